@@ -1,0 +1,1 @@
+"""The command line: one file per noun, and `output` for everything that is printed."""

@@ -1,0 +1,61 @@
+"""The `goqueue` command: `goqueue NOUN VERB`.
+
+Owns the root of the command tree and how failures end: exit code 0 is success, 1 a failure or a problem that was
+found, 2 a mistake in the call. An expected failure is one line on stderr, never a traceback. Commands import what
+they need when they run, so that help is quick.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+from goqueue import __version__
+from goqueue.cli import bench, log
+from goqueue.errors import GoQueueError
+
+
+class _Commands(TyperGroup):
+    """Commands whose expected failures are shown as one line."""
+
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GoQueueError as error:
+            reason = str(error)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        typer.echo(f"goqueue: {reason}", err=True)
+        raise typer.Exit(1)
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.add_typer(log.app, name="log")
+app.add_typer(bench.app, name="bench")
+
+
+def _show_version(is_asked: bool) -> None:  # noqa: FBT001 - the signature that typer calls
+    if is_asked:
+        typer.echo(f"goqueue {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def goqueue(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """GoQueue: one broker for replayable logs and leased queues.
+
+    Exit codes: 0 success, 1 a failure or a problem that was found, 2 a mistake in the call.
+    """
+    del version

@@ -1,0 +1,28 @@
+"""Batches on their way into a log: checked, without an offset yet."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from goqueue.errors import TooLarge
+from goqueue.records.layout import BatchHeader, validate
+
+
+class NewBatch(NamedTuple):
+    """A checked batch in a buffer that may be written to, since the log puts its offset there."""
+
+    header: BatchHeader
+    data: bytearray | memoryview
+
+
+def check_batches(buffer: bytearray | memoryview, *, bytes_max: int) -> list[NewBatch]:
+    """Split a buffer into its batches and check each; CorruptBatch or TooLarge if one is not fit to be stored."""
+    view = memoryview(buffer)
+    batches = []
+    while view:
+        header = validate(view)
+        if header.size_bytes > bytes_max:
+            raise TooLarge(f"a batch has {header.size_bytes} bytes, the limit is {bytes_max}", hint="max.message.bytes")
+        batches.append(NewBatch(header, view[: header.size_bytes]))
+        view = view[header.size_bytes :]
+    return batches

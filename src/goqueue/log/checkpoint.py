@@ -1,0 +1,121 @@
+"""What a log must remember that its records do not tell: where it starts, and how far it is durable.
+
+Two slots of 512 bytes (one sector each) are written in turn, so a torn write costs the newest entry only:
+
+    magic u32 | version u32 | generation u64 | start offset i64 | durable end i64 | segment base i64 | position i64
+    | chain u32 | truncation target i64 | checksum u32, then zeros
+
+`note` follows every flush and is not synced itself: whichever version of it survives a crash, it was true when it
+was written, and that is all recovery needs. With it recovery knows which bytes must be there: what is wrong below
+the durable end is damage, what is wrong above it is a write that a crash cut short. `commit` is for facts that
+must survive and writes both slots.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import PurePath
+from typing import NamedTuple
+
+from goqueue.records.checksum import crc32c
+from goqueue.seams.disk import Disk, File
+
+_MAGIC = 0x4B435147  # "GQCK" on a little-endian machine
+_VERSION = 1
+_SLOT_BYTES = 512
+_ENTRY = struct.Struct("<IIQqqqqIq")
+_CHECKSUM = struct.Struct("<I")
+_GENERATION_MAX = 2**64 - 1
+
+NO_TRUNCATION = -1
+
+
+class Checkpoint(NamedTuple):
+    """One entry: records before `durable_end` are on disk, and there the segment has the given size and chain."""
+
+    start_offset: int = 0
+    durable_end: int = 0
+    segment_base: int = 0
+    position: int = 0
+    chain: int = 0
+    truncate_to: int = NO_TRUNCATION
+
+
+class CheckpointFile:
+    """The checkpoint of one log. One call at a time; the file is opened at the first write."""
+
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        self._disk = disk
+        self._path = path
+        self._file: File | None = None
+        self._generation = 0
+        self._committed_slot = 0
+
+    @property
+    def directory(self) -> PurePath:
+        """The directory of the log."""
+        return self._path.parent
+
+    def load(self) -> Checkpoint | None:
+        """Return the newest readable entry; None if there is none."""
+        try:
+            file = self._disk.open(self._path, writable=False)
+        except FileNotFoundError:
+            return None
+        try:
+            data = file.read_at(0, 2 * _SLOT_BYTES)
+        finally:
+            file.close()
+        entries = [(_parse(data[slot * _SLOT_BYTES :][:_SLOT_BYTES]), slot) for slot in (0, 1)]
+        found = [(entry, slot) for entry, slot in entries if entry is not None]
+        if not found:
+            return None
+        (self._generation, checkpoint), self._committed_slot = max(found)
+        return checkpoint
+
+    def note(self, checkpoint: Checkpoint) -> None:
+        """Write an entry that need not survive."""
+        self._write(1 - self._committed_slot, checkpoint)
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Write an entry so that it survives a power loss and the damage of one slot."""
+        for _ in range(2):
+            slot = 1 - self._committed_slot
+            self._write(slot, checkpoint).sync()
+            self._committed_slot = slot
+
+    def close(self) -> None:
+        """Close the file; a later write opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, slot: int, checkpoint: Checkpoint) -> File:
+        if self._file is None:
+            self._file = self._open()
+        self._generation = (self._generation + 1) & _GENERATION_MAX
+        entry = _ENTRY.pack(_MAGIC, _VERSION, self._generation, *checkpoint)
+        data = (entry + _CHECKSUM.pack(crc32c(entry))).ljust(_SLOT_BYTES, b"\0")
+        self._file.write_at(slot * _SLOT_BYTES, data)
+        return self._file
+
+    def _open(self) -> File:
+        is_new = not self._disk.exists(self._path)
+        file = self._disk.open(self._path, create=True)
+        if is_new:
+            self._disk.sync_directory(self._path.parent)
+        else:
+            # What `load` found may be in the page cache only; it must not be the sole good slot while the
+            # other one is being written.
+            file.sync()
+        return file
+
+
+def _parse(slot: bytes) -> tuple[int, Checkpoint] | None:
+    if len(slot) < _ENTRY.size + _CHECKSUM.size:
+        return None
+    magic, version, generation, *fields = _ENTRY.unpack_from(slot)
+    (checksum,) = _CHECKSUM.unpack_from(slot, _ENTRY.size)
+    if magic != _MAGIC or version != _VERSION or crc32c(slot[: _ENTRY.size]) != checksum:
+        return None
+    return generation, Checkpoint(*fields)

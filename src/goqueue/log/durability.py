@@ -1,0 +1,130 @@
+"""How far a log is durable, and what it still owes its disk.
+
+| debt                     | paid by | may be paid once                                                              |
+|--------------------------|---------|-------------------------------------------------------------------------------|
+| unsynced bytes and names | flush   | at any time                                                                   |
+| a new start of the log   | flush   | at any time                                                                   |
+| an index file            | upkeep  | what it describes is durable                                                  |
+| removal of a segment     | upkeep  | the start behind it is durable, and the first segment left has an index file, |
+|                          |         | since until then its producers are known from those that are to go            |
+| swap of compacted files  | upkeep  | at any time                                                                   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from goqueue.log.checkpoint import Checkpoint, CheckpointFile
+from goqueue.log.flush import Flush, IndexWrite, Removal, Swap, Upkeep
+from goqueue.log.segment import NO_INDEX, Segment
+from goqueue.seams.disk import Disk
+
+
+class Durability:
+    """The books of one log; changes nothing but itself.
+
+    `start` and `end` are the log's as a crash would leave them. Every transaction that began before `stable` has
+    ended, and its marker is durable, too.
+    """
+
+    def __init__(self, disk: Disk, checkpoint_file: CheckpointFile, *, start: int, end: int, stable: int) -> None:
+        self._disk = disk
+        self._checkpoint_file = checkpoint_file
+        self.start = start
+        self.end = end
+        self.stable = stable
+        self._unsynced: list[Segment] = []
+        self._has_new_names = False
+        self._is_start_moved = False
+        self._index_writes: list[IndexWrite] = []
+        self._removals: list[Removal] = []
+        self._swaps: list[Swap] = []
+        self._flush: Flush | None = None
+        self._upkeep: Upkeep | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a flush or upkeep is under way."""
+        return self._flush is not None or self._upkeep is not None
+
+    @property
+    def has_swaps(self) -> bool:
+        """Whether compacted segments still wait to take their place."""
+        return bool(self._swaps)
+
+    def owe_sync(self, segment: Segment) -> None:
+        """Take note that a segment has unsynced bytes."""
+        if not self._unsynced or self._unsynced[-1] is not segment:
+            self._unsynced.append(segment)
+
+    def owe_names(self) -> None:
+        """Take note that a file was created."""
+        self._has_new_names = True
+
+    def owe_start(self) -> None:
+        """Take note that the log starts later."""
+        self._is_start_moved = True
+
+    def owe_index(self, write: IndexWrite) -> None:
+        """Take note that a segment's index file is to be written."""
+        self._index_writes.append(write)
+
+    def owe_removals(self, gone: Sequence[Segment]) -> None:
+        """Take note that segments have left the log: their files go, their indexes are written no more."""
+        self._index_writes = [write for write in self._index_writes if write.segment not in gone]
+        self._removals.extend(Removal(segment.path, segment.next_offset) for segment in gone)
+
+    def owe_swap(self, swap: Swap) -> None:
+        """Take note that a compacted segment takes the place of others."""
+        self._swaps.append(swap)
+
+    def flush(self, checkpoint: Checkpoint, stable_offset: int, index_write: IndexWrite | None) -> Flush | None:
+        """Return the work that pays all that flushes pay; None if there is none, or if it is under way."""
+        if self._flush is not None or not (self._unsynced or self._has_new_names or self._is_start_moved):
+            return None
+        self._flush = Flush(
+            self._disk,
+            self._checkpoint_file,
+            tuple(segment.file for segment in self._unsynced if segment.file is not None),
+            checkpoint,
+            stable_offset,
+            has_new_names=self._has_new_names,
+            is_start_moved=self._is_start_moved,
+            index_write=index_write,
+        )
+        self._unsynced = []
+        self._has_new_names = self._is_start_moved = False
+        return self._flush
+
+    def flushed(self, flush: Flush, active: Segment) -> None:
+        """Take note that a flush has run."""
+        assert flush is self._flush
+        self._flush = None
+        self.end = flush.end_offset
+        self.stable = flush.stable_offset
+        if flush.is_start_moved:
+            self.start = flush.checkpoint.start_offset
+        # A segment sealed since then has a better index waiting, which must not be overwritten.
+        if flush.index_write is not None and flush.index_write.segment is active:
+            self.owe_index(flush.index_write)
+
+    def upkeep(self, first: Segment) -> Upkeep | None:
+        """Return what can be paid by now of what upkeep pays; `first` is the log's first segment."""
+        if self._upkeep is not None:
+            return None
+        writes = tuple(write for write in self._index_writes if write.end_offset <= self.end)
+        can_remove = first.covered != NO_INDEX
+        removals = tuple(removal for removal in self._removals if can_remove and removal.start_offset <= self.start)
+        if writes or removals or self._swaps:
+            self._upkeep = Upkeep(self._disk, writes, removals, tuple(self._swaps))
+        return self._upkeep
+
+    def upkept(self, upkeep: Upkeep, *, has_failed: bool) -> None:
+        """Take note that upkeep has run, or that it failed and is still owed."""
+        assert upkeep is self._upkeep
+        self._upkeep = None
+        if has_failed:
+            return
+        self._index_writes = [write for write in self._index_writes if write not in upkeep.index_writes]
+        self._removals = [removal for removal in self._removals if removal not in upkeep.removals]
+        self._swaps = [swap for swap in self._swaps if swap not in upkeep.swaps]

@@ -1,0 +1,111 @@
+"""The blocking work of a log, as values that any thread may run.
+
+The owner of a log asks for a `Flush` or an `Upkeep`, has it `run` in a thread while it goes on reading and appending,
+and then tells the log. At most one of each is under way at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from goqueue.log import names, sidecar
+from goqueue.log.checkpoint import Checkpoint, CheckpointFile
+from goqueue.log.segment import Segment
+from goqueue.log.tidy import finish_swap
+from goqueue.seams.disk import Disk, File
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class IndexWrite:
+    """The index file of a segment as it was at a size; fit to be written once the log is durable to `end_offset`."""
+
+    segment: Segment
+    covered: int
+    end_offset: int
+    data: bytes
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Removal:
+    """A segment that has left the log; its files may go once the log's durable start is `start_offset`."""
+
+    path: PurePath
+    start_offset: int
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Swap:
+    """A compacted segment, adopted by the log but still under its `.cleaned` name, and the files it replaces."""
+
+    segment: Segment
+    replaced: tuple[PurePath, ...]
+
+    @property
+    def target(self) -> PurePath:
+        """The path of the segment once it has taken its place."""
+        return self.segment.path.with_name(self.segment.path.name.removesuffix(names.CLEANED))
+
+    def run(self, disk: Disk) -> None:
+        """Put the segment in its place; a crash before the second rename undoes it, one behind it finishes it."""
+        swap = self.target.with_name(self.target.name + names.SWAP)
+        for source, target in (
+            (names.index_path(self.segment.path), names.index_path(swap)),
+            (self.segment.path, swap),
+        ):
+            if disk.exists(source):
+                disk.rename(source, target)
+                disk.sync_directory(target.parent)
+        if disk.exists(swap):
+            finish_swap(disk, swap, self.replaced)
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Flush:
+    """Makes everything durable that was in the log when this was made."""
+
+    disk: Disk
+    checkpoint_file: CheckpointFile
+    files: tuple[File, ...]
+    checkpoint: Checkpoint
+    stable_offset: int
+    has_new_names: bool
+    is_start_moved: bool
+    index_write: IndexWrite | None
+
+    @property
+    def end_offset(self) -> int:
+        """Records before this are durable once `run` has returned."""
+        return self.checkpoint.durable_end
+
+    def run(self) -> None:
+        """Sync; an OSError means that records may be lost and must not be tried again."""
+        for file in self.files:
+            file.sync()
+        if self.has_new_names:
+            self.disk.sync_directory(self.checkpoint_file.directory)
+        if self.is_start_moved:
+            self.checkpoint_file.commit(self.checkpoint)
+        else:
+            self.checkpoint_file.note(self.checkpoint)
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Upkeep:
+    """Work that nobody waits for: index files, removal of segments, the last step of compaction."""
+
+    disk: Disk
+    index_writes: tuple[IndexWrite, ...]
+    removals: tuple[Removal, ...]
+    swaps: tuple[Swap, ...]
+
+    def run(self) -> None:
+        """Do it; after an OSError it may be tried again."""
+        for write in self.index_writes:
+            sidecar.write(self.disk, names.index_path(write.segment.path), write.data)
+        for removal in self.removals:
+            for path in (removal.path, names.index_path(removal.path)):
+                if self.disk.exists(path):
+                    self.disk.remove(path)
+        for swap in self.swaps:
+            swap.run(self.disk)

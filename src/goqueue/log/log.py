@@ -1,0 +1,419 @@
+"""One log: batches in, batches out, nothing lost.
+
+A log is owned by one thread, which calls everything here; only the values that `flush`, `upkeep` and compaction hand
+out may run elsewhere. Offsets are contiguous, in order and never given twice. The three ends of a log:
+
+    start_offset  <=  durable_end  <=  end_offset
+    |                 |                |
+    first record      what a power     the next record's offset
+    still held        loss cannot take
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import PurePath
+
+from goqueue.errors import Conflict, DiskFull, LogOffline, OffsetOutOfRange
+from goqueue.log import compaction, names, retention, sidecar
+from goqueue.log.batches import NewBatch
+from goqueue.log.checkpoint import Checkpoint, CheckpointFile
+from goqueue.log.compaction import Compaction, Replacement
+from goqueue.log.durability import Durability
+from goqueue.log.epochs import EpochEnd, LeaderEpochs
+from goqueue.log.events import Compacted, SegmentRolled, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
+from goqueue.log.flush import Flush, IndexWrite, Swap, Upkeep
+from goqueue.log.handles import Handles
+from goqueue.log.reader import TimedOffset
+from goqueue.log.recovery import LogState, recover
+from goqueue.log.segment import NO_TIMESTAMP, Segment
+from goqueue.log.segments import Segments
+from goqueue.machines.producer import AbortedTransaction
+from goqueue.model.log_settings import LogSettings
+from goqueue.records.control import read_marker
+from goqueue.records.layout import BatchHeader, patch
+from goqueue.seams.disk import Disk, File, make_durable_directory
+from goqueue.seams.sink import NullSink, Sink
+
+_OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Log:
+    """The log in one directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: LogSettings,
+        sink: Sink | None = None,
+        handles: Handles | None = None,
+    ) -> None:
+        """Open the log, making it if the directory is absent; see `recovery` for what that may find."""
+        self.directory = directory
+        self.settings = settings
+        self._disk = disk
+        self._sink = sink or NullSink()
+        self._handles = handles or Handles(disk)
+        self._checkpoint_file = CheckpointFile(disk, directory / names.CHECKPOINT)
+        if not disk.exists(directory / names.CHECKPOINT):
+            # The checkpoint is the last file that a new log gets: without it, no name on the way is surely durable.
+            make_durable_directory(disk, directory)
+        self._load(self._recover())
+
+    def _recover(self) -> LogState:
+        return recover(self._disk, self.directory, self.settings, self._sink, self._checkpoint_file)
+
+    def _load(self, state: LogState) -> None:
+        self.segments = Segments(state.segments, self._disk, self._handles, self.settings, self._sink)
+        self.producers = state.producers
+        self.epochs = LeaderEpochs(start for segment in state.segments for start in segment.epochs)
+        self.start_offset = state.start_offset
+        self._books = Durability(
+            self._disk,
+            self._checkpoint_file,
+            start=self.start_offset,
+            end=self.end_offset,
+            stable=self.last_stable_offset,
+        )
+        self._fault = "the disk is read-only" if state.is_read_only else ""
+        self._is_checkpoint_due = False
+        self._compaction: Compaction | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.segments.active.next_offset
+
+    @property
+    def durable_end(self) -> int:
+        """The offset before which all records are durable."""
+        return self._books.end
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the oldest open transaction starts, or the end: what read-committed readers may see."""
+        first = self.producers.first_open_offset
+        return self.end_offset if first is None else first
+
+    @property
+    def fault(self) -> str:
+        """Why the log takes no appends; empty if it does."""
+        return self._fault
+
+    def append(self, batches: Sequence[NewBatch], *, leader_epoch: int) -> list[BatchHeader]:
+        """Give the batches the next offsets and write them; return their headers as stored.
+
+        All of them are stored, or none: DiskFull leaves the log as it was, LogOffline says that it is broken.
+        Durable once a `flush` made after this has run.
+        """
+        offset = self.end_offset
+        headers = []
+        for batch in batches:
+            patch(batch.data, base_offset=offset, leader_epoch=leader_epoch)
+            header = batch.header._replace(base_offset=offset, leader_epoch=leader_epoch)
+            headers.append(header)
+            offset = header.next_offset
+        self._write(headers, batches)
+        return headers
+
+    def append_assigned(self, batches: Sequence[NewBatch]) -> None:
+        """Write batches that have offsets and leader epochs already, as a replica gets them; Conflict on overlap."""
+        offset = self.end_offset
+        for batch in batches:
+            if batch.header.base_offset < offset:
+                raise Conflict(f"a batch at offset {batch.header.base_offset} would overwrite offset {offset - 1}")
+            offset = batch.header.next_offset
+        self._write([batch.header for batch in batches], batches)
+
+    def _write(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
+        self._require_online()
+        markers = [read_marker(batch.data).control_type if batch.header.is_control else None for batch in batches]
+        size = sum(len(batch.data) for batch in batches)
+        active = self.segments.active
+        span = headers[-1].next_offset - active.base_offset
+        if active.size and (active.size + size > self.settings.segment_bytes or span > _OFFSETS_PER_SEGMENT_MAX):
+            active = self.roll()
+        file = self._file_of(active)
+        try:
+            file.write_at(active.size, *(batch.data for batch in batches))
+        except OSError as error:
+            self._undo_write(active, file, error)
+        self._books.owe_sync(active)
+        for header, batch, marker in zip(headers, batches, markers, strict=True):
+            active.extend(header, batch.data, index_interval_bytes=self.settings.index_interval_bytes)
+            self.epochs.note(header.leader_epoch, header.base_offset)
+            aborted = self.producers.apply(header, marker)
+            if aborted is not None:
+                assert active.details is not None
+                active.details.aborted.append(aborted)
+
+    def _undo_write(self, active: Segment, file: File, error: OSError) -> None:
+        """Remove what a failed write may have left: a later, shorter one would leave the rest of it readable."""
+        try:
+            file.truncate(active.size)
+        except OSError as second:
+            self.go_offline(f"cannot undo a failed write to {active.path}: {second}")
+        if error.errno in _NO_ROOM and not self._fault:
+            raise DiskFull(f"{active.path} at offset {self.end_offset}: {error.strerror}") from error
+        self.go_offline(f"cannot write to {active.path} at offset {self.end_offset}: {error}")
+        raise LogOffline(self._fault) from error
+
+    def _file_of(self, active: Segment) -> File:
+        if active.file is None:
+            self._handles.forget(active.path)
+            active.file = self._open_for_writing(active.path, create=False)
+        return active.file
+
+    def _open_for_writing(self, path: PurePath, *, create: bool) -> File:
+        try:
+            return self._disk.open(path, create=create)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFull(f"{path}: {error.strerror}") from error
+            self.go_offline(f"cannot open {path}: {error}")
+            raise LogOffline(self._fault) from error
+
+    def roll(self) -> Segment:
+        """Seal the segment that takes the appends, unless it is empty, and start a new one."""
+        self._require_online()
+        active = self.segments.active
+        if active.next_offset == active.base_offset:
+            return active
+        base = active.next_offset
+        segment = Segment.fresh(names.segment_path(self.directory, base), base, self.producers.encode())
+        segment.file = self._open_for_writing(segment.path, create=True)
+        self._books.owe_names()
+        self._books.owe_index(self._index_of_active())
+        self.segments.add(segment)
+        self._sink.emit(SegmentRolled(str(self.directory), segment.base_offset))
+        return segment
+
+    def read(self, offset: int, *, bytes_max: int, end_offset: int | None = None) -> bytes:
+        """Return whole batches from the one that holds `offset` on, as they are stored.
+
+        At least one batch even if it is larger than `bytes_max`; none that reaches beyond `end_offset`. Nothing at
+        the end. OffsetOutOfRange outside of the log, CorruptLog where records are damaged.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset, start=self.start_offset, end=self.end_offset)
+        end = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        return self.segments.read(offset, bytes_max=bytes_max, end_offset=end) if offset < end else b""
+
+    def offset_for_time(self, timestamp: int) -> TimedOffset | None:
+        """Return the first record with a timestamp at or after the given one; timestamps may be out of order."""
+        return self.segments.first_at_time(timestamp, start_offset=self.start_offset)
+
+    def offset_of_max_timestamp(self) -> TimedOffset | None:
+        """Return the first record with the greatest timestamp of all."""
+        latest = self.segments.max_timestamp(start_offset=self.start_offset)
+        return None if latest == NO_TIMESTAMP else self.offset_for_time(latest)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers."""
+        return self.segments.aborted_transactions(first_offset, end_offset)
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd | None:
+        """Return the greatest leader epoch not above the given one, and where it ends; None if none is known."""
+        return self.epochs.end_of(epoch, self.end_offset)
+
+    def flush(self) -> Flush | None:
+        """Return the work that makes all of the log durable; None if it is, or if a flush is under way.
+
+        Once it has run, tell `flushed`; if it raised, tell `go_offline`.
+        """
+        if self._fault:
+            return None
+        index_write = self._index_of_active() if self._is_checkpoint_due else None
+        flush = self._books.flush(self._checkpoint_now(), self.last_stable_offset, index_write)
+        self._is_checkpoint_due = self._is_checkpoint_due and flush is None
+        return flush
+
+    def flushed(self, flush: Flush) -> None:
+        """Take note that a flush has run."""
+        self._books.flushed(flush, self.segments.active)
+
+    def checkpoint(self) -> None:
+        """Ask for an index file of the segment that takes the appends, so that less must be read after a crash."""
+        active = self.segments.active
+        if active.size == active.covered:
+            return
+        if self.durable_end == self.end_offset:
+            self._books.owe_index(self._index_of_active())
+        else:
+            self._is_checkpoint_due = True
+
+    def upkeep(self) -> Upkeep | None:
+        """Return the work that can wait; None if there is none, or if some is under way. Tell `upkept` how it went."""
+        return None if self._fault else self._books.upkeep(self.segments.first)
+
+    def upkept(self, upkeep: Upkeep, error: OSError | None = None) -> None:
+        """Take note that upkeep has run, or that it failed and must be tried again."""
+        self._books.upkept(upkeep, has_failed=error is not None)
+        if error is not None:
+            self._sink.emit(UpkeepFailed(str(self.directory), str(error)))
+            return
+        for swap in upkeep.swaps:
+            self.segments.release(swap.segment)
+            swap.segment.path = swap.target
+        for write in upkeep.index_writes:
+            write.segment.covered = write.covered
+            if write.segment is not self.segments.active and write.covered == write.segment.size:
+                self.segments.release(write.segment)
+
+    def _checkpoint_now(self) -> Checkpoint:
+        active = self.segments.active
+        return Checkpoint(self.start_offset, active.next_offset, active.base_offset, active.size, active.chain)
+
+    def _index_of_active(self) -> IndexWrite:
+        active = self.segments.active
+        return IndexWrite(active, active.size, active.next_offset, sidecar.encode(active, self.producers))
+
+    def delete_before(self, offset: int) -> None:
+        """Delete the records before an offset; survives a crash once a `flush` made after this has run."""
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset, start=self.start_offset, end=self.end_offset)
+        self._require_online()
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self._books.owe_start()
+            self.epochs.trim(offset)
+        self._drop_before_start()
+
+    def expire(self, now_ms: int, *, end_offset: int | None = None) -> None:
+        """Remove segments by the log's retention settings, none that reaches beyond `end_offset` or is not durable."""
+        self._require_online()
+        if retention.is_due_to_roll(self.segments.active, self.settings, now_ms):
+            # A full disk must not keep records from expiring.
+            with suppress(DiskFull):
+                self.roll()
+        end = self.durable_end if end_offset is None else min(end_offset, self.durable_end)
+        sealed = [segment for segment in self.segments.sealed if segment.next_offset <= end]
+        count = retention.count_expired(sealed, self.settings, now_ms, size_bytes=self.segments.size_bytes)
+        if count:
+            self.delete_before(max(self.start_offset, sealed[count - 1].next_offset))
+        else:
+            self._drop_before_start()
+
+    def _drop_before_start(self) -> None:
+        """Take the segments that lie before the start out of the log; upkeep removes their files."""
+        if self._books.has_swaps or self._compaction is not None:
+            return
+        gone = self.segments.drop_before(min(self.start_offset, self.durable_end))
+        if not gone:
+            return
+        self._books.owe_removals(gone)
+        if self.segments.first is self.segments.active:
+            self.checkpoint()
+        size = sum(segment.size for segment in gone)
+        self._sink.emit(SegmentsExpired(str(self.directory), len(gone), size, self.start_offset))
+
+    def compaction(self, now_ms: int, *, end_offset: int | None = None) -> Compaction | None:
+        """Return the work of one pass of compaction, if one is due; records from `end_offset` on are not touched.
+
+        None while another pass or its swap is under way. Tell `compacted` what came of it.
+        """
+        if self._compaction is not None or self._books.has_swaps or self._fault or not self.settings.compacts:
+            return None
+        end = self._books.stable if end_offset is None else min(self._books.stable, end_offset)
+        self._compaction = compaction.plan(
+            self._disk,
+            self.settings,
+            self.segments.sealed,
+            end_offset=end,
+            aborted=self.aborted_transactions(self.segments.first.base_offset, end),
+            last_batches=self.producers.last_offsets(),
+            now_ms=now_ms,
+        )
+        return self._compaction
+
+    def compacted(self, done: Compaction, replacements: Sequence[Replacement]) -> None:
+        """Let compacted segments take the place of the others; upkeep swaps the files."""
+        assert done is self._compaction
+        self._compaction = None
+        bytes_before = sum(segment.size for segment in done.segments)
+        bytes_after = sum(replacement.segment.size for replacement in replacements)
+        for segment, replaced in ((each.segment, each.replaced) for each in replacements):
+            self._books.owe_swap(Swap(segment, tuple(old.path for old in replaced)))
+            self.segments.replace(replaced, [segment])
+        self._sink.emit(
+            Compacted(str(self.directory), len(done.segments), len(replacements), bytes_before, bytes_after)
+        )
+
+    def compaction_failed(self, failed: Compaction, error: OSError) -> None:
+        """Take note that a pass has failed; another one may be tried."""
+        assert failed is self._compaction
+        self._compaction = None
+        self._sink.emit(UpkeepFailed(str(self.directory), f"compaction: {error}"))
+
+    def truncate(self, offset: int) -> None:
+        """Remove all batches that reach beyond an offset, at once and durably; blocks, nothing may be under way."""
+        if offset < self.start_offset:
+            raise OffsetOutOfRange(offset, start=self.start_offset, end=self.end_offset)
+        if offset < self.end_offset:
+            self._cut_back(self.start_offset, offset)
+
+    def truncate_to_leader(self, leader: EpochEnd) -> int:
+        """Cut back to where this log and its leader's agree, as far as one answer tells; return the new end.
+
+        The answer is the leader's `end_of_epoch` for this log's latest epoch. If the latest epoch after the cut is
+        not the leader's, ask again with that one.
+        """
+        own = self.end_of_epoch(leader.epoch)
+        agreed = self.start_offset if own is None else min(own.end_offset, leader.end_offset)
+        self.truncate(max(agreed, self.start_offset))
+        return self.end_offset
+
+    def reset(self, offset: int) -> None:
+        """Empty the log and go on at an offset, at once and durably. Blocks; nothing may be under way."""
+        self._cut_back(offset, 0)
+
+    def _cut_back(self, start_offset: int, target: int) -> None:
+        self._require_online()
+        if self._books.is_busy or self._compaction is not None:
+            raise Conflict(f"{self.directory} cannot be cut back while other work is under way", hint="wait for it")
+        # The intent is durable before the first byte goes, and recovery carries it out: now, or after a crash.
+        self._checkpoint_file.commit(
+            Checkpoint(start_offset, min(self.durable_end, target), segment_base=-1, truncate_to=target)
+        )
+        self._let_go()
+        self._load(self._recover())
+        self._sink.emit(Truncated(str(self.directory), self.end_offset))
+
+    def go_offline(self, reason: str) -> None:
+        """Stop taking appends for good; what was durable can still be read."""
+        if not self._fault:
+            self._fault = reason
+            self._sink.emit(WentOffline(str(self.directory), reason))
+
+    def close(self) -> None:
+        """Make everything durable and let go of all files; blocks. Closing twice is harmless."""
+        assert self._fault or not (self._books.is_busy or self._compaction)
+        try:
+            if not self._fault:
+                self._settle()
+        finally:
+            self._fault = self._fault or "it is closed"
+            self._let_go()
+
+    def _settle(self) -> None:
+        flush = self.flush()
+        if flush is not None:
+            flush.run()
+            self.flushed(flush)
+        self.checkpoint()
+        upkeep = self.upkeep()
+        if upkeep is not None:
+            upkeep.run()
+            self.upkept(upkeep)
+
+    def _let_go(self) -> None:
+        self.segments.close_files()
+        self._checkpoint_file.close()
+
+    def _require_online(self) -> None:
+        if self._fault:
+            raise LogOffline(f"{self.directory} takes no writes: {self._fault}")

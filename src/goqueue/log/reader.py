@@ -1,0 +1,109 @@
+"""Finds whole batches by offset and records by time, without decoding more than it must.
+
+A read is a `Span`: a stretch of one segment file that starts and ends at batches. The sparse index gives a place
+within one interval of each end, and hopping over at most that many bytes of headers gives the exact one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from goqueue.errors import CorruptLog
+from goqueue.log.index import SparseIndex
+from goqueue.log.scan import hop
+from goqueue.log.segment import Segment
+from goqueue.records.layout import HEADER_BYTES, BatchHeader
+from goqueue.records.reader import read_records
+from goqueue.seams.disk import File
+
+# One read takes in all headers between two rows of an index with the usual interval.
+_HOP_WINDOW_BYTES = 4096 + HEADER_BYTES
+_SCAN_WINDOW_BYTES = 64 * 1024
+
+
+class Span(NamedTuple):
+    """Bytes [start, end) of a segment: whole batches."""
+
+    start: int
+    end: int
+
+
+class TimedOffset(NamedTuple):
+    """A record's offset and timestamp."""
+
+    offset: int
+    timestamp: int
+
+
+def locate(
+    segment: Segment, index: SparseIndex, file: File, offset: int, *, bytes_max: int, end_offset: int
+) -> Span | None:
+    """Find the batches from the one that holds `offset` (or the next) on, as far as `bytes_max` allows.
+
+    The first batch is given whole even if it is larger. No batch that reaches beyond `end_offset` is given. None if
+    there is no such batch in this segment.
+    """
+    limit = segment.size
+    damage = segment.damage_from(offset)
+    if damage is not None:
+        if damage.first_offset <= offset:
+            raise CorruptLog(
+                "the records here are damaged",
+                path=str(segment.path),
+                position=damage.position,
+                offset=offset,
+                hint=f"reading can go on at offset {damage.end_offset}",
+            )
+        limit = damage.position
+    floor = index.position_of_offset(offset)
+    first = next(
+        (
+            (at, header)
+            for at, header in hop(file, floor, limit, window_bytes=_HOP_WINDOW_BYTES)
+            if header.last_offset >= offset
+        ),
+        None,
+    )
+    if first is None or first[1].next_offset > end_offset:
+        return None
+    start, header = first
+    limit = _end_by_size(index, file, start, header, min(limit, start + bytes_max), limit)
+    if end_offset < segment.next_offset:
+        limit = _end_by_offset(index, file, start, limit, end_offset)
+    return Span(start, limit)
+
+
+def first_at_time(
+    segment: Segment, index: SparseIndex, file: File, timestamp: int, *, start_offset: int
+) -> TimedOffset | None:
+    """Find the first record from `start_offset` on whose timestamp is the given one or later."""
+    for start, end in segment.good_stretches(index.position_of_time(timestamp)):
+        for at, header in hop(file, start, end, window_bytes=_SCAN_WINDOW_BYTES):
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for record in read_records(file.read_at(at, header.size_bytes)):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimedOffset(record.offset, record.timestamp)
+    return None
+
+
+def _end_by_size(index: SparseIndex, file: File, start: int, first: BatchHeader, target: int, limit: int) -> int:
+    """Return the last batch border at or before `target`, but at least the end of the first batch."""
+    if target >= limit:
+        return limit
+    end = start + first.size_bytes
+    if end >= target:
+        return end
+    for at, header in hop(file, max(end, index.boundary_at(target)), limit, window_bytes=_HOP_WINDOW_BYTES):
+        if at + header.size_bytes > target:
+            return at
+    return limit
+
+
+def _end_by_offset(index: SparseIndex, file: File, start: int, limit: int, end_offset: int) -> int:
+    """Return the border behind the last batch before `limit` that does not reach beyond `end_offset`."""
+    floor = max(start, min(index.position_of_offset(end_offset - 1), limit))
+    for at, header in hop(file, floor, limit, window_bytes=_HOP_WINDOW_BYTES):
+        if header.next_offset > end_offset:
+            return at
+    return limit

@@ -1,0 +1,364 @@
+"""Opens a log's directory and finds out what is there.
+
+Everything that an index file covers was durable when that file was written and is taken as it is. The rest is read
+and checked batch by batch:
+
+| what is wrong                           | below the durable end             | above it                           |
+|-----------------------------------------|-----------------------------------|------------------------------------|
+| a batch that fails its checks, garbage, | damage: reported, bytes left in   | the tail that a crash left behind: |
+| zeros                                   | place, offsets never given again  | cut, and reported                  |
+| bytes or whole segments missing         | damage: reported, a gap in the    | nothing                            |
+|                                         | offsets                           |                                    |
+
+The durable end is the greatest one that the checkpoint or any index file vouches for. When the checkpoint is lost,
+all but the last segment count as durable: data is never removed because something else does not know about it.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePath
+
+from goqueue.errors import Corrupt, CorruptLog
+from goqueue.log import names, sidecar
+from goqueue.log.checkpoint import NO_TRUNCATION, Checkpoint, CheckpointFile
+from goqueue.log.events import CheckpointLost, DamageFound, IndexRebuilt, Recovered, TailCut
+from goqueue.log.rebuild import producers_at_end, producers_at_start, read_or_rebuild
+from goqueue.log.scan import UNKNOWN_END, Fault, Scanner, gather
+from goqueue.log.segment import NO_INDEX, Damage, DamageKind, Segment
+from goqueue.log.tidy import tidy
+from goqueue.machines.producer import ProducerTable
+from goqueue.model.log_settings import LogSettings
+from goqueue.seams.disk import Disk
+from goqueue.seams.sink import Sink
+
+_PREFIX_CHANGED = "an offset or leader epoch differs from what was written"
+
+
+@dataclass(slots=True)
+class LogState:
+    """What recovery found; the last segment is the one to append to and has its details."""
+
+    segments: list[Segment]
+    producers: ProducerTable
+    start_offset: int
+    is_read_only: bool
+
+
+def recover(
+    disk: Disk, directory: PurePath, settings: LogSettings, sink: Sink, checkpoint_file: CheckpointFile
+) -> LogState:
+    """Open the log in a directory; CorruptLog if its files contradict each other, OSError if the disk fails."""
+    checkpoint = checkpoint_file.load()
+    bases = tidy(disk, directory, sink)
+    run = _Recovery(disk, directory, settings, sink, checkpoint or Checkpoint())
+    bases = run.leave_out(bases)
+    heads = [run.read_head(base) for base in bases]
+    if checkpoint is None and bases:
+        sink.emit(CheckpointLost(str(directory), "no readable entry"))
+        run.vouch(bases[-1])
+    for known in filter(None, heads):
+        run.vouch(known.next_offset)
+    for number, (base, head) in enumerate(zip(bases, heads, strict=True)):
+        later = bases[number + 1 :]
+        if not run.take(base, head, later[0] if later else None):
+            run.remove(later)
+            break
+    return run.finish(checkpoint_file, is_new=checkpoint is None)
+
+
+class _Recovery:
+    """One run of recovery: takes the segments in order and gathers what is known about each."""
+
+    def __init__(
+        self, disk: Disk, directory: PurePath, settings: LogSettings, sink: Sink, checkpoint: Checkpoint
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._settings = settings
+        self._sink = sink
+        self._checkpoint = checkpoint
+        self._stop = UNKNOWN_END if checkpoint.truncate_to == NO_TRUNCATION else checkpoint.truncate_to
+        self._durable_end = min(checkpoint.durable_end, self._stop)
+        self._segments: list[Segment] = []
+        self._changed: list[tuple[Segment, bytes]] = []
+        self._expired: list[int] = []
+        # The producers at the end of the last segment taken; None where only its index file knows them.
+        self._producers: ProducerTable | None = None
+        self._bytes_checked = 0
+
+    def vouch(self, offset: int) -> None:
+        """Take note that everything before an offset was durable."""
+        self._durable_end = max(self._durable_end, min(offset, self._stop))
+
+    def leave_out(self, bases: list[int]) -> list[int]:
+        """Return the segments that are part of the log.
+
+        Those behind the target of an unfinished truncation go now. Those before the start go when all is done, for
+        the first of the others may need them to know its producers.
+        """
+        start = self._checkpoint.start_offset
+        # The first segment stays even if all its records go: only it knows what its producers did before.
+        cut = [base for base in bases if base >= self._stop and (base > self._stop or base != bases[0])]
+        self.remove(cut)
+        kept = bases[: len(bases) - len(cut)]
+        self._expired = [base for base, following in pairwise(kept) if following <= start]
+        return kept[len(self._expired) :]
+
+    def remove(self, bases: list[int]) -> None:
+        """Remove segments, the last one first, so that no gap appears if it is interrupted."""
+        for base in reversed(bases):
+            path = names.segment_path(self._directory, base)
+            for gone in (path, names.index_path(path)):
+                if self._disk.exists(gone):
+                    self._disk.remove(gone)
+            self._disk.sync_directory(self._directory)
+
+    def read_head(self, base: int) -> Segment | None:
+        """Return what a segment's index file tells; None if it tells nothing that can be used."""
+        path = names.segment_path(self._directory, base)
+        try:
+            head = sidecar.read_head(self._disk, path)
+            if head.base_offset != base:
+                raise Corrupt("the index is of another segment")
+        except FileNotFoundError:
+            return None
+        except Corrupt as error:
+            self._emit_rebuilt(path, str(error))
+            return None
+        return head if head.next_offset <= self._stop else None
+
+    def take(self, base: int, head: Segment | None, next_base: int | None) -> bool:
+        """Add the segment at a base offset; False if the log ends inside of it and the rest must go."""
+        if self._segments and base != self._segments[-1].next_offset:
+            self._bridge(self._segments[-1], base)
+        path = names.segment_path(self._directory, base)
+        size = self._disk.size_of(path)
+        is_sealed = next_base is not None and (head is None or next_base <= max(head.next_offset, self._durable_end))
+        if head is not None and head.covered == size and is_sealed:
+            self._segments.append(head)
+            self._producers = None
+            return True
+        segment, producers = self._start_of_scan(path, base, head, size)
+        known = (segment.size, len(segment.damages))
+        self._segments.append(segment)
+        is_whole = self._scan(segment, producers, size, next_base)
+        if head is not None and segment.next_offset < head.next_offset:
+            self._add_missing(segment, head.next_offset)
+        elif is_whole and head is None and next_base is not None and next_base <= self._durable_end:
+            # Without an index there is no telling compaction's gaps from lost bytes; both were once durable.
+            segment.next_offset = next_base
+        if next_base is not None and segment.next_offset < next_base and next_base > self._durable_end:
+            is_whole = False
+        is_unindexed = segment.covered == NO_INDEX and (
+            self._expired or self._disk.exists(names.index_path(segment.path))
+        )
+        if (segment.size, len(segment.damages)) != known or is_unindexed:
+            self._changed.append((segment, sidecar.encode(segment, producers)))
+        self._producers = producers
+        return is_whole
+
+    def finish(self, checkpoint_file: CheckpointFile, *, is_new: bool) -> LogState:
+        """Make what was found durable and return it."""
+        # A truncation may have taken a whole batch for a target inside of it, so then nothing is missing.
+        is_truncating = self._stop != UNKNOWN_END
+        if self._segments and not is_truncating and self._segments[-1].next_offset < self._durable_end:
+            self._lose_tail(self._segments[-1])
+        start = self._checkpoint.start_offset
+        if self._segments and self._segments[0].base_offset > start:
+            first = self._segments[0]
+            if not is_new:
+                self._emit_damage(first.path, 0, start, first.base_offset, "the segments before this one are missing")
+            start = first.base_offset
+        expired = self._expired
+        if not self._segments or self._segments[-1].next_offset < start:
+            producers = self._producers_at_end()
+            segment = self._create_segment(start, producers)
+            if self._segments or expired:
+                self._changed.append((segment, sidecar.encode(segment, producers)))
+            expired = [*expired, *(gone.base_offset for gone in self._segments)]
+            self._segments = [segment]
+        last = self._segments[-1]
+        checkpoint = Checkpoint(start, last.next_offset, last.base_offset, last.size, last.chain)
+        is_read_only = False
+        try:
+            self._write_changes()
+            if is_new or checkpoint != self._checkpoint:
+                checkpoint_file.commit(checkpoint)
+            self.remove(expired)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            is_read_only = True
+        self._sink.emit(Recovered(str(self._directory), start, last.next_offset, self._bytes_checked))
+        return LogState(self._segments, self._producers_at_end(), start, is_read_only)
+
+    def _start_of_scan(
+        self, path: PurePath, base: int, head: Segment | None, size: int
+    ) -> tuple[Segment, ProducerTable]:
+        if head is not None and head.covered <= size:
+            try:
+                body = sidecar.read_body(self._disk, path)
+            except Corrupt as error:
+                self._emit_rebuilt(path, str(error))
+            else:
+                head.details = body.details
+                return head, body.producers
+        if self._producers is None:
+            self._producers = producers_at_start(self._disk, path, self._before(), self._settings)
+        producers = self._producers
+        segment = Segment.fresh(path, base, producers.encode())
+        segment.is_compacted = head is not None and head.is_compacted
+        return segment, producers
+
+    def _producers_at_end(self) -> ProducerTable:
+        if self._producers is None:
+            self._producers = producers_at_end(self._disk, self._before(), self._settings)
+        return self._producers
+
+    def _before(self) -> list[Segment]:
+        return self._segments or self._expired_segments()
+
+    def _expired_segments(self) -> list[Segment]:
+        segments = []
+        for base in self._expired:
+            segment = Segment.fresh(names.segment_path(self._directory, base), base)
+            segment.size = self._disk.size_of(segment.path)
+            segment.next_offset = UNKNOWN_END
+            segments.append(segment)
+        return segments
+
+    def _scan(self, segment: Segment, producers: ProducerTable, size: int, next_base: int | None) -> bool:
+        """Gather what the file holds from `segment.size` on; False if its tail had to be cut."""
+        offset_end = UNKNOWN_END if next_base is None else next_base
+        file = self._disk.open(segment.path, writable=False)
+        try:
+            scanner = Scanner(file, size)
+            self._bytes_checked += size - segment.size
+            while fault := self._gather(segment, producers, scanner, size, offset_end):
+                if segment.next_offset >= self._durable_end:
+                    return self._cut(segment, size, fault.reason)
+                self._skip(segment, scanner, fault, size, offset_end)
+        finally:
+            file.close()
+        return segment.size == size or self._cut(segment, size, "the log was truncated here")
+
+    def _gather(
+        self, segment: Segment, producers: ProducerTable, scanner: Scanner, size: int, offset_end: int
+    ) -> Fault | None:
+        interval = self._settings.index_interval_bytes
+        mark = self._checkpoint
+        if mark.segment_base == segment.base_offset and segment.size < mark.position <= size:
+            fault = gather(
+                segment,
+                producers,
+                scanner,
+                end=mark.position,
+                index_interval_bytes=interval,
+                offset_end=offset_end,
+                stop_offset=self._stop,
+            )
+            if fault is not None:
+                return fault
+            if segment.size == mark.position and not segment.damages and segment.chain != mark.chain:
+                self._emit_damage(segment.path, segment.size, segment.base_offset, segment.next_offset, _PREFIX_CHANGED)
+        return gather(
+            segment,
+            producers,
+            scanner,
+            end=size,
+            index_interval_bytes=interval,
+            offset_end=offset_end,
+            stop_offset=self._stop,
+        )
+
+    def _skip(self, segment: Segment, scanner: Scanner, fault: Fault, size: int, offset_end: int) -> None:
+        resume = scanner.batch_after(fault.position, offset_due=segment.next_offset, offset_end=offset_end)
+        if resume is None:
+            resume = (
+                size,
+                max(self._durable_end if offset_end == UNKNOWN_END else offset_end, segment.next_offset),
+            )
+        damage = Damage(fault.position, resume[0], segment.next_offset, resume[1], DamageKind.UNREADABLE)
+        self._add_damage(segment, damage, fault.reason)
+
+    def _cut(self, segment: Segment, size: int, reason: str) -> bool:
+        self._sink.emit(
+            TailCut(
+                str(self._directory),
+                str(segment.path),
+                segment.size,
+                segment.next_offset,
+                size - segment.size,
+                reason,
+            )
+        )
+        try:
+            file = self._disk.open(segment.path)
+        except OSError as error:
+            if error.errno == errno.EROFS:
+                return False
+            raise
+        try:
+            file.truncate(segment.size)
+            file.sync()
+        finally:
+            file.close()
+        return False
+
+    def _bridge(self, previous: Segment, base: int) -> None:
+        """Explain why a segment does not start where the one before ends."""
+        if base < previous.next_offset:
+            raise CorruptLog(
+                f"the segment overlaps the one before, which ends at offset {previous.next_offset}",
+                path=str(names.segment_path(self._directory, base)),
+                position=0,
+                offset=base,
+                hint="one of the two is foreign; move it out of the directory",
+            )
+        if previous.details is None:
+            number = len(self._segments) - 1
+            body = read_or_rebuild(self._disk, self._segments, number, self._settings)
+            previous.details, self._producers = body.details, body.producers
+        self._add_missing(previous, base)
+        self._changed.append((previous, sidecar.encode(previous, self._producers_at_end())))
+
+    def _lose_tail(self, last: Segment) -> None:
+        self._add_missing(last, self._durable_end)
+        self._changed.append((last, sidecar.encode(last, self._producers_at_end())))
+
+    def _add_missing(self, segment: Segment, end_offset: int) -> None:
+        damage = Damage(segment.size, segment.size, segment.next_offset, end_offset, DamageKind.MISSING)
+        self._add_damage(segment, damage, "records that were durable are missing")
+
+    def _add_damage(self, segment: Segment, damage: Damage, reason: str) -> None:
+        segment.damages.append(damage)
+        segment.size = damage.end_position
+        segment.next_offset = damage.end_offset
+        self._emit_damage(segment.path, damage.position, damage.first_offset, damage.end_offset, reason)
+
+    def _create_segment(self, base: int, producers: ProducerTable) -> Segment:
+        segment = Segment.fresh(names.segment_path(self._directory, base), base, producers.encode())
+        self._disk.open(segment.path, create=True).close()
+        self._disk.sync_directory(self._directory)
+        return segment
+
+    def _write_changes(self) -> None:
+        for segment, index in self._changed:
+            file = self._disk.open(segment.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            sidecar.write(self._disk, names.index_path(segment.path), index)
+            segment.covered = segment.size
+        for segment in self._segments[:-1]:
+            segment.details = None
+
+    def _emit_damage(self, path: PurePath, position: int, first_offset: int, end_offset: int, reason: str) -> None:
+        self._sink.emit(DamageFound(str(self._directory), str(path), position, first_offset, end_offset, reason))
+
+    def _emit_rebuilt(self, path: PurePath, reason: str) -> None:
+        self._sink.emit(IndexRebuilt(str(self._directory), str(names.index_path(path)), reason))

@@ -1,0 +1,167 @@
+"""The segments of one log in order, and how to read across them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from goqueue.errors import Corrupt, CorruptLog, UnsupportedFormat
+from goqueue.log import names, reader
+from goqueue.log.events import IndexRebuilt
+from goqueue.log.handles import Handles
+from goqueue.log.reader import TimedOffset
+from goqueue.log.rebuild import read_or_rebuild
+from goqueue.log.segment import NO_TIMESTAMP, Details, Segment
+from goqueue.machines.producer import AbortedTransaction
+from goqueue.model.log_settings import LogSettings
+from goqueue.seams.disk import Disk
+from goqueue.seams.sink import Sink
+
+
+class Segments:
+    """A log's segments, never empty; the last one is being written to, the others are sealed."""
+
+    def __init__(
+        self, segments: Sequence[Segment], disk: Disk, handles: Handles, settings: LogSettings, sink: Sink
+    ) -> None:
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in segments]
+        self._disk = disk
+        self._handles = handles
+        self._settings = settings
+        self._sink = sink
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def active(self) -> Segment:
+        """The segment that takes the appends."""
+        return self._segments[-1]
+
+    @property
+    def sealed(self) -> Sequence[Segment]:
+        """All the others."""
+        return self._segments[:-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: Segment) -> None:
+        """Seal the last segment and let appends go to another."""
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def drop_before(self, offset: int) -> list[Segment]:
+        """Take out the sealed segments that hold nothing from an offset on."""
+        count = 0
+        while count < len(self._segments) - 1 and self._segments[count].next_offset <= offset:
+            count += 1
+        gone = self._segments[:count]
+        self.replace(gone, [])
+        return gone
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put segments in the place of others, which must follow each other."""
+        if not old:
+            return
+        first = self._segments.index(old[0])
+        self._segments[first : first + len(old)] = new
+        self._bases = [segment.base_offset for segment in self._segments]
+        for segment in old:
+            self.release(segment)
+
+    def release(self, segment: Segment) -> None:
+        """Let go of a sealed segment's details and file: both can be had again from the disk."""
+        segment.details = None
+        self._close_file(segment)
+
+    def close_files(self) -> None:
+        """Close all files of the log."""
+        for segment in self._segments:
+            self._close_file(segment)
+
+    def _close_file(self, segment: Segment) -> None:
+        self._handles.forget(segment.path)
+        if segment.file is not None:
+            segment.file.close()
+            segment.file = None
+
+    def read(self, offset: int, *, bytes_max: int, end_offset: int) -> bytes:
+        """Return whole batches from the one that holds an offset on, none that reaches beyond `end_offset`."""
+        number = bisect_right(self._bases, offset) - 1
+        while number < len(self._segments) and self._bases[number] < end_offset:
+            segment = self._segments[number]
+            index = self.details(number).index
+            file = self._handles.file(segment)
+            with _naming(segment, offset):
+                span = reader.locate(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
+            if span is not None:
+                return file.read_at(span.start, span.end - span.start)
+            number += 1
+        return b""
+
+    def first_at_time(self, timestamp: int, *, start_offset: int) -> TimedOffset | None:
+        """Return the first record from `start_offset` on with a timestamp at or after the given one."""
+        for number, segment in enumerate(self._segments):
+            if segment.max_timestamp < timestamp or segment.next_offset <= start_offset:
+                continue
+            index = self.details(number).index
+            file = self._handles.file(segment)
+            with _naming(segment, segment.base_offset):
+                found = reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
+            if found is not None:
+                return found
+        return None
+
+    def max_timestamp(self, *, start_offset: int) -> int:
+        """Return the greatest timestamp of the segments that hold something from an offset on."""
+        times = (segment.max_timestamp for segment in self._segments if segment.next_offset > start_offset)
+        return max(times, default=NO_TIMESTAMP)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers."""
+        found = []
+        for number in range(max(0, bisect_right(self._bases, first_offset) - 1), len(self._segments)):
+            for entry in self.details(number).aborted:
+                if entry.first_offset < end_offset and entry.last_offset >= first_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return found
+        return found
+
+    def details(self, number: int) -> Details:
+        """Return a segment's details, made again from its batches if its index file went bad."""
+        segment = self._segments[number]
+        try:
+            return self._handles.details(segment)
+        except (Corrupt, FileNotFoundError) as error:
+            index = str(names.index_path(segment.path))
+            self._sink.emit(IndexRebuilt(str(segment.path.parent), index, str(error)))
+        # The index file stays as it is until the next start, when recovery replaces it.
+        segment.details = read_or_rebuild(self._disk, self._segments, number, self._settings).details
+        return segment.details
+
+
+@contextmanager
+def _naming(segment: Segment, offset: int) -> Iterator[None]:
+    """Say which file it was when stored bytes turn out to be no batches."""
+    try:
+        yield
+    except CorruptLog:
+        raise
+    except (Corrupt, UnsupportedFormat) as error:
+        raise CorruptLog(
+            str(error), path=str(segment.path), position=-1, offset=offset, hint="run goqueue log verify"
+        ) from error

@@ -1,0 +1,237 @@
+"""What a partition remembers of its idempotent and transactional producers.
+
+The table is a fold over the batch headers of the log: `apply` is called for every batch, at append and at
+recovery alike, and nothing else changes the table except `expire`. `decide` tells the fate of a batch before it
+is appended and changes nothing, so a failed append leaves no trace and its retry is no duplicate.
+
+| batch of a producer                        | verdict                                       |
+|--------------------------------------------|-----------------------------------------------|
+| unknown producer, any sequence             | Fresh (its history may have expired)          |
+| epoch lower than the known one             | Refused, ProducerFenced                       |
+| epoch higher, sequence 0                   | Fresh                                         |
+| epoch higher, any other sequence           | Refused, OutOfOrderSequence                   |
+| same epoch, next sequence                  | Fresh                                         |
+| same epoch, equal to one of the last five  | Duplicate, answered with that batch's offset  |
+| same epoch, anything else                  | Refused, OutOfOrderSequence                   |
+
+A transaction is open from its first data batch until its marker. The first offset of the oldest open one bounds
+what read-committed readers may see.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from goqueue.errors import GoQueueError, OutOfOrderSequence, ProducerFenced
+from goqueue.records.control import ControlType
+from goqueue.records.layout import BatchHeader
+
+RECENT_BATCHES_MAX = 5
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+_SEQUENCE_END = 2**31
+
+_PRODUCER = struct.Struct(">qhqqB")
+_RECENT = struct.Struct(">iiqq")
+
+
+class SeenBatch(NamedTuple):
+    """What is kept of one of a producer's last batches, to answer its retry."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    timestamp: int
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of `producer_id` in [first_offset, last_offset] are aborted.
+
+    `last_stable_offset` is the bound for read-committed readers as it was after this transaction ended: every
+    transaction that began before it had ended by then.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class Fresh(NamedTuple):
+    """The batch continues its producer's sequence, or has none: append it."""
+
+
+class Duplicate(NamedTuple):
+    """The batch is stored already; answer with the offset it was given."""
+
+    base_offset: int
+
+
+class Refused(NamedTuple):
+    """The batch must not be appended."""
+
+    error: GoQueueError
+
+
+Verdict = Fresh | Duplicate | Refused
+
+_FRESH = Fresh()
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    last_timestamp: int = -1
+    transaction_start: int = NO_OFFSET
+    recent: list[SeenBatch] = field(default_factory=list)
+
+
+class ProducerTable:
+    """The producers of one partition, as of the last applied batch."""
+
+    __slots__ = ("_open", "_producers")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+        self._open: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """The first offset of the oldest open transaction."""
+        return min(self._open.values()) if self._open else None
+
+    def decide(self, header: BatchHeader) -> Verdict:
+        """Tell what must happen to a batch that wants to be appended."""
+        if header.producer_id < 0:
+            return _FRESH
+        known = self._producers.get(header.producer_id)
+        if known is None:
+            return _FRESH
+        if header.producer_epoch < known.epoch:
+            return Refused(
+                ProducerFenced(
+                    f"producer {header.producer_id} wrote with epoch {header.producer_epoch}, "
+                    f"but epoch {known.epoch} has replaced it"
+                )
+            )
+        if header.is_control:
+            return _FRESH
+        return _judge_sequence(header, known)
+
+    def apply(self, header: BatchHeader, marker: ControlType | None = None) -> AbortedTransaction | None:
+        """Take note of an appended batch; return the transaction that it aborted, if it is an abort marker."""
+        if header.producer_id < 0:
+            return None
+        known = self._producers.get(header.producer_id)
+        if known is None:
+            known = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+        elif header.producer_epoch != known.epoch:
+            known.epoch = header.producer_epoch
+            known.recent.clear()
+        known.last_timestamp = max(known.last_timestamp, header.max_timestamp)
+        if header.is_control:
+            return self._end_transaction(header, known, marker)
+        if header.base_sequence != NO_SEQUENCE:
+            known.recent.append(
+                SeenBatch(header.base_sequence, header.last_sequence, header.base_offset, header.max_timestamp)
+            )
+            del known.recent[:-RECENT_BATCHES_MAX]
+        if header.is_transactional and known.transaction_start == NO_OFFSET:
+            known.transaction_start = self._open[header.producer_id] = header.base_offset
+        return None
+
+    def _end_transaction(
+        self, header: BatchHeader, known: _Producer, marker: ControlType | None
+    ) -> AbortedTransaction | None:
+        start, known.transaction_start = known.transaction_start, NO_OFFSET
+        self._open.pop(header.producer_id, None)
+        if start == NO_OFFSET or marker is not ControlType.ABORT:
+            return None
+        stable = self.first_open_offset
+        return AbortedTransaction(
+            header.producer_id, start, header.last_offset, header.next_offset if stable is None else stable
+        )
+
+    def expire(self, before_ms: int) -> int:
+        """Forget producers without an open transaction whose last batch is older than that; return how many."""
+        idle = [
+            producer_id
+            for producer_id, known in self._producers.items()
+            if known.transaction_start == NO_OFFSET and known.last_timestamp < before_ms
+        ]
+        for producer_id in idle:
+            del self._producers[producer_id]
+        return len(idle)
+
+    def last_offsets(self) -> set[int]:
+        """Return the base offsets of each producer's last batch, which compaction must not drop."""
+        return {known.recent[-1].base_offset for known in self._producers.values() if known.recent}
+
+    def encode(self) -> bytes:
+        """Return the table as bytes, equal for equal tables."""
+        parts = []
+        for producer_id in sorted(self._producers):
+            known = self._producers[producer_id]
+            parts.append(
+                _PRODUCER.pack(
+                    producer_id, known.epoch, known.last_timestamp, known.transaction_start, len(known.recent)
+                )
+            )
+            parts.extend(_RECENT.pack(*seen) for seen in known.recent)
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProducerTable:
+        """Return the table that `encode` wrote."""
+        table = cls()
+        position = 0
+        while position < len(data):
+            producer_id, epoch, timestamp, start, count = _PRODUCER.unpack_from(data, position)
+            position += _PRODUCER.size
+            recent = [SeenBatch(*_RECENT.unpack_from(data, position + index * _RECENT.size)) for index in range(count)]
+            position += count * _RECENT.size
+            table._producers[producer_id] = _Producer(epoch, timestamp, start, recent)
+            if start != NO_OFFSET:
+                table._open[producer_id] = start
+        return table
+
+    def validate(self) -> None:
+        """Check the table's own invariants; AssertionError if one is broken."""
+        for producer_id, known in self._producers.items():
+            assert producer_id >= 0
+            assert len(known.recent) <= RECENT_BATCHES_MAX
+            assert self._open.get(producer_id, NO_OFFSET) == known.transaction_start
+            assert _is_in_order(known.recent)
+        assert self._open.keys() <= self._producers.keys()
+
+
+def _judge_sequence(header: BatchHeader, known: _Producer) -> Verdict:
+    if header.producer_epoch > known.epoch:
+        return _FRESH if header.base_sequence == 0 else _out_of_order(header, expected=0)
+    if not known.recent or header.base_sequence == NO_SEQUENCE:
+        return _FRESH
+    for seen in known.recent:
+        if seen.base_sequence == header.base_sequence and seen.last_sequence == header.last_sequence:
+            return Duplicate(seen.base_offset)
+    expected = (known.recent[-1].last_sequence + 1) % _SEQUENCE_END
+    return _FRESH if header.base_sequence == expected else _out_of_order(header, expected)
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> Refused:
+    return Refused(
+        OutOfOrderSequence(
+            f"producer {header.producer_id} (epoch {header.producer_epoch}) sent sequence {header.base_sequence} "
+            f"where {expected} was due"
+        )
+    )
+
+
+def _is_in_order(recent: Iterable[SeenBatch]) -> bool:
+    return all(earlier.base_offset < later.base_offset for earlier, later in pairwise(recent))

@@ -1,0 +1,49 @@
+"""Opens many logs at once, each in a thread: a log that cannot be opened does not keep the others from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
+from typing import NamedTuple
+
+from goqueue.errors import GoQueueError
+from goqueue.log.handles import Handles
+from goqueue.log.log import Log
+from goqueue.model.log_settings import LogSettings
+from goqueue.seams.disk import Disk
+from goqueue.seams.sink import Sink
+
+THREADS_MAX = 8
+
+
+class Loaded(NamedTuple):
+    """The logs that could be opened, and for the others the reason why not."""
+
+    logs: dict[PurePath, Log]
+    faults: dict[PurePath, GoQueueError | OSError]
+
+
+async def open_logs(disk: Disk, wanted: Iterable[tuple[PurePath, LogSettings]], sink: Sink, handles: Handles) -> Loaded:
+    """Open the logs in some directories, several at a time."""
+    loop = asyncio.get_running_loop()
+    loaded = Loaded({}, {})
+
+    def open_one(directory: PurePath, settings: LogSettings) -> Log | GoQueueError | OSError:
+        try:
+            return Log(disk, directory, settings, sink, handles)
+        except (GoQueueError, OSError) as error:
+            return error
+
+    with ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="goqueue-load") as threads:
+        jobs = {
+            directory: loop.run_in_executor(threads, open_one, directory, settings) for directory, settings in wanted
+        }
+        for directory, job in jobs.items():
+            outcome = await job
+            if isinstance(outcome, Log):
+                loaded.logs[directory] = outcome
+            else:
+                loaded.faults[directory] = outcome
+    return loaded

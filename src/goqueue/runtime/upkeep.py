@@ -1,0 +1,69 @@
+"""The work on logs that nobody waits for: retention, compaction, checkpoints, index files.
+
+One caretaker goes round all logs of a process, one log and one piece of blocking work at a time, so that upkeep takes
+at most one thread from those who flush.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from weakref import WeakKeyDictionary
+
+from goqueue.log.log import Log
+from goqueue.seams.clock import Clock
+
+ROUND_INTERVAL_S = 1.0
+
+
+async def tend(log: Log, now_ms: int, threads: Executor | None = None, *, is_checkpoint_due: bool = False) -> None:
+    """Do one round of upkeep on a log: expire, compact, checkpoint, and bring the files into order."""
+    if log.fault:
+        return
+    loop = asyncio.get_running_loop()
+    log.expire(now_ms)
+    compaction = log.compaction(now_ms)
+    if compaction is not None:
+        try:
+            replacements = await loop.run_in_executor(threads, compaction.run)
+        except OSError as error:
+            log.compaction_failed(compaction, error)
+        else:
+            log.compacted(compaction, replacements)
+    if is_checkpoint_due:
+        log.checkpoint()
+    upkeep = log.upkeep()
+    if upkeep is not None:
+        try:
+            await loop.run_in_executor(threads, upkeep.run)
+        except OSError as error:
+            log.upkept(upkeep, error)
+        else:
+            log.upkept(upkeep)
+
+
+class Caretaker:
+    """Tends all logs of a process in turn, for ever."""
+
+    def __init__(self, logs: Callable[[], Iterable[Log]], clock: Clock, threads: Executor | None = None) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._threads = threads
+        self._checkpointed_at: WeakKeyDictionary[Log, float] = WeakKeyDictionary()
+
+    async def run(self) -> None:
+        """Go round until cancelled; a round begins every second, or when the one before has ended."""
+        while True:
+            began = self._clock.monotonic()
+            for log in list(self._logs()):
+                await tend(log, self._clock.now_ms(), self._threads, is_checkpoint_due=self._is_due(log))
+            await asyncio.sleep(max(0.0, began + ROUND_INTERVAL_S - self._clock.monotonic()))
+
+    def _is_due(self, log: Log) -> bool:
+        now = self._clock.monotonic()
+        last = self._checkpointed_at.setdefault(log, now)
+        if (now - last) * 1000 < log.settings.checkpoint_interval_ms:
+            return False
+        self._checkpointed_at[log] = now
+        return True

@@ -1,0 +1,28 @@
+"""Time, as the core sees it: wall time for stamps that are stored, monotonic time for durations."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time; whoever waits for it does so through the event loop, never through the clock."""
+
+    def now_ms(self) -> int:
+        """Return wall time in milliseconds since 1970; may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds since some fixed moment; never goes back."""
+        ...
+
+
+class SystemClock:
+    """The operating system's clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()

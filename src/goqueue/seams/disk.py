@@ -1,0 +1,228 @@
+"""Files, as the core sees them.
+
+A `Disk` hands out `File`s that are read and written at positions, and it makes three promises that the storage
+code is built on; the simulated disk of `goqueue.testing` keeps exactly these and no more:
+
+- file data is durable once `File.sync` has returned;
+- a name (created, renamed or removed) is durable once `Disk.sync_directory` of its directory has returned;
+- after `File.sync` has raised, the data it should have covered may be gone, and a later `sync` may return
+  without bringing it back. Nothing here retries a failed sync.
+
+All calls block. Paths are absolute or relative to the working directory, as the caller gave them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import Protocol
+
+from goqueue.errors import DataDirectoryLocked
+
+Buffer = bytes | bytearray | memoryview
+
+# writev takes at most 1,024 parts on Linux and macOS.
+_PARTS_MAX = 1024
+
+
+class File(Protocol):
+    """An open file. It has no cursor: every read and write names its position."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`; fewer only where the file ends."""
+        ...
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        """Write all `parts` one after the other from `position`; an error may leave some of them written."""
+        ...
+
+    def sync(self) -> None:
+        """Make the file's data and size durable."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or extend it with zeros, to `size` bytes."""
+        ...
+
+    def size(self) -> int:
+        """Return the file's size in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Close the file; promises nothing about durability. Closing twice is harmless."""
+        ...
+
+
+class Disk(Protocol):
+    """A tree of directories and files."""
+
+    def open(self, path: PurePath, *, create: bool = False, writable: bool = True) -> File:
+        """Open a file; with `create`, make it if it is absent. FileNotFoundError if it is absent otherwise."""
+        ...
+
+    def list_directory(self, directory: PurePath) -> list[str]:
+        """Return the names in a directory, sorted."""
+        ...
+
+    def exists(self, path: PurePath) -> bool:
+        """Tell whether a file or directory of that name exists."""
+        ...
+
+    def is_directory(self, path: PurePath) -> bool:
+        """Tell whether the name is a directory."""
+        ...
+
+    def size_of(self, path: PurePath) -> int:
+        """Return the size in bytes of the file of that name."""
+        ...
+
+    def make_directory(self, path: PurePath) -> None:
+        """Make a directory and its missing parents; harmless if it exists."""
+        ...
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        """Give a file (or directory) another name in the same file system, replacing a file that has it."""
+        ...
+
+    def remove(self, path: PurePath) -> None:
+        """Remove a file, or an empty directory."""
+        ...
+
+    def sync_directory(self, directory: PurePath) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def free_fraction(self, path: PurePath) -> float:
+        """Return which part of the file system below `path` is free, from 0 to 1."""
+        ...
+
+
+def make_durable_directory(disk: Disk, path: PurePath) -> None:
+    """Make a directory and its missing parents, and make all the names on the way durable."""
+    disk.make_directory(path)
+    for parent in path.parents:
+        disk.sync_directory(parent)
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        return self._read_rest(position, size, data)
+
+    def _read_rest(self, position: int, size: int, first: bytes) -> bytes:
+        parts = [first]
+        got = len(first)
+        while got < size and (part := os.pread(self._fd, size - got, position + got)):
+            parts.append(part)
+            got += len(part)
+        return b"".join(parts)
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        if len(parts) == 1:
+            written = os.pwrite(self._fd, parts[0], position)
+            if written == len(parts[0]):
+                return
+        else:
+            if position < 0:  # pwritev takes -1 for the file's own cursor
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            written = os.pwritev(self._fd, parts[:_PARTS_MAX], position)
+        # Whatever one call did not take is written piece by piece: rare, and never the fast path.
+        for part in parts:
+            if written >= len(part):
+                written -= len(part)
+                position += len(part)
+                continue
+            rest = memoryview(part)[written:]
+            position += written
+            written = 0
+            while rest:
+                count = os.pwrite(self._fd, rest, position)
+                rest = rest[count:]
+                position += count
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealDisk:
+    """The operating system's file systems."""
+
+    def open(self, path: PurePath, *, create: bool = False, writable: bool = True) -> RealFile:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+        return RealFile(os.open(path, flags, 0o640))
+
+    def list_directory(self, directory: PurePath) -> list[str]:
+        return sorted(entry.name for entry in Path(directory).iterdir())
+
+    def exists(self, path: PurePath) -> bool:
+        return Path(path).exists()
+
+    def is_directory(self, path: PurePath) -> bool:
+        return Path(path).is_dir()
+
+    def size_of(self, path: PurePath) -> int:
+        return Path(path).stat().st_size
+
+    def make_directory(self, path: PurePath) -> None:
+        Path(path).mkdir(mode=0o750, parents=True, exist_ok=True)
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        Path(source).replace(target)
+
+    def remove(self, path: PurePath) -> None:
+        if self.is_directory(path):
+            Path(path).rmdir()
+        else:
+            Path(path).unlink()
+
+    def sync_directory(self, directory: PurePath) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_fraction(self, path: PurePath) -> float:
+        stat = os.statvfs(path)
+        return stat.f_bavail / stat.f_blocks if stat.f_blocks else 1.0
+
+
+@contextmanager
+def lock_directory(directory: Path) -> Iterator[None]:
+    """Own a data directory for the length of the block; DataDirectoryLocked if another process does."""
+    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataDirectoryLocked(
+                f"{directory} is in use by another process", hint="stop it, or choose another --data-dir"
+            ) from None
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,58 @@
+"""Where the core says what happened.
+
+Core code never logs: it emits an `Event`, a frozen value whose fields a test can compare, a metric can count and
+a log line can show. Subscribers decide what to do with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import ClassVar, Protocol
+
+
+class Severity(IntEnum):
+    """How loud an event is; the values are those of the standard library's log levels."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened; subclasses add fields and raise the severity."""
+
+    severity: ClassVar[Severity] = Severity.INFO
+
+    def describe(self) -> str:
+        """Return the event as one line: its name and its fields."""
+        shown = " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+        return f"{type(self).__name__} {shown}".rstrip()
+
+
+class Sink(Protocol):
+    """Receives events; must not raise and must not block."""
+
+    def emit(self, event: Event) -> None:
+        """Take note of one event."""
+        ...
+
+
+class NullSink:
+    """Forgets every event."""
+
+    def emit(self, event: Event) -> None:
+        del event
+
+
+class LoggingSink:
+    """Writes every event as one line of the standard library's logger `goqueue`."""
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger("goqueue")
+
+    def emit(self, event: Event) -> None:
+        self._logger.log(event.severity, "%s", event.describe())

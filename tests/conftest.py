@@ -1,0 +1,49 @@
+"""How the suites are sized: seeds per simulation, and which tests run only on request.
+
+A simulation test takes an argument `seed` and says how many it wants:
+
+    @pytest.mark.seeds(20, long_count=2_000)
+    def test_nothing_acknowledged_is_lost(seed: int) -> None: ...
+
+It runs with seeds 0 to 19, with `--long` up to 1,999. Each seed is a test of its own, so a failure names its seed,
+also when it took the whole worker down. `--seed 17` runs every such test with that seed and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+_SEEDS_DESCRIPTION = "seeds(count, long_count): run the test with `count` values of `seed`, or `long_count` with --long"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run tests marked long, and seeded tests with more seeds")
+    parser.addoption("--seed", type=int, action="append", help="run seeded tests with this seed only; may be repeated")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _SEEDS_DESCRIPTION)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("seeds")
+    if marker is not None:
+        seeds = _wanted_seeds(metafunc.config, *marker.args, **marker.kwargs)
+        metafunc.parametrize("seed", seeds, ids=[f"seed={seed}" for seed in seeds])
+
+
+def _wanted_seeds(config: pytest.Config, count: int, long_count: int) -> Sequence[int]:
+    chosen: list[int] | None = config.getoption("--seed")
+    return chosen or range(long_count if config.getoption("--long") else count)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is long, unless it was asked for; left out, not skipped: a skip would read as a fault."""
+    if config.getoption("--long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
