@@ -3,7 +3,7 @@
 Two slots of 512 bytes (one sector each) are written in turn, so a torn write costs the newest entry only:
 
     magic u32 | version u32 | generation u64 | start offset i64 | durable end i64 | segment base i64 | position i64
-    | chain u32 | truncation target i64 | checksum u32, then zeros
+    | chain u32 | truncation target i64 | is clean u32 | checksum u32, then zeros
 
 `note` follows every flush and is not synced itself: whichever version of it survives a crash, it was true when it
 was written, and that is all recovery needs. With it recovery knows which bytes must be there: what is wrong below
@@ -23,7 +23,7 @@ from goqueue.seams.disk import Disk, File
 _MAGIC = 0x4B435147  # "GQCK" on a little-endian machine
 _VERSION = 1
 _SLOT_BYTES = 512
-_ENTRY = struct.Struct("<IIQqqqqIq")
+_ENTRY = struct.Struct("<IIQqqqqIqI")
 _CHECKSUM = struct.Struct("<I")
 _GENERATION_MAX = 2**64 - 1
 
@@ -31,7 +31,10 @@ NO_TRUNCATION = -1
 
 
 class Checkpoint(NamedTuple):
-    """One entry: records before `durable_end` are on disk, and there the segment has the given size and chain."""
+    """One entry: records before `durable_end` are on disk, and there the segment has the given size and chain.
+
+    `is_clean` says that the log was closed, and that every file and name it had then is durable.
+    """
 
     start_offset: int = 0
     durable_end: int = 0
@@ -39,6 +42,7 @@ class Checkpoint(NamedTuple):
     position: int = 0
     chain: int = 0
     truncate_to: int = NO_TRUNCATION
+    is_clean: int = 0
 
 
 class CheckpointFile:
@@ -100,14 +104,12 @@ class CheckpointFile:
         return self._file
 
     def _open(self) -> File:
-        is_new = not self._disk.exists(self._path)
         file = self._disk.open(self._path, create=True)
-        if is_new:
+        if self._generation == 0:
+            # An entry is written only once the name of its file is durable, so whoever finds one may rely on that.
             self._disk.sync_directory(self._path.parent)
-        else:
-            # What `load` found may be in the page cache only; it must not be the sole good slot while the
-            # other one is being written.
-            file.sync()
+        # What is there already must not be the sole good slot, yet in the page cache only, while the other is written.
+        file.sync()
         return file
 
 

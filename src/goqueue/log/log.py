@@ -59,8 +59,8 @@ class Log:
         self._sink = sink or NullSink()
         self._handles = handles or Handles(disk)
         self._checkpoint_file = CheckpointFile(disk, directory / names.CHECKPOINT)
-        if not disk.exists(directory / names.CHECKPOINT):
-            # The checkpoint is the last file that a new log gets: without it, no name on the way is surely durable.
+        if self._checkpoint_file.load() is None:
+            # An entry there is the last thing that a new log gets: without one, no name on the way is surely durable.
             make_durable_directory(disk, directory)
         self._load(self._recover())
 
@@ -114,7 +114,7 @@ class Log:
         headers = []
         for batch in batches:
             patch(batch.data, base_offset=offset, leader_epoch=leader_epoch)
-            header = batch.header._replace(base_offset=offset, leader_epoch=leader_epoch)
+            header = batch.header.assigned(offset, leader_epoch)
             headers.append(header)
             offset = header.next_offset
         self._write(headers, batches)
@@ -139,7 +139,7 @@ class Log:
             active = self.roll()
         file = self._file_of(active)
         try:
-            file.write_at(active.size, *(batch.data for batch in batches))
+            file.write_at(active.size, *[batch.data for batch in batches])
         except OSError as error:
             self._undo_write(active, file, error)
         self._books.owe_sync(active)
@@ -405,10 +405,10 @@ class Log:
             flush.run()
             self.flushed(flush)
         self.checkpoint()
-        upkeep = self.upkeep()
-        if upkeep is not None:
+        while (upkeep := self.upkeep()) is not None:
             upkeep.run()
             self.upkept(upkeep)
+        self._checkpoint_file.commit(self._checkpoint_now()._replace(is_clean=1))
 
     def _let_go(self) -> None:
         self.segments.close_files()

@@ -180,18 +180,23 @@ class _Recovery:
                 self._changed.append((segment, sidecar.encode(segment, producers)))
             expired = [*expired, *(gone.base_offset for gone in self._segments)]
             self._segments = [segment]
+        if self._segments[-1].is_compacted:
+            # What was compacted stays sealed: its producers cannot be known again from what is left of their batches.
+            self._segments.append(self._create_segment(self._segments[-1].next_offset, self._producers_at_end()))
         last = self._segments[-1]
         checkpoint = Checkpoint(start, last.next_offset, last.base_offset, last.size, last.chain)
         is_read_only = False
-        try:
-            self._write_changes()
-            if is_new or checkpoint != self._checkpoint:
+        if self._changed or expired or self._checkpoint != checkpoint._replace(is_clean=1):
+            try:
+                self._make_durable(last)
                 checkpoint_file.commit(checkpoint)
-            self.remove(expired)
-        except OSError as error:
-            if error.errno != errno.EROFS:
-                raise
-            is_read_only = True
+                self.remove(expired)
+            except OSError as error:
+                if error.errno != errno.EROFS:
+                    raise
+                is_read_only = True
+            finally:
+                checkpoint_file.close()
         self._sink.emit(Recovered(str(self._directory), start, last.next_offset, self._bytes_checked))
         return LogState(self._segments, self._producers_at_end(), start, is_read_only)
 
@@ -345,15 +350,18 @@ class _Recovery:
         self._disk.sync_directory(self._directory)
         return segment
 
-    def _write_changes(self) -> None:
-        for segment, index in self._changed:
+    def _make_durable(self, last: Segment) -> None:
+        """Make all that was found durable: a killed process may have left it in the page cache only."""
+        for segment, index in [*self._changed, (last, None)]:
             file = self._disk.open(segment.path)
             try:
                 file.sync()
             finally:
                 file.close()
-            sidecar.write(self._disk, names.index_path(segment.path), index)
-            segment.covered = segment.size
+            if index is not None:
+                sidecar.write(self._disk, names.index_path(segment.path), index)
+                segment.covered = segment.size
+        self._disk.sync_directory(self._directory)
         for segment in self._segments[:-1]:
             segment.details = None
 

@@ -96,12 +96,13 @@ class Segment:
         """Take note of a batch that lies at `size` in the file."""
         assert self.details is not None
         index = self.details.index
-        if not index or self.size - index.row(-1).position >= index_interval_bytes:
+        if not index or self.size - index.last_position >= index_interval_bytes:
             index.add(Row(header.base_offset, self.size, self.max_timestamp, self.chain))
         self.chain = crc32c(batch, 0, CRC_START, after=self.chain)
         if self.first_timestamp == NO_TIMESTAMP:
             self.first_timestamp = header.base_timestamp
-        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+        if header.max_timestamp > self.max_timestamp:  # noqa: PLR1730 - once per batch, where max() costs twice as much
+            self.max_timestamp = header.max_timestamp
         if not self.epochs or header.leader_epoch > self.epochs[-1].epoch:
             self.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
         self.size += header.size_bytes

@@ -86,6 +86,10 @@ class BatchHeader(NamedTuple):
     base_sequence: int
     record_count: int
 
+    def assigned(self, base_offset: int, leader_epoch: int) -> BatchHeader:
+        """Return the header with what the broker decides; cheaper than `_replace`."""
+        return BatchHeader(base_offset, self.length, leader_epoch, *self[3:])
+
     @property
     def size_bytes(self) -> int:
         """The size of the whole batch."""
