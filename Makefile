@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format lock bench clean
+.PHONY: help run test test-long check format lock bench readme clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ lock: ## Write requirements.lock anew from pyproject.toml
 
 bench: $(STAMP) ## Run the benchmarks and store their results
 	$(BIN)/goqueue bench log --json --output bench/results/log.json
+
+readme: $(STAMP) ## Put the stored results into README.md
+	$(BIN)/python bench/readme.py
 
 clean: ## Remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -9,16 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
-from goqueue.errors import Conflict, OffsetOutOfRange, TooLarge
-from goqueue.log import names
-from goqueue.log.batches import check_batches
-from goqueue.log.handles import Handles
-from goqueue.log.log import Log
-from goqueue.log.segment import Details
-from goqueue.records.layout import BatchHeader, headers, patch, read_header
-from goqueue.seams.disk import RealDisk
-from goqueue.testing import SimDisk
 from tests.unit.log_kit import (
     DIRECTORY,
     SETTINGS,
@@ -31,6 +21,16 @@ from tests.unit.log_kit import (
     stored_batches,
     values,
 )
+
+from goqueue.errors import Conflict, OffsetOutOfRange, TooLarge
+from goqueue.log import names
+from goqueue.log.batches import check_batches
+from goqueue.log.handles import Handles
+from goqueue.log.log import Log
+from goqueue.log.segment import Details
+from goqueue.records.layout import BatchHeader, headers, patch, read_header
+from goqueue.seams.disk import RealDisk
+from goqueue.testing import SimDisk
 
 INTERVALS = [0, 100, 2**31 - 1]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.unit.log_kit import SETTINGS, append, append_segments, batch, open_log, reopen, settle
 
 from goqueue.log.log import Log
 from goqueue.log.reader import TimedOffset
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.testing import SimDisk
-from tests.unit.log_kit import SETTINGS, append, append_segments, batch, open_log, reopen, settle
 
 ORDERS = {
     "ascending": [10, 20, 30, 40, 50, 60, 70, 80],

@@ -258,3 +258,21 @@ def test_a_log_that_cannot_be_opened_does_not_keep_the_others_from_it() -> None:
 
     assert sorted(loaded.faults) == [PurePath("data/topic-3")]
     assert len(loaded.logs) == 9
+
+
+def test_a_log_that_nobody_writes_to_gives_its_files_back() -> None:
+    async def main(simulation: Simulation) -> None:
+        log = Log(SimDisk(0), DIRECTORY, LogSettings())
+        flusher = Flusher(log)
+        offset = _append(log)
+        flusher.note_append()
+        await flusher.durable(offset)
+        assert log.segments.active.file is not None
+        await _tended(simulation, log, 3)
+        assert log.segments.active.file is None
+        offset = _append(log)
+        flusher.note_append()
+        await flusher.durable(offset)
+        assert len(read_records(log.read(1, bytes_max=1))) == 1
+
+    simulate(main, 0)

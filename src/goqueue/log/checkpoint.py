@@ -22,9 +22,10 @@ from goqueue.seams.disk import Disk, File
 
 _MAGIC = 0x4B435147  # "GQCK" on a little-endian machine
 _VERSION = 1
-_SLOT_BYTES = 512
+SLOT_BYTES = 512
 _ENTRY = struct.Struct("<IIQqqqqIqI")
 _CHECKSUM = struct.Struct("<I")
+ENTRY_BYTES = _ENTRY.size + _CHECKSUM.size
 _GENERATION_MAX = 2**64 - 1
 
 NO_TRUNCATION = -1
@@ -67,10 +68,10 @@ class CheckpointFile:
         except FileNotFoundError:
             return None
         try:
-            data = file.read_at(0, 2 * _SLOT_BYTES)
+            data = file.read_at(0, 2 * SLOT_BYTES)
         finally:
             file.close()
-        entries = [(_parse(data[slot * _SLOT_BYTES :][:_SLOT_BYTES]), slot) for slot in (0, 1)]
+        entries = [(parse_slot(data[slot * SLOT_BYTES :][:SLOT_BYTES]), slot) for slot in (0, 1)]
         found = [(entry, slot) for entry, slot in entries if entry is not None]
         if not found:
             return None
@@ -99,8 +100,8 @@ class CheckpointFile:
             self._file = self._open()
         self._generation = (self._generation + 1) & _GENERATION_MAX
         entry = _ENTRY.pack(_MAGIC, _VERSION, self._generation, *checkpoint)
-        data = (entry + _CHECKSUM.pack(crc32c(entry))).ljust(_SLOT_BYTES, b"\0")
-        self._file.write_at(slot * _SLOT_BYTES, data)
+        data = (entry + _CHECKSUM.pack(crc32c(entry))).ljust(SLOT_BYTES, b"\0")
+        self._file.write_at(slot * SLOT_BYTES, data)
         return self._file
 
     def _open(self) -> File:
@@ -113,8 +114,9 @@ class CheckpointFile:
         return file
 
 
-def _parse(slot: bytes) -> tuple[int, Checkpoint] | None:
-    if len(slot) < _ENTRY.size + _CHECKSUM.size:
+def parse_slot(slot: bytes) -> tuple[int, Checkpoint] | None:
+    """Return generation and entry of a slot; None if it has none that can be read."""
+    if len(slot) < ENTRY_BYTES:
         return None
     magic, version, generation, *fields = _ENTRY.unpack_from(slot)
     (checksum,) = _CHECKSUM.unpack_from(slot, _ENTRY.size)

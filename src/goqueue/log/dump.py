@@ -178,7 +178,7 @@ def index_rows(disk: Disk, directory: PurePath) -> Iterator[IndexRow]:
 def producer_rows(disk: Disk, directory: PurePath) -> Iterator[ProducerRow]:
     """Yield the producers of all indexes that are readable."""
     for name, stored in _indexes(disk, directory):
-        for producer_id, known in sorted(stored.producers._producers.items()):
+        for producer_id, known in stored.producers:
             recent = [
                 f"sequence {_range(seen.base_sequence, seen.last_sequence)} at {seen.base_offset}"
                 for seen in known.recent

@@ -11,34 +11,30 @@ out may run elsewhere. Offsets are contiguous, in order and never given twice. T
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePath
 
 from goqueue.errors import Conflict, DiskFull, LogOffline, OffsetOutOfRange
-from goqueue.log import compaction, names, retention, sidecar
+from goqueue.log import compaction, names, retention
+from goqueue.log.appending import Appender
 from goqueue.log.batches import NewBatch
 from goqueue.log.checkpoint import Checkpoint, CheckpointFile
 from goqueue.log.compaction import Compaction, Replacement
 from goqueue.log.durability import Durability
 from goqueue.log.epochs import EpochEnd, LeaderEpochs
 from goqueue.log.events import Compacted, SegmentRolled, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
-from goqueue.log.flush import Flush, IndexWrite, Swap, Upkeep
+from goqueue.log.flush import Flush, Swap, Upkeep
 from goqueue.log.handles import Handles
 from goqueue.log.reader import TimedOffset
 from goqueue.log.recovery import LogState, recover
-from goqueue.log.segment import NO_TIMESTAMP, Segment
+from goqueue.log.segment import NO_TIMESTAMP
 from goqueue.log.segments import Segments
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.model.log_settings import LogSettings
-from goqueue.records.control import read_marker
 from goqueue.records.layout import BatchHeader, patch
-from goqueue.seams.disk import Disk, File, make_durable_directory
+from goqueue.seams.disk import Disk, make_durable_directory
 from goqueue.seams.sink import NullSink, Sink
-
-_OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Log:
@@ -79,6 +75,7 @@ class Log:
             end=self.end_offset,
             stable=self.last_stable_offset,
         )
+        self._appender = Appender(self._disk, self.settings, self.segments, self._books, self.producers, self.epochs)
         self._fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
         self._compaction: Compaction | None = None
@@ -131,66 +128,28 @@ class Log:
 
     def _write(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         self._require_online()
-        markers = [read_marker(batch.data).control_type if batch.header.is_control else None for batch in batches]
-        size = sum(len(batch.data) for batch in batches)
         active = self.segments.active
-        span = headers[-1].next_offset - active.base_offset
-        if active.size and (active.size + size > self.settings.segment_bytes or span > _OFFSETS_PER_SEGMENT_MAX):
-            active = self.roll()
-        file = self._file_of(active)
         try:
-            file.write_at(active.size, *[batch.data for batch in batches])
+            self._appender.append(headers, batches)
         except OSError as error:
-            self._undo_write(active, file, error)
-        self._books.owe_sync(active)
-        for header, batch, marker in zip(headers, batches, markers, strict=True):
-            active.extend(header, batch.data, index_interval_bytes=self.settings.index_interval_bytes)
-            self.epochs.note(header.leader_epoch, header.base_offset)
-            aborted = self.producers.apply(header, marker)
-            if aborted is not None:
-                assert active.details is not None
-                active.details.aborted.append(aborted)
+            raise self._fail("append", error) from error
+        if self.segments.active is not active:
+            self._sink.emit(SegmentRolled(str(self.directory), self.segments.active.base_offset))
 
-    def _undo_write(self, active: Segment, file: File, error: OSError) -> None:
-        """Remove what a failed write may have left: a later, shorter one would leave the rest of it readable."""
-        try:
-            file.truncate(active.size)
-        except OSError as second:
-            self.go_offline(f"cannot undo a failed write to {active.path}: {second}")
-        if error.errno in _NO_ROOM and not self._fault:
-            raise DiskFull(f"{active.path} at offset {self.end_offset}: {error.strerror}") from error
-        self.go_offline(f"cannot write to {active.path} at offset {self.end_offset}: {error}")
-        raise LogOffline(self._fault) from error
-
-    def _file_of(self, active: Segment) -> File:
-        if active.file is None:
-            self._handles.forget(active.path)
-            active.file = self._open_for_writing(active.path, create=False)
-        return active.file
-
-    def _open_for_writing(self, path: PurePath, *, create: bool) -> File:
-        try:
-            return self._disk.open(path, create=create)
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise DiskFull(f"{path}: {error.strerror}") from error
-            self.go_offline(f"cannot open {path}: {error}")
-            raise LogOffline(self._fault) from error
-
-    def roll(self) -> Segment:
+    def roll(self) -> None:
         """Seal the segment that takes the appends, unless it is empty, and start a new one."""
         self._require_online()
         active = self.segments.active
-        if active.next_offset == active.base_offset:
-            return active
-        base = active.next_offset
-        segment = Segment.fresh(names.segment_path(self.directory, base), base, self.producers.encode())
-        segment.file = self._open_for_writing(segment.path, create=True)
-        self._books.owe_names()
-        self._books.owe_index(self._index_of_active())
-        self.segments.add(segment)
-        self._sink.emit(SegmentRolled(str(self.directory), segment.base_offset))
-        return segment
+        try:
+            self._appender.roll()
+        except OSError as error:
+            raise self._fail("roll", error) from error
+        if self.segments.active is not active:
+            self._sink.emit(SegmentRolled(str(self.directory), self.segments.active.base_offset))
+
+    def _fail(self, deed: str, error: OSError) -> LogOffline:
+        self.go_offline(f"{deed} failed in {self.segments.active.path} at offset {self.end_offset}: {error}")
+        return LogOffline(self._fault)
 
     def read(self, offset: int, *, bytes_max: int, end_offset: int | None = None) -> bytes:
         """Return whole batches from the one that holds `offset` on, as they are stored.
@@ -227,7 +186,7 @@ class Log:
         """
         if self._fault:
             return None
-        index_write = self._index_of_active() if self._is_checkpoint_due else None
+        index_write = self._appender.index_of_active() if self._is_checkpoint_due else None
         flush = self._books.flush(self._checkpoint_now(), self.last_stable_offset, index_write)
         self._is_checkpoint_due = self._is_checkpoint_due and flush is None
         return flush
@@ -242,7 +201,7 @@ class Log:
         if active.size == active.covered:
             return
         if self.durable_end == self.end_offset:
-            self._books.owe_index(self._index_of_active())
+            self._books.owe_index(self._appender.index_of_active())
         else:
             self._is_checkpoint_due = True
 
@@ -267,10 +226,6 @@ class Log:
     def _checkpoint_now(self) -> Checkpoint:
         active = self.segments.active
         return Checkpoint(self.start_offset, active.next_offset, active.base_offset, active.size, active.chain)
-
-    def _index_of_active(self) -> IndexWrite:
-        active = self.segments.active
-        return IndexWrite(active, active.size, active.next_offset, sidecar.encode(active, self.producers))
 
     def delete_before(self, offset: int) -> None:
         """Delete the records before an offset; survives a crash once a `flush` made after this has run."""
@@ -382,6 +337,11 @@ class Log:
         self._let_go()
         self._load(self._recover())
         self._sink.emit(Truncated(str(self.directory), self.end_offset))
+
+    def rest(self) -> None:
+        """Close the files of a log that is not being written to; the next append opens them again."""
+        if self.durable_end == self.end_offset and not self._books.is_busy and not self._books.has_swaps:
+            self._let_go()
 
     def go_offline(self, reason: str) -> None:
         """Stop taking appends for good; what was durable can still be read."""

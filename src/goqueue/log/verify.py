@@ -21,14 +21,13 @@ from typing import NamedTuple
 
 from goqueue.errors import Corrupt
 from goqueue.log import names, sidecar
-from goqueue.log.checkpoint import _CHECKSUM, _ENTRY, _SLOT_BYTES, NO_TRUNCATION, Checkpoint, CheckpointFile, _parse
+from goqueue.log.checkpoint import ENTRY_BYTES, NO_TRUNCATION, SLOT_BYTES, Checkpoint, CheckpointFile, parse_slot
 from goqueue.log.scan import UNKNOWN_END
 from goqueue.log.verify_segment import Expected, Finding, Place, SegmentCheck, Severity, read_index
 from goqueue.machines.producer import ProducerTable
 from goqueue.seams.disk import Disk
 
 _SLOTS = 2
-_ENTRY_END = _ENTRY.size + _CHECKSUM.size
 
 
 class _Bounds(NamedTuple):
@@ -119,26 +118,26 @@ def _check_checkpoint(
             yield Finding(Severity.DEFECT, path, what=what, hint=hint)
         return
     try:
-        data = file.read_at(0, _SLOTS * _SLOT_BYTES + 1)
+        data = file.read_at(0, _SLOTS * SLOT_BYTES + 1)
     finally:
         file.close()
     for number in range(_SLOTS):
-        yield from _check_slot(path, number, data[number * _SLOT_BYTES :][:_SLOT_BYTES])
-    if len(data) > _SLOTS * _SLOT_BYTES:
-        yield Finding(Severity.DEFECT, path, _SLOTS * _SLOT_BYTES, what="bytes follow the last entry")
+        yield from _check_slot(path, number, data[number * SLOT_BYTES :][:SLOT_BYTES])
+    if len(data) > _SLOTS * SLOT_BYTES:
+        yield Finding(Severity.DEFECT, path, _SLOTS * SLOT_BYTES, what="bytes follow the last entry")
     if newest is not None and newest.truncate_to != NO_TRUNCATION:
         what = f"a truncation to offset {newest.truncate_to} is not finished"
         yield Finding(Severity.NOTE, path, what=what, hint="opening the log finishes it")
 
 
 def _check_slot(path: PurePath, number: int, slot: bytes) -> Iterator[Finding]:
-    position = number * _SLOT_BYTES
+    position = number * SLOT_BYTES
     if not slot.strip(b"\0"):
         yield Finding(Severity.NOTE, path, position, what=f"entry {number} was never written")
-    elif _parse(slot) is None:
+    elif parse_slot(slot) is None:
         what = f"entry {number} is unreadable"
         yield Finding(Severity.DEFECT, path, position, what=what, hint="the other one is used, if it is readable")
-    elif slot[_ENTRY_END:].strip(b"\0"):
+    elif slot[ENTRY_BYTES:].strip(b"\0"):
         yield Finding(Severity.DEFECT, path, position, what=f"entry {number} is followed by bytes that are not zero")
 
 

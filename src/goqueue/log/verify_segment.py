@@ -319,7 +319,7 @@ def disagreeing_producers(stored: ProducerTable, true: ProducerTable) -> list[in
 
     A producer that was idle may be missing, or have forgotten its older batches; an open transaction never expires.
     """
-    ours, theirs = true._producers, stored._producers
+    ours, theirs = dict(true), dict(stored)
     wrong = [producer_id for producer_id in theirs if producer_id not in ours]
     for producer_id, known in ours.items():
         entry = theirs.get(producer_id)

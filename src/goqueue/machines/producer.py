@@ -21,7 +21,7 @@ what read-committed readers may see.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -83,7 +83,9 @@ _FRESH = Fresh()
 
 
 @dataclass(slots=True)
-class _Producer:
+class ProducerState:
+    """What is known of one producer; `transaction_start` is NO_OFFSET unless a transaction is open."""
+
     epoch: int
     last_timestamp: int = -1
     transaction_start: int = NO_OFFSET
@@ -96,11 +98,14 @@ class ProducerTable:
     __slots__ = ("_open", "_producers")
 
     def __init__(self) -> None:
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, ProducerState]]:
+        return iter(sorted(self._producers.items()))
 
     @property
     def first_open_offset(self) -> int | None:
@@ -131,7 +136,7 @@ class ProducerTable:
             return None
         known = self._producers.get(header.producer_id)
         if known is None:
-            known = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+            known = self._producers[header.producer_id] = ProducerState(header.producer_epoch)
         elif header.producer_epoch != known.epoch:
             known.epoch = header.producer_epoch
             known.recent.clear()
@@ -148,7 +153,7 @@ class ProducerTable:
         return None
 
     def _end_transaction(
-        self, header: BatchHeader, known: _Producer, marker: ControlType | None
+        self, header: BatchHeader, known: ProducerState, marker: ControlType | None
     ) -> AbortedTransaction | None:
         start, known.transaction_start = known.transaction_start, NO_OFFSET
         self._open.pop(header.producer_id, None)
@@ -197,7 +202,7 @@ class ProducerTable:
             position += _PRODUCER.size
             recent = [SeenBatch(*_RECENT.unpack_from(data, position + index * _RECENT.size)) for index in range(count)]
             position += count * _RECENT.size
-            table._producers[producer_id] = _Producer(epoch, timestamp, start, recent)
+            table._producers[producer_id] = ProducerState(epoch, timestamp, start, recent)
             if start != NO_OFFSET:
                 table._open[producer_id] = start
         return table
@@ -212,7 +217,7 @@ class ProducerTable:
         assert self._open.keys() <= self._producers.keys()
 
 
-def _judge_sequence(header: BatchHeader, known: _Producer) -> Verdict:
+def _judge_sequence(header: BatchHeader, known: ProducerState) -> Verdict:
     if header.producer_epoch > known.epoch:
         return _FRESH if header.base_sequence == 0 else _out_of_order(header, expected=0)
     if not known.recent or header.base_sequence == NO_SEQUENCE:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from goqueue.log.log import Log
@@ -43,6 +44,12 @@ async def tend(log: Log, now_ms: int, threads: Executor | None = None, *, is_che
             log.upkept(upkeep)
 
 
+@dataclass(slots=True)
+class _Visit:
+    checkpointed_at: float
+    end_offset: int
+
+
 class Caretaker:
     """Tends all logs of a process in turn, for ever."""
 
@@ -50,20 +57,24 @@ class Caretaker:
         self._logs = logs
         self._clock = clock
         self._threads = threads
-        self._checkpointed_at: WeakKeyDictionary[Log, float] = WeakKeyDictionary()
+        self._visits: WeakKeyDictionary[Log, _Visit] = WeakKeyDictionary()
 
     async def run(self) -> None:
         """Go round until cancelled; a round begins every second, or when the one before has ended."""
         while True:
             began = self._clock.monotonic()
             for log in list(self._logs()):
-                await tend(log, self._clock.now_ms(), self._threads, is_checkpoint_due=self._is_due(log))
+                await self._visit(log)
             await asyncio.sleep(max(0.0, began + ROUND_INTERVAL_S - self._clock.monotonic()))
 
-    def _is_due(self, log: Log) -> bool:
+    async def _visit(self, log: Log) -> None:
         now = self._clock.monotonic()
-        last = self._checkpointed_at.setdefault(log, now)
-        if (now - last) * 1000 < log.settings.checkpoint_interval_ms:
-            return False
-        self._checkpointed_at[log] = now
-        return True
+        visit = self._visits.setdefault(log, _Visit(now, -1))
+        is_checkpoint_due = (now - visit.checkpointed_at) * 1000 >= log.settings.checkpoint_interval_ms
+        if is_checkpoint_due:
+            visit.checkpointed_at = now
+        await tend(log, self._clock.now_ms(), self._threads, is_checkpoint_due=is_checkpoint_due)
+        # Open files are few, logs may be many: those that nobody writes to give theirs back.
+        if log.end_offset == visit.end_offset:
+            log.rest()
+        visit.end_offset = log.end_offset

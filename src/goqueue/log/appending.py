@@ -1,0 +1,110 @@
+"""Writes batches to the last segment, all of them or none, and takes note of what they mean."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from goqueue.errors import DiskFull
+from goqueue.log import names, sidecar
+from goqueue.log.batches import NewBatch
+from goqueue.log.durability import Durability
+from goqueue.log.epochs import LeaderEpochs
+from goqueue.log.flush import IndexWrite
+from goqueue.log.segment import Segment
+from goqueue.log.segments import Segments
+from goqueue.machines.producer import ProducerTable
+from goqueue.model.log_settings import LogSettings
+from goqueue.records.control import read_marker
+from goqueue.records.layout import BatchHeader
+from goqueue.seams.disk import Disk, File
+
+_OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Appender:
+    """The writing end of one log.
+
+    A full disk is DiskFull, and everything is as it was before. Any other OSError means that the log's last bytes are
+    unknown: nothing may be appended any more.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        settings: LogSettings,
+        segments: Segments,
+        books: Durability,
+        producers: ProducerTable,
+        epochs: LeaderEpochs,
+    ) -> None:
+        self._disk = disk
+        self._settings = settings
+        self._segments = segments
+        self._books = books
+        self._producers = producers
+        self._epochs = epochs
+
+    def append(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
+        """Write batches whose headers have their offsets."""
+        markers = [read_marker(batch.data).control_type if batch.header.is_control else None for batch in batches]
+        active = self._segment_for(headers[-1].next_offset, sum(len(batch.data) for batch in batches))
+        file = self._file_of(active)
+        try:
+            file.write_at(active.size, *[batch.data for batch in batches])
+        except OSError as error:
+            # A later, shorter write would leave the rest of this one readable.
+            file.truncate(active.size)
+            self._explain(error, active.path)
+            raise
+        self._books.owe_sync(active)
+        for header, batch, marker in zip(headers, batches, markers, strict=True):
+            active.extend(header, batch.data, index_interval_bytes=self._settings.index_interval_bytes)
+            self._epochs.note(header.leader_epoch, header.base_offset)
+            aborted = self._producers.apply(header, marker)
+            if aborted is not None:
+                assert active.details is not None
+                active.details.aborted.append(aborted)
+
+    def roll(self) -> Segment:
+        """Seal the last segment, unless it is empty, and start a new one."""
+        active = self._segments.active
+        base = active.next_offset
+        if base == active.base_offset:
+            return active
+        segment = Segment.fresh(names.segment_path(active.path.parent, base), base, self._producers.encode())
+        segment.file = self._open(segment.path, create=True)
+        self._books.owe_names()
+        self._books.owe_index(self.index_of_active())
+        self._segments.add(segment)
+        return segment
+
+    def index_of_active(self) -> IndexWrite:
+        """Return the index file of the last segment as it would be now."""
+        active = self._segments.active
+        return IndexWrite(active, active.size, active.next_offset, sidecar.encode(active, self._producers))
+
+    def _segment_for(self, next_offset: int, size: int) -> Segment:
+        active = self._segments.active
+        is_full = active.size + size > self._settings.segment_bytes
+        if active.size and (is_full or next_offset - active.base_offset > _OFFSETS_PER_SEGMENT_MAX):
+            return self.roll()
+        return active
+
+    def _file_of(self, active: Segment) -> File:
+        if active.file is None:
+            active.file = self._open(active.path, create=False)
+        return active.file
+
+    def _open(self, path: PurePath, *, create: bool) -> File:
+        try:
+            return self._disk.open(path, create=create)
+        except OSError as error:
+            self._explain(error, path)
+            raise
+
+    def _explain(self, error: OSError, path: PurePath) -> None:
+        if error.errno in _NO_ROOM:
+            raise DiskFull(f"{path} at offset {self._segments.active.next_offset}: {error.strerror}") from error
