@@ -60,6 +60,7 @@ def test_failed_append_is_no_phantom_after_a_restart() -> None:
     disk.capacity_bytes = used_bytes(disk) + 100
     with pytest.raises(DiskFull):
         append(log, batch(b"a"), batch(b"b"))
+    disk.capacity_bytes = None
     assert values(reopen(disk)) == [b"before"]
 
 
@@ -309,8 +310,8 @@ def test_nothing_is_durable_before_its_flush_has_run() -> None:
     work = log.flush()
     assert work is not None
     assert (log.durable_end, log.flush()) == (0, None)
-    append(log, batch(b"behind the flush"))
     work.run()
+    append(log, batch(b"behind the flush"))
     log.flushed(work)
     assert log.durable_end == 1
     disk.crash(Fate.NONE)

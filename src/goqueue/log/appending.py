@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -18,10 +17,9 @@ from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.control import read_marker
 from goqueue.records.layout import BatchHeader
-from goqueue.seams.disk import Disk, File
+from goqueue.seams.disk import NO_ROOM, Disk, File
 
 _OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Appender:
@@ -106,5 +104,5 @@ class Appender:
             raise
 
     def _explain(self, error: OSError, path: PurePath) -> None:
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             raise DiskFull(f"{path} at offset {self._segments.active.next_offset}: {error.strerror}") from error

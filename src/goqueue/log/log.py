@@ -75,6 +75,8 @@ class Log:
             end=self.end_offset,
             stable=self.last_stable_offset,
         )
+        for index_write in state.index_writes:
+            self._books.owe_index(index_write)
         self._appender = Appender(self._disk, self.settings, self.segments, self._books, self.producers, self.epochs)
         self._fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False

@@ -25,13 +25,14 @@ from goqueue.errors import Corrupt, CorruptLog
 from goqueue.log import names, sidecar
 from goqueue.log.checkpoint import NO_TRUNCATION, Checkpoint, CheckpointFile
 from goqueue.log.events import CheckpointLost, DamageFound, IndexRebuilt, Recovered, TailCut
+from goqueue.log.flush import IndexWrite
 from goqueue.log.rebuild import producers_at_end, producers_at_start, read_or_rebuild
 from goqueue.log.scan import UNKNOWN_END, Fault, Scanner, gather
 from goqueue.log.segment import NO_INDEX, Damage, DamageKind, Segment
 from goqueue.log.tidy import tidy
 from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
-from goqueue.seams.disk import Disk
+from goqueue.seams.disk import NO_ROOM, Disk
 from goqueue.seams.sink import Sink
 
 _PREFIX_CHANGED = "an offset or leader epoch differs from what was written"
@@ -39,11 +40,15 @@ _PREFIX_CHANGED = "an offset or leader epoch differs from what was written"
 
 @dataclass(slots=True)
 class LogState:
-    """What recovery found; the last segment is the one to append to and has its details."""
+    """What recovery found; the last segment is the one to append to and has its details.
+
+    `index_writes` are index files for which the disk had no room.
+    """
 
     segments: list[Segment]
     producers: ProducerTable
     start_offset: int
+    index_writes: list[IndexWrite]
     is_read_only: bool
 
 
@@ -64,7 +69,7 @@ def recover(
     for number, (base, head) in enumerate(zip(bases, heads, strict=True)):
         later = bases[number + 1 :]
         if not run.take(base, head, later[0] if later else None):
-            run.remove(later)
+            run.drop_tail(later)
             break
     return run.finish(checkpoint_file, is_new=checkpoint is None)
 
@@ -84,6 +89,7 @@ class _Recovery:
         self._durable_end = min(checkpoint.durable_end, self._stop)
         self._segments: list[Segment] = []
         self._changed: list[tuple[Segment, bytes]] = []
+        self._index_writes: list[IndexWrite] = []
         self._expired: list[int] = []
         # The producers at the end of the last segment taken; None where only its index file knows them.
         self._producers: ProducerTable | None = None
@@ -115,6 +121,14 @@ class _Recovery:
                 if self._disk.exists(gone):
                     self._disk.remove(gone)
             self._disk.sync_directory(self._directory)
+
+    def drop_tail(self, bases: list[int]) -> None:
+        """Remove the segments behind the place where the log ends."""
+        end_offset = self._segments[-1].next_offset
+        for base in bases:
+            path = names.segment_path(self._directory, base)
+            self._emit_cut(path, 0, end_offset, self._disk.size_of(path), "the records before it are lost")
+        self.remove(bases)
 
     def read_head(self, base: int) -> Segment | None:
         """Return what a segment's index file tells; None if it tells nothing that can be used."""
@@ -198,7 +212,7 @@ class _Recovery:
             finally:
                 checkpoint_file.close()
         self._sink.emit(Recovered(str(self._directory), start, last.next_offset, self._bytes_checked))
-        return LogState(self._segments, self._producers_at_end(), start, is_read_only)
+        return LogState(self._segments, self._producers_at_end(), start, self._index_writes, is_read_only)
 
     def _start_of_scan(
         self, path: PurePath, base: int, head: Segment | None, size: int
@@ -290,16 +304,7 @@ class _Recovery:
         self._add_damage(segment, damage, fault.reason)
 
     def _cut(self, segment: Segment, size: int, reason: str) -> bool:
-        self._sink.emit(
-            TailCut(
-                str(self._directory),
-                str(segment.path),
-                segment.size,
-                segment.next_offset,
-                size - segment.size,
-                reason,
-            )
-        )
+        self._emit_cut(segment.path, segment.size, segment.next_offset, size - segment.size, reason)
         try:
             file = self._disk.open(segment.path)
         except OSError as error:
@@ -359,14 +364,28 @@ class _Recovery:
             finally:
                 file.close()
             if index is not None:
-                sidecar.write(self._disk, names.index_path(segment.path), index)
-                segment.covered = segment.size
+                self._write_index(segment, index)
         self._disk.sync_directory(self._directory)
         for segment in self._segments[:-1]:
-            segment.details = None
+            if segment.covered == segment.size:
+                segment.details = None
+
+    def _write_index(self, segment: Segment, index: bytes) -> None:
+        try:
+            sidecar.write(self._disk, names.index_path(segment.path), index)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            # A full disk does not keep a log from being read, nor from expiring.
+            self._index_writes.append(IndexWrite(segment, segment.size, segment.next_offset, index))
+        else:
+            segment.covered = segment.size
 
     def _emit_damage(self, path: PurePath, position: int, first_offset: int, end_offset: int, reason: str) -> None:
         self._sink.emit(DamageFound(str(self._directory), str(path), position, first_offset, end_offset, reason))
+
+    def _emit_cut(self, path: PurePath, position: int, end_offset: int, bytes_cut: int, reason: str) -> None:
+        self._sink.emit(TailCut(str(self._directory), str(path), position, end_offset, bytes_cut, reason))
 
     def _emit_rebuilt(self, path: PurePath, reason: str) -> None:
         self._sink.emit(IndexRebuilt(str(self._directory), str(names.index_path(path)), reason))

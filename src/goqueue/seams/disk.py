@@ -25,6 +25,9 @@ from goqueue.errors import DataDirectoryLocked
 
 Buffer = bytes | bytearray | memoryview
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What an OSError says when the disk, or a user's share of it, is full."""
+
 # writev takes at most 1,024 parts on Linux and macOS.
 _PARTS_MAX = 1024
 
