@@ -39,7 +39,7 @@ class LogWorld:
         self.settings = LogSettings(
             segment_bytes=1024,
             index_interval_bytes=self.random.choice([0, 100, 300]),
-            cleanup=self.random.choice([Cleanup.DELETE, Cleanup.DELETE, Cleanup.COMPACT]),
+            cleanup=self.random.choice([Cleanup.DELETE, Cleanup.COMPACT, Cleanup.COMPACT_DELETE]),
             delete_retention_ms=_DAY_MS,
             min_cleanable_dirty_ratio=0.0,
             retention_ms=self.random.choice([-1, 500]),
@@ -70,13 +70,15 @@ class LogWorld:
             self.begin_upkeep: 5,
             self.run_upkeep: 5,
             self.end_upkeep: 5,
-            self.begin_compaction: 3,
-            self.end_compaction: 3,
+            self.flush_all: 5,
+            self.upkeep_all: 3,
+            self.begin_compaction: 6,
+            self.end_compaction: 6,
             self.log_checkpoint: 3,
             self.roll: 2,
             self.delete_before: 2,
             self.expire: 2,
-            self.truncate: 1,
+            self.truncate: 1.5,
             self.reset: 0.2,
         }
 
@@ -161,7 +163,7 @@ class LogWorld:
     def _new_batch(self) -> bytearray:
         kind = self.random.random()
         producer = self.random.randrange(3)
-        if kind < 0.1 and self.in_transaction:
+        if kind < 0.15 and self.in_transaction:
             producer = self.random.choice(sorted(self.in_transaction))
             self.in_transaction.discard(producer)
             control = self.random.choice([ControlType.ABORT, ControlType.COMMIT])
@@ -172,7 +174,7 @@ class LogWorld:
             return build_batch(records, codec=codec)
         sequence = self.sequences.get(producer, 0)
         self.sequences[producer] = sequence + len(records)
-        is_transactional = producer == 0
+        is_transactional = producer < 2
         if is_transactional:
             self.in_transaction.add(producer)
         return build_batch(
@@ -210,6 +212,14 @@ class LogWorld:
             if flush.is_start_moved:
                 self.model.start = flush.checkpoint.start_offset
             self.flush = None
+
+    def flush_all(self) -> None:
+        for deed in (self.run_flush, self.end_flush, self.begin_flush, self.run_flush, self.end_flush):
+            deed()
+
+    def upkeep_all(self) -> None:
+        for deed in (self.run_upkeep, self.end_upkeep, self.begin_upkeep, self.run_upkeep, self.end_upkeep):
+            deed()
 
     def begin_upkeep(self) -> None:
         if self.upkeep is None and (upkeep := self.log.upkeep()):
@@ -263,8 +273,7 @@ class LogWorld:
         self.model.truncate(target)
         self.model.settle_on(self.log)
         self.truncation = None
-        self.in_transaction = set(self.in_transaction & {0})
-
+        
     def reset(self) -> None:
         if self.flush or self.upkeep or self.compaction:
             return

@@ -59,14 +59,14 @@ def in_transaction(
     return batch(value, key=key, producer=producer, sequence=sequence, is_transactional=True, timestamp=timestamp)
 
 
-def commit(producer: int, *, timestamp: int = NOW_MS) -> bytearray:
+def commit(producer: int, *, epoch: int = 0, timestamp: int = NOW_MS) -> bytearray:
     """Return the marker that commits a producer's transaction."""
-    return build_marker(ControlType.COMMIT, producer_id=producer, producer_epoch=0, timestamp=timestamp)
+    return build_marker(ControlType.COMMIT, producer_id=producer, producer_epoch=epoch, timestamp=timestamp)
 
 
-def abort(producer: int, *, timestamp: int = NOW_MS) -> bytearray:
+def abort(producer: int, *, epoch: int = 0, timestamp: int = NOW_MS) -> bytearray:
     """Return the marker that aborts a producer's transaction."""
-    return build_marker(ControlType.ABORT, producer_id=producer, producer_epoch=0, timestamp=timestamp)
+    return build_marker(ControlType.ABORT, producer_id=producer, producer_epoch=epoch, timestamp=timestamp)
 
 
 def open_log(
@@ -152,7 +152,7 @@ def values(log: Log) -> list[bytes | None]:
 
 def readable(log: Log) -> dict[int, Record]:
     """Return every record that can be read, by the offset under which it was asked for; looks at 1,000 offsets."""
-    found = {}
+    found: dict[int, Record] = {}
     for offset in range(log.start_offset, min(log.end_offset, log.start_offset + 1000)):
         with suppress(Corrupt):
             data = log.read(offset, bytes_max=1)

@@ -119,7 +119,7 @@ def assert_intact_but(log: Log, damaged: set[int], where: str) -> None:
 
 def is_seen(disk: SimDisk, sink: RecordingSink) -> bool:
     """Tell whether opening the log has reported damage, or else checking its files does."""
-    if sink.of(DamageFound) or sink.of(TailCut):
+    if any(isinstance(event, DamageFound | TailCut) for event in sink.events):
         return True
     return any(finding.severity is Severity.DAMAGE for finding in verify(disk, DIRECTORY))
 

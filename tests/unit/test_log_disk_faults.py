@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from pathlib import PurePath
 
 import pytest
@@ -27,7 +28,7 @@ from goqueue.log.events import DamageFound, UpkeepFailed, WentOffline
 from goqueue.log.log import Log
 from goqueue.machines.producer import Duplicate, Fresh
 from goqueue.records.layout import read_header
-from goqueue.testing import Fate, RecordingSink, SimDisk
+from goqueue.testing import Fate, Operation, RecordingSink, SimDisk
 
 
 def used_bytes(disk: SimDisk) -> int:
@@ -161,9 +162,11 @@ def test_failed_sync_is_never_tried_again_and_promises_nothing() -> None:
     assert (log.durable_end, log.flush(), log.fault) == (1, None, "the disk failed")
     with pytest.raises(LogOffline):
         append(log, batch(b"refused"))
-    for change in (lambda: log.truncate(0), lambda: log.delete_before(1), lambda: log.expire(0), log.roll):
+    for change in (log.truncate, log.delete_before, log.expire, log.reset):
         with pytest.raises(LogOffline):
-            change()
+            change(1)
+    with pytest.raises(LogOffline):
+        log.roll()
     log.close()
     sink = RecordingSink()
     log = reopen(disk, sink=sink)
@@ -221,6 +224,50 @@ def test_unreadable_file_at_the_start_is_an_error_that_costs_nothing(suffix: str
     assert fault.hits == 1
     assert disk.tree() == tree
     assert values(open_log(disk)) == [b"a", b"b"]
+
+
+def test_directory_that_cannot_be_listed_is_an_error_that_costs_nothing() -> None:
+    disk = SimDisk(0)
+    log = open_log(disk)
+    append(log, batch(b"a"))
+    log.close()
+    disk.fail(errno.EIO, operation="list")
+    with pytest.raises(OSError, match="Input/output"):
+        open_log(disk)
+    assert values(open_log(disk)) == [b"a"]
+
+
+CUT_FAULTS: list[tuple[Operation, str, int]] = [
+    ("write", "checkpoint", 0),
+    ("write", "checkpoint", 1),
+    ("sync", "checkpoint", 0),
+    ("sync", "checkpoint", 1),
+    ("truncate", "*.log", 0),
+    ("sync", "*.log", 0),
+    ("open", "*.log", 0),
+    ("read", "*.log", 0),
+]
+
+
+@pytest.mark.parametrize("fate", [Fate.NONE, Fate.ALL])
+@pytest.mark.parametrize(("operation", "path", "after"), CUT_FAULTS)
+def test_nothing_acknowledged_after_a_failed_truncation_is_lost(
+    operation: Operation, path: str, after: int, fate: Fate
+) -> None:
+    disk = SimDisk(0)
+    log = open_log(disk)
+    append(log, batch(b"0"), batch(b"1"), batch(b"2"))
+    settle(log)
+    disk.fail(errno.EIO, operation=operation, path=path, after=after)
+    with pytest.raises((OSError, LogOffline)):
+        log.truncate(1)
+    acknowledged = False
+    with suppress(LogOffline):
+        append(log, batch(b"acknowledged"))
+        flush(log)
+        acknowledged = True
+    disk.crash(fate)
+    assert not acknowledged or values(open_log(disk))[-1] == b"acknowledged"
 
 
 def read_only(disk: SimDisk) -> SimDisk:

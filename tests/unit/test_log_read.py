@@ -187,6 +187,21 @@ def test_replica_takes_gaps_that_compaction_left_and_refuses_to_overwrite() -> N
     assert log.end_offset == 11
 
 
+@pytest.mark.parametrize("offset", [2**31 - 2, 2**31, 2**32 + 5, 2**40])
+@pytest.mark.parametrize("has_records", [False, True])
+def test_replica_takes_a_gap_of_any_size(offset: int, has_records: bool) -> None:
+    disk = SimDisk(0)
+    log = open_log(disk)
+    if has_records:
+        append(log, batch(b"first"))
+    far = batch(b"far")
+    patch(far, base_offset=offset, leader_epoch=0)
+    log.append_assigned(check_batches(far, bytes_max=1000))
+    assert (log.end_offset, values(log)[-1]) == (offset + 1, b"far")
+    settle(log)
+    assert values(reopen(disk))[-1] == b"far"
+
+
 def test_open_files_are_bounded_however_many_segments_are_read(tmp_path: Path) -> None:
     disk = RealDisk()
     handles = Handles(disk, files_max=4)

@@ -89,6 +89,11 @@ class CheckpointFile:
             self._write(slot, checkpoint).sync()
             self._committed_slot = slot
 
+    def settle(self) -> None:
+        """Make durable what `load` has found, which a killed process may have left in the page cache only."""
+        if self._file is None:
+            self._file = self._open()
+
     def close(self) -> None:
         """Close the file; a later write opens it again."""
         if self._file is not None:

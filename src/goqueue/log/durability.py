@@ -70,13 +70,18 @@ class Durability:
         self._index_writes.append(write)
 
     def owe_removals(self, gone: Sequence[Segment]) -> None:
-        """Take note that segments have left the log: their files go, their indexes are written no more."""
-        self._index_writes = [write for write in self._index_writes if write.segment not in gone]
+        """Take note that segments have left the log: their files go."""
+        self._forgive_indexes(gone)
         self._removals.extend(Removal(segment.path, segment.next_offset) for segment in gone)
 
-    def owe_swap(self, swap: Swap) -> None:
+    def owe_swap(self, compacted: Segment, replaced: Sequence[Segment]) -> None:
         """Take note that a compacted segment takes the place of others."""
-        self._swaps.append(swap)
+        self._forgive_indexes(replaced)
+        self._swaps.append(Swap(compacted, tuple(segment.path for segment in replaced)))
+
+    def _forgive_indexes(self, gone: Sequence[Segment]) -> None:
+        """Let no index be written any more that would then describe another segment of the same name."""
+        self._index_writes = [write for write in self._index_writes if write.segment not in gone]
 
     def flush(self, checkpoint: Checkpoint, stable_offset: int, index_write: IndexWrite | None) -> Flush | None:
         """Return the work that pays all that flushes pay; None if there is none, or if it is under way."""

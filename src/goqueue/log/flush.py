@@ -100,12 +100,12 @@ class Upkeep:
     swaps: tuple[Swap, ...]
 
     def run(self) -> None:
-        """Do it; after an OSError it may be tried again."""
-        for write in self.index_writes:
-            sidecar.write(self.disk, names.index_path(write.segment.path), write.data)
+        """Do it, what makes room on the disk first; after an OSError it may be tried again."""
         for removal in self.removals:
             for path in (removal.path, names.index_path(removal.path)):
                 if self.disk.exists(path):
                     self.disk.remove(path)
         for swap in self.swaps:
             swap.run(self.disk)
+        for write in self.index_writes:
+            sidecar.write(self.disk, names.index_path(write.segment.path), write.data)

@@ -24,7 +24,7 @@ from goqueue.log.compaction import Compaction, Replacement
 from goqueue.log.durability import Durability
 from goqueue.log.epochs import EpochEnd, LeaderEpochs
 from goqueue.log.events import Compacted, SegmentRolled, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
-from goqueue.log.flush import Flush, Swap, Upkeep
+from goqueue.log.flush import Flush, Upkeep
 from goqueue.log.handles import Handles
 from goqueue.log.reader import TimedOffset
 from goqueue.log.recovery import LogState, recover
@@ -294,7 +294,7 @@ class Log:
         bytes_before = sum(segment.size for segment in done.segments)
         bytes_after = sum(replacement.segment.size for replacement in replacements)
         for segment, replaced in ((each.segment, each.replaced) for each in replacements):
-            self._books.owe_swap(Swap(segment, tuple(old.path for old in replaced)))
+            self._books.owe_swap(segment, replaced)
             self.segments.replace(replaced, [segment])
         self._sink.emit(
             Compacted(str(self.directory), len(done.segments), len(replacements), bytes_before, bytes_after)

@@ -55,7 +55,8 @@ def locate(
                 hint=f"reading can go on at offset {damage.end_offset}",
             )
         limit = damage.position
-    floor = index.position_of_offset(offset)
+    # A row may lie before damage that ends before the offset; hopping must not start there.
+    floor = max(index.position_of_offset(offset), segment.end_of_damage_before(offset))
     first = next(
         (
             (at, header)

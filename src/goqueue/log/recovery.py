@@ -57,6 +57,8 @@ def recover(
 ) -> LogState:
     """Open the log in a directory; CorruptLog if its files contradict each other, OSError if the disk fails."""
     checkpoint = checkpoint_file.load()
+    if checkpoint is not None and checkpoint.truncate_to != NO_TRUNCATION:
+        checkpoint_file.settle()
     bases = tidy(disk, directory, sink)
     run = _Recovery(disk, directory, settings, sink, checkpoint or Checkpoint())
     bases = run.leave_out(bases)

@@ -112,6 +112,10 @@ class Segment:
         """Return the first damage that holds an offset or lies behind it."""
         return next((damage for damage in self.damages if damage.end_offset > offset), None)
 
+    def end_of_damage_before(self, offset: int) -> int:
+        """Return the position behind all damage that lies before an offset."""
+        return max((damage.end_position for damage in self.damages if damage.end_offset <= offset), default=0)
+
     def good_stretches(self, start: int) -> Iterator[tuple[int, int]]:
         """Yield the undamaged stretches of the file from a position on."""
         for damage in self.damages:

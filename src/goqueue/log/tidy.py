@@ -39,8 +39,10 @@ def tidy(disk: Disk, directory: PurePath, sink: Sink) -> list[int]:
 def finish_swap(disk: Disk, swap: PurePath, replaced: Iterable[PurePath] | None = None) -> PurePath:
     """Put a committed `.log.swap` in the place of the segments whose offsets it covers; return its new path.
 
-    Each step is durable before the next, and all may be done again.
+    Each step is durable before the next, and all may be done again. So is what was done before: a killed process may
+    have left even the name of the swap in the page cache only.
     """
+    disk.sync_directory(swap.parent)
     target = swap.with_name(swap.name.removesuffix(names.SWAP))
     index_swap = names.index_path(swap)
     has_index_swap = disk.exists(index_swap)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -57,6 +58,7 @@ class Caretaker:
         self._logs = logs
         self._clock = clock
         self._threads = threads
+        self._hurry = asyncio.Event()
         self._visits: WeakKeyDictionary[Log, _Visit] = WeakKeyDictionary()
 
     async def run(self) -> None:
@@ -65,7 +67,14 @@ class Caretaker:
             began = self._clock.monotonic()
             for log in list(self._logs()):
                 await self._visit(log)
-            await asyncio.sleep(max(0.0, began + ROUND_INTERVAL_S - self._clock.monotonic()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(began + ROUND_INTERVAL_S - self._clock.monotonic()):
+                    await self._hurry.wait()
+            self._hurry.clear()
+
+    def hurry(self) -> None:
+        """Begin the next round at once: someone waits for room on the disk."""
+        self._hurry.set()
 
     async def _visit(self, log: Log) -> None:
         now = self._clock.monotonic()
