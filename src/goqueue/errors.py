@@ -18,6 +18,7 @@ class GoQueueError(Exception):
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message} ({hint})" if hint else message)
+        self.message = message
         self.hint = hint
 
 

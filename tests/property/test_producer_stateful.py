@@ -26,6 +26,7 @@ class Known:
     last_time: int = -1
     batches: list[BatchHeader] = field(default_factory=list)
     opened: int | None = None
+    last_offset: int = -1
 
 
 class ProducerTableMachine(RuleBasedStateMachine):
@@ -132,6 +133,7 @@ class ProducerTableMachine(RuleBasedStateMachine):
         if header.producer_epoch != known.epoch:
             known.epoch, known.batches = header.producer_epoch, []
         known.last_time = max(known.last_time, header.max_timestamp)
+        known.last_offset = header.base_offset
         return known
 
     def expected(self, header: BatchHeader) -> Fresh | Duplicate | str:
@@ -160,7 +162,7 @@ class ProducerTableMachine(RuleBasedStateMachine):
         opened = [known.opened for known in self.known.values() if known.opened is not None]
         assert self.table.first_open_offset == min(opened, default=None)
         lasts = {known.batches[-1].base_offset for known in self.known.values() if known.batches}
-        assert self.table.last_offsets() == lasts
+        assert self.table.last_offsets() == lasts | {known.last_offset for known in self.known.values()}
 
 
 TestProducerTable = ProducerTableMachine.TestCase

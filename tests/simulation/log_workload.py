@@ -273,7 +273,7 @@ class LogWorld:
         self.model.truncate(target)
         self.model.settle_on(self.log)
         self.truncation = None
-        
+
     def reset(self) -> None:
         if self.flush or self.upkeep or self.compaction:
             return

@@ -11,15 +11,13 @@ from goqueue.log.batches import NewBatch
 from goqueue.log.durability import Durability
 from goqueue.log.epochs import LeaderEpochs
 from goqueue.log.flush import IndexWrite
-from goqueue.log.segment import Segment
+from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, Segment
 from goqueue.log.segments import Segments
 from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.control import read_marker
 from goqueue.records.layout import BatchHeader
 from goqueue.seams.disk import NO_ROOM, Disk, File
-
-_OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
 
 
 class Appender:
@@ -48,13 +46,14 @@ class Appender:
     def append(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         """Write batches whose headers have their offsets."""
         markers = [read_marker(batch.data).control_type if batch.header.is_control else None for batch in batches]
-        active = self._segment_for(headers[-1].next_offset, sum(len(batch.data) for batch in batches))
+        active = self._segment_for(headers, sum(len(batch.data) for batch in batches))
         file = self._file_of(active)
         try:
             file.write_at(active.size, *[batch.data for batch in batches])
         except OSError as error:
-            # A later, shorter write would leave the rest of this one readable.
+            # A later, shorter write would leave the rest of this one readable, and so would a crash.
             file.truncate(active.size)
+            file.sync()
             self._explain(error, active.path)
             raise
         self._books.owe_sync(active)
@@ -66,14 +65,16 @@ class Appender:
                 assert active.details is not None
                 active.details.aborted.append(aborted)
 
-    def roll(self) -> Segment:
-        """Seal the last segment, unless it is empty, and start a new one."""
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Seal the last segment, unless it is empty, and start a new one, at its end or at a later offset."""
         active = self._segments.active
-        base = active.next_offset
+        base = active.next_offset if base_offset is None else base_offset
         if base == active.base_offset:
             return active
         segment = Segment.fresh(names.segment_path(active.path.parent, base), base, self._producers.encode())
         segment.file = self._open(segment.path, create=True)
+        active.has_gaps = active.has_gaps or active.next_offset != base
+        active.next_offset = base
         self._books.owe_names()
         self._books.owe_index(self.index_of_active())
         self._segments.add(segment)
@@ -84,12 +85,12 @@ class Appender:
         active = self._segments.active
         return IndexWrite(active, active.size, active.next_offset, sidecar.encode(active, self._producers))
 
-    def _segment_for(self, next_offset: int, size: int) -> Segment:
+    def _segment_for(self, headers: Sequence[BatchHeader], size: int) -> Segment:
         active = self._segments.active
-        is_full = active.size + size > self._settings.segment_bytes
-        if active.size and (is_full or next_offset - active.base_offset > _OFFSETS_PER_SEGMENT_MAX):
-            return self.roll()
-        return active
+        if headers[-1].next_offset - active.base_offset > OFFSETS_PER_SEGMENT_MAX:
+            return self.roll(headers[0].base_offset)
+        is_full = active.size > 0 and active.size + size > self._settings.segment_bytes
+        return self.roll() if is_full else active
 
     def _file_of(self, active: Segment) -> File:
         if active.file is None:

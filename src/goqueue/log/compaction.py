@@ -22,13 +22,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from goqueue.errors import GoQueueError
 from goqueue.log import names, sidecar
 from goqueue.log.scan import hop
 from goqueue.log.segment import EpochStart, Segment
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import empty_batch
-from goqueue.records.layout import BatchHeader, read_header
+from goqueue.records.layout import BatchHeader, read_header, validate
 from goqueue.records.reader import Record, read_records
 from goqueue.records.rewrite import delete_horizon_ms, retain
 from goqueue.seams.disk import Disk, File
@@ -65,14 +66,14 @@ class Compaction:
     is_from_start: bool
 
     def run(self) -> list[Replacement]:
-        """Write the compacted segments; an OSError leaves nothing behind."""
+        """Write the compacted segments; an OSError, or Corrupt where a batch is damaged, leaves nothing behind."""
         latest = self._latest_offsets()
         unmarked: set[int] = set()
         done: list[Replacement] = []
         try:
             for group in _group(self.segments, self.settings.segment_bytes):
                 done.append(_Rewriter(self, latest, unmarked, group).run())  # noqa: PERF401 - undone if one fails
-        except OSError:
+        except (OSError, GoQueueError):
             abandon(self.disk, done)
             raise
         return done
@@ -173,7 +174,7 @@ class _Rewriter:
             self._write_pending(file)
             file.sync()
             self._write_index()
-        except OSError:
+        except (OSError, GoQueueError):
             self._segment.file = file
             abandon(disk, [Replacement(self._segment, ())])
             raise
@@ -214,7 +215,8 @@ class _Rewriter:
         return record.value is not None or not is_past_horizon
 
     def _keep_marker(self, header: BatchHeader, batch: memoryview) -> bytearray | memoryview | None:
-        is_needed = header.producer_id in self._unmarked or not self._compaction.is_from_start
+        is_last = header.base_offset in self._compaction.last_batches
+        is_needed = is_last or header.producer_id in self._unmarked or not self._compaction.is_from_start
         self._unmarked.discard(header.producer_id)
         if is_needed:
             return batch
@@ -247,6 +249,7 @@ class _Rewriter:
         segment.details.aborted = [entry for body in bodies for entry in body.details.aborted]
         segment.details.producers_at_start = bodies[0].details.producers_at_start
         segment.epochs = _merge_epochs(group)
+        segment.has_gaps = segment.has_gaps or segment.next_offset != group[-1].next_offset
         segment.next_offset = group[-1].next_offset
         segment.covered = segment.size
         sidecar.write(disk, names.index_path(segment.path), sidecar.encode(segment, bodies[-1].producers))
@@ -256,7 +259,10 @@ def _batches(disk: Disk, segment: Segment) -> Iterator[tuple[BatchHeader, memory
     file = disk.open(segment.path, writable=False)
     try:
         for position, header in hop(file, 0, segment.size, window_bytes=_SCAN_WINDOW_BYTES):
-            yield header, memoryview(file.read_at(position, header.size_bytes))
+            batch = memoryview(file.read_at(position, header.size_bytes))
+            # A damaged batch must not get a new checksum, nor may its keys replace others.
+            validate(batch)
+            yield header, batch
     finally:
         file.close()
 

@@ -24,7 +24,7 @@ class Durability:
     """The books of one log; changes nothing but itself.
 
     `start` and `end` are the log's as a crash would leave them. Every transaction that began before `stable` has
-    ended, and its marker is durable, too.
+    ended, and its marker is durable, too. `is_touched` says that the disk has changed since the log was opened.
     """
 
     def __init__(self, disk: Disk, checkpoint_file: CheckpointFile, *, start: int, end: int, stable: int) -> None:
@@ -41,6 +41,7 @@ class Durability:
         self._swaps: list[Swap] = []
         self._flush: Flush | None = None
         self._upkeep: Upkeep | None = None
+        self.is_touched = False
 
     @property
     def is_busy(self) -> bool:
@@ -87,6 +88,7 @@ class Durability:
         """Return the work that pays all that flushes pay; None if there is none, or if it is under way."""
         if self._flush is not None or not (self._unsynced or self._has_new_names or self._is_start_moved):
             return None
+        self.is_touched = True
         self._flush = Flush(
             self._disk,
             self._checkpoint_file,
@@ -121,6 +123,7 @@ class Durability:
         can_remove = first.covered != NO_INDEX
         removals = tuple(removal for removal in self._removals if can_remove and removal.start_offset <= self.start)
         if writes or removals or self._swaps:
+            self.is_touched = True
             self._upkeep = Upkeep(self._disk, writes, removals, tuple(self._swaps))
         return self._upkeep
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePath
 
-from goqueue.errors import Conflict, DiskFull, LogOffline, OffsetOutOfRange
+from goqueue.errors import Conflict, Corrupt, DiskFull, GoQueueError, LogOffline, OffsetOutOfRange
 from goqueue.log import compaction, names, retention
 from goqueue.log.appending import Appender
 from goqueue.log.batches import NewBatch
@@ -33,7 +33,7 @@ from goqueue.log.segments import Segments
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.layout import BatchHeader, patch
-from goqueue.seams.disk import Disk, make_durable_directory
+from goqueue.seams.disk import NO_ROOM, Disk, make_durable_directory
 from goqueue.seams.sink import NullSink, Sink
 
 
@@ -55,13 +55,18 @@ class Log:
         self._sink = sink or NullSink()
         self._handles = handles or Handles(disk)
         self._checkpoint_file = CheckpointFile(disk, directory / names.CHECKPOINT)
-        if self._checkpoint_file.load() is None:
-            # An entry there is the last thing that a new log gets: without one, no name on the way is surely durable.
-            make_durable_directory(disk, directory)
         self._load(self._recover())
 
     def _recover(self) -> LogState:
-        return recover(self._disk, self.directory, self.settings, self._sink, self._checkpoint_file)
+        try:
+            if self._checkpoint_file.load() is None:
+                # An entry there is the last thing that a new log gets: before, no name on the way is surely durable.
+                make_durable_directory(self._disk, self.directory)
+            return recover(self._disk, self.directory, self.settings, self._sink, self._checkpoint_file)
+        except OSError as error:
+            self._checkpoint_file.close()
+            kind = DiskFull if error.errno in NO_ROOM else LogOffline
+            raise kind(f"{self.directory} cannot be opened: {error}") from error
 
     def _load(self, state: LogState) -> None:
         self.segments = Segments(state.segments, self._disk, self._handles, self.settings, self._sink)
@@ -80,6 +85,8 @@ class Log:
         self._appender = Appender(self._disk, self.settings, self.segments, self._books, self.producers, self.epochs)
         self._fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
+        self._is_clean = state.is_clean
+        self._is_compactable = True
         self._compaction: Compaction | None = None
 
     @property
@@ -109,6 +116,8 @@ class Log:
         All of them are stored, or none: DiskFull leaves the log as it was, LogOffline says that it is broken.
         Durable once a `flush` made after this has run.
         """
+        if not batches:
+            return []
         offset = self.end_offset
         headers = []
         for batch in batches:
@@ -126,7 +135,8 @@ class Log:
             if batch.header.base_offset < offset:
                 raise Conflict(f"a batch at offset {batch.header.base_offset} would overwrite offset {offset - 1}")
             offset = batch.header.next_offset
-        self._write([batch.header for batch in batches], batches)
+        if batches:
+            self._write([batch.header for batch in batches], batches)
 
     def _write(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         self._require_online()
@@ -149,7 +159,7 @@ class Log:
         if self.segments.active is not active:
             self._sink.emit(SegmentRolled(str(self.directory), self.segments.active.base_offset))
 
-    def _fail(self, deed: str, error: OSError) -> LogOffline:
+    def _fail(self, deed: str, error: OSError | GoQueueError) -> LogOffline:
         self.go_offline(f"{deed} failed in {self.segments.active.path} at offset {self.end_offset}: {error}")
         return LogOffline(self._fault)
 
@@ -273,7 +283,8 @@ class Log:
 
         None while another pass or its swap is under way. Tell `compacted` what came of it.
         """
-        if self._compaction is not None or self._books.has_swaps or self._fault or not self.settings.compacts:
+        is_wanted = self.settings.compacts and self._is_compactable and not self._fault
+        if not is_wanted or self._compaction is not None or self._books.has_swaps:
             return None
         end = self._books.stable if end_offset is None else min(self._books.stable, end_offset)
         self._compaction = compaction.plan(
@@ -300,10 +311,11 @@ class Log:
             Compacted(str(self.directory), len(done.segments), len(replacements), bytes_before, bytes_after)
         )
 
-    def compaction_failed(self, failed: Compaction, error: OSError) -> None:
-        """Take note that a pass has failed; another one may be tried."""
+    def compaction_failed(self, failed: Compaction, error: OSError | GoQueueError) -> None:
+        """Take note that a pass has failed; another one may be tried, unless it was stopped by damage."""
         assert failed is self._compaction
         self._compaction = None
+        self._is_compactable = not isinstance(error, Corrupt)
         self._sink.emit(UpkeepFailed(str(self.directory), f"compaction: {error}"))
 
     def truncate(self, offset: int) -> None:
@@ -332,12 +344,16 @@ class Log:
         self._require_online()
         if self._books.is_busy or self._compaction is not None:
             raise Conflict(f"{self.directory} cannot be cut back while other work is under way", hint="wait for it")
-        # The intent is durable before the first byte goes, and recovery carries it out: now, or after a crash.
-        self._checkpoint_file.commit(
-            Checkpoint(start_offset, min(self.durable_end, target), segment_base=-1, truncate_to=target)
-        )
-        self._let_go()
-        self._load(self._recover())
+        intent = Checkpoint(start_offset, min(self.durable_end, target), segment_base=-1, truncate_to=target)
+        try:
+            # The intent is durable before the first byte goes, and recovery carries it out: now, or after a crash.
+            # So if anything fails, the log must not go on: what it would append might be cut at the next start.
+            self._checkpoint_file.commit(intent)
+            self._let_go()
+            state = self._recover()
+        except (OSError, GoQueueError) as error:
+            raise self._fail("truncation", error) from error
+        self._load(state)
         self._sink.emit(Truncated(str(self.directory), self.end_offset))
 
     def rest(self) -> None:
@@ -370,7 +386,8 @@ class Log:
         while (upkeep := self.upkeep()) is not None:
             upkeep.run()
             self.upkept(upkeep)
-        self._checkpoint_file.commit(self._checkpoint_now()._replace(is_clean=1))
+        if not self._is_clean or self._books.is_touched:
+            self._checkpoint_file.commit(self._checkpoint_now()._replace(is_clean=1))
 
     def _let_go(self) -> None:
         self.segments.close_files()

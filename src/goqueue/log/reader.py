@@ -6,12 +6,13 @@ within one interval of each end, and hopping over at most that many bytes of hea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from goqueue.errors import CorruptLog
+from goqueue.errors import Corrupt, CorruptLog
 from goqueue.log.index import SparseIndex
 from goqueue.log.scan import hop
-from goqueue.log.segment import Segment
+from goqueue.log.segment import NO_TIMESTAMP, Segment
 from goqueue.records.layout import HEADER_BYTES, BatchHeader
 from goqueue.records.reader import read_records
 from goqueue.seams.disk import File
@@ -43,7 +44,7 @@ def locate(
     The first batch is given whole even if it is larger. No batch that reaches beyond `end_offset` is given. None if
     there is no such batch in this segment.
     """
-    limit = segment.size
+    limit, limit_offset = segment.size, segment.next_offset
     damage = segment.damage_from(offset)
     if damage is not None:
         if damage.first_offset <= offset:
@@ -54,17 +55,11 @@ def locate(
                 offset=offset,
                 hint=f"reading can go on at offset {damage.end_offset}",
             )
-        limit = damage.position
+        limit, limit_offset = damage.position, damage.first_offset
     # A row may lie before damage that ends before the offset; hopping must not start there.
     floor = max(index.position_of_offset(offset), segment.end_of_damage_before(offset))
-    first = next(
-        (
-            (at, header)
-            for at, header in hop(file, floor, limit, window_bytes=_HOP_WINDOW_BYTES)
-            if header.last_offset >= offset
-        ),
-        None,
-    )
+    batches = hop(file, floor, limit, window_bytes=_HOP_WINDOW_BYTES)
+    first = _first_batch(segment, batches, offset, limit_offset)
     if first is None or first[1].next_offset > end_offset:
         return None
     start, header = first
@@ -86,6 +81,50 @@ def first_at_time(
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimedOffset(record.offset, record.timestamp)
     return None
+
+
+def max_timestamp(segment: Segment, file: File, *, start_offset: int) -> int:
+    """Return the greatest timestamp of a segment's records from an offset on, or NO_TIMESTAMP."""
+    latest = NO_TIMESTAMP
+    for start, end in segment.good_stretches(0):
+        for at, header in hop(file, start, end, window_bytes=_SCAN_WINDOW_BYTES):
+            if header.base_offset >= start_offset:
+                latest = max(latest, header.max_timestamp)
+            elif header.last_offset >= start_offset:
+                records = read_records(file.read_at(at, header.size_bytes))
+                times = (record.timestamp for record in records if record.offset >= start_offset)
+                latest = max(times, default=latest)
+    return latest
+
+
+def _first_batch(
+    segment: Segment, batches: Iterator[tuple[int, BatchHeader]], offset: int, end_offset: int
+) -> tuple[int, BatchHeader] | None:
+    """Return the first batch that reaches to an offset; Corrupt if the batches around it do not follow each other.
+
+    Headers are not checked against their checksums here, so they are believed only if they fit together, the one
+    behind the result included. `end_offset` is where the batches end.
+    """
+    found: tuple[int, BatchHeader] | None = None
+    due: int | None = None
+    for at, header in batches:
+        if due is not None:
+            _require_order(segment, due, header.base_offset)
+        if found is not None:
+            return found
+        if header.last_offset >= offset:
+            if header.base_offset > offset:
+                _require_order(segment, offset, header.base_offset)
+            found = at, header
+        due = header.next_offset
+    if due is not None:
+        _require_order(segment, due, end_offset)
+    return found
+
+
+def _require_order(segment: Segment, due: int, offset: int) -> None:
+    if offset != due and not (segment.has_gaps and offset > due):
+        raise Corrupt(f"offset {offset} follows where {due} is due")
 
 
 def _end_by_size(index: SparseIndex, file: File, start: int, first: BatchHeader, target: int, limit: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from goqueue.errors import Corrupt
 from goqueue.log import sidecar
 from goqueue.log.scan import Scanner, gather
-from goqueue.log.segment import Segment
+from goqueue.log.segment import Damage, DamageKind, Segment
 from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.seams.disk import Disk
@@ -35,9 +35,21 @@ def producers_at_end(disk: Disk, segments: list[Segment], settings: LogSettings)
     return read_or_rebuild(disk, segments, len(segments) - 1, settings).producers if segments else ProducerTable()
 
 
+def find_damages(disk: Disk, segment: Segment, settings: LogSettings) -> list[Damage]:
+    """Read a whole segment and return what is damaged in it."""
+    return _gather_all(disk, segment, ProducerTable(), settings).damages
+
+
 def _rebuild(disk: Disk, segments: list[Segment], number: int, settings: LogSettings) -> sidecar.Body:
     old = segments[number]
     producers = producers_at_start(disk, old.path, segments[:number], settings)
+    segment = _gather_all(disk, old, producers, settings)
+    assert segment.details is not None
+    return sidecar.Body(segment.size, segment.details, producers)
+
+
+def _gather_all(disk: Disk, old: Segment, producers: ProducerTable, settings: LogSettings) -> Segment:
+    """Gather all that can be known from the batches of a segment, going around damage."""
     segment = Segment.fresh(old.path, old.base_offset, producers.encode())
     file = disk.open(old.path, writable=False)
     try:
@@ -50,9 +62,11 @@ def _rebuild(disk: Disk, segments: list[Segment], number: int, settings: LogSett
             offset_end=old.next_offset,
             index_interval_bytes=settings.index_interval_bytes,
         ):
-            resume = scanner.batch_after(fault.position, offset_due=segment.next_offset, offset_end=old.next_offset)
-            segment.size, segment.next_offset = resume or (old.size, old.next_offset)
+            position, offset = scanner.batch_after(
+                fault.position, offset_due=segment.next_offset, offset_end=old.next_offset
+            ) or (old.size, old.next_offset)
+            segment.damages.append(Damage(fault.position, position, segment.next_offset, offset, DamageKind.UNREADABLE))
+            segment.size, segment.next_offset = position, offset
     finally:
         file.close()
-    assert segment.details is not None
-    return sidecar.Body(segment.size, segment.details, producers)
+    return segment

@@ -17,6 +17,8 @@ all but the last segment count as durable: data is never removed because somethi
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
@@ -29,7 +31,7 @@ from goqueue.log.flush import IndexWrite
 from goqueue.log.rebuild import producers_at_end, producers_at_start, read_or_rebuild
 from goqueue.log.scan import UNKNOWN_END, Fault, Scanner, gather
 from goqueue.log.segment import NO_INDEX, Damage, DamageKind, Segment
-from goqueue.log.tidy import tidy
+from goqueue.log.tidy import list_bases, tidy
 from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.seams.disk import NO_ROOM, Disk
@@ -49,6 +51,7 @@ class LogState:
     producers: ProducerTable
     start_offset: int
     index_writes: list[IndexWrite]
+    is_clean: bool
     is_read_only: bool
 
 
@@ -59,9 +62,8 @@ def recover(
     checkpoint = checkpoint_file.load()
     if checkpoint is not None and checkpoint.truncate_to != NO_TRUNCATION:
         checkpoint_file.settle()
-    bases = tidy(disk, directory, sink)
     run = _Recovery(disk, directory, settings, sink, checkpoint or Checkpoint())
-    bases = run.leave_out(bases)
+    bases = run.leave_out(run.tidy())
     heads = [run.read_head(base) for base in bases]
     if checkpoint is None and bases:
         sink.emit(CheckpointLost(str(directory), "no readable entry"))
@@ -96,6 +98,23 @@ class _Recovery:
         # The producers at the end of the last segment taken; None where only its index file knows them.
         self._producers: ProducerTable | None = None
         self._bytes_checked = 0
+        self._is_read_only = False
+
+    def tidy(self) -> list[int]:
+        """Put the names in the directory in order and return the base offsets of the segments."""
+        with self._changing():
+            return tidy(self._disk, self._directory, self._sink)
+        return list_bases(self._disk, self._directory)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change something on the disk, or take note that it cannot be changed: the log can be read all the same."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            self._is_read_only = True
 
     def vouch(self, offset: int) -> None:
         """Take note that everything before an offset was durable."""
@@ -117,12 +136,13 @@ class _Recovery:
 
     def remove(self, bases: list[int]) -> None:
         """Remove segments, the last one first, so that no gap appears if it is interrupted."""
-        for base in reversed(bases):
-            path = names.segment_path(self._directory, base)
-            for gone in (path, names.index_path(path)):
-                if self._disk.exists(gone):
-                    self._disk.remove(gone)
-            self._disk.sync_directory(self._directory)
+        with self._changing():
+            for base in reversed(bases):
+                path = names.segment_path(self._directory, base)
+                for gone in (path, names.index_path(path)):
+                    if self._disk.exists(gone):
+                        self._disk.remove(gone)
+                self._disk.sync_directory(self._directory)
 
     def drop_tail(self, bases: list[int]) -> None:
         """Remove the segments behind the place where the log ends."""
@@ -163,8 +183,9 @@ class _Recovery:
         is_whole = self._scan(segment, producers, size, next_base)
         if head is not None and segment.next_offset < head.next_offset:
             self._add_missing(segment, head.next_offset)
-        elif is_whole and head is None and next_base is not None and next_base <= self._durable_end:
+        elif is_whole and head is None and self._settings.compacts and next_base and next_base <= self._durable_end:
             # Without an index there is no telling compaction's gaps from lost bytes; both were once durable.
+            segment.has_gaps = segment.has_gaps or segment.next_offset != next_base
             segment.next_offset = next_base
         if next_base is not None and segment.next_offset < next_base and next_base > self._durable_end:
             is_whole = False
@@ -188,6 +209,9 @@ class _Recovery:
             if not is_new:
                 self._emit_damage(first.path, 0, start, first.base_offset, "the segments before this one are missing")
             start = first.base_offset
+        elif not self._segments and not is_truncating and self._durable_end > start:
+            self._emit_damage(self._directory, 0, start, self._durable_end, "all segments are missing")
+            start = self._durable_end
         expired = self._expired
         if not self._segments or self._segments[-1].next_offset < start:
             producers = self._producers_at_end()
@@ -201,20 +225,22 @@ class _Recovery:
             self._segments.append(self._create_segment(self._segments[-1].next_offset, self._producers_at_end()))
         last = self._segments[-1]
         checkpoint = Checkpoint(start, last.next_offset, last.base_offset, last.size, last.chain)
-        is_read_only = False
-        if self._changed or expired or self._checkpoint != checkpoint._replace(is_clean=1):
-            try:
+        is_clean = not self._changed and not expired and self._checkpoint == checkpoint._replace(is_clean=1)
+        if not is_clean:
+            with self._changing():
                 self._make_durable(last)
                 checkpoint_file.commit(checkpoint)
                 self.remove(expired)
-            except OSError as error:
-                if error.errno != errno.EROFS:
-                    raise
-                is_read_only = True
-            finally:
-                checkpoint_file.close()
+        checkpoint_file.close()
         self._sink.emit(Recovered(str(self._directory), start, last.next_offset, self._bytes_checked))
-        return LogState(self._segments, self._producers_at_end(), start, self._index_writes, is_read_only)
+        return LogState(
+            self._segments,
+            self._producers_at_end(),
+            start,
+            self._index_writes,
+            is_clean=is_clean,
+            is_read_only=self._is_read_only,
+        )
 
     def _start_of_scan(
         self, path: PurePath, base: int, head: Segment | None, size: int
@@ -278,7 +304,7 @@ class _Recovery:
                 scanner,
                 end=mark.position,
                 index_interval_bytes=interval,
-                offset_end=offset_end,
+                offset_end=min(offset_end, mark.durable_end),
                 stop_offset=self._stop,
             )
             if fault is not None:
@@ -307,17 +333,13 @@ class _Recovery:
 
     def _cut(self, segment: Segment, size: int, reason: str) -> bool:
         self._emit_cut(segment.path, segment.size, segment.next_offset, size - segment.size, reason)
-        try:
+        with self._changing():
             file = self._disk.open(segment.path)
-        except OSError as error:
-            if error.errno == errno.EROFS:
-                return False
-            raise
-        try:
-            file.truncate(segment.size)
-            file.sync()
-        finally:
-            file.close()
+            try:
+                file.truncate(segment.size)
+                file.sync()
+            finally:
+                file.close()
         return False
 
     def _bridge(self, previous: Segment, base: int) -> None:
@@ -353,8 +375,9 @@ class _Recovery:
 
     def _create_segment(self, base: int, producers: ProducerTable) -> Segment:
         segment = Segment.fresh(names.segment_path(self._directory, base), base, producers.encode())
-        self._disk.open(segment.path, create=True).close()
-        self._disk.sync_directory(self._directory)
+        with self._changing():
+            self._disk.open(segment.path, create=True).close()
+            self._disk.sync_directory(self._directory)
         return segment
 
     def _make_durable(self, last: Segment) -> None:

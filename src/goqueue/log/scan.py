@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from goqueue.errors import GoQueueError
-from goqueue.log.segment import Segment
+from goqueue.errors import CorruptBatch, GoQueueError
+from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, Segment
 from goqueue.machines.producer import ProducerTable
 from goqueue.records.control import read_marker
 from goqueue.records.layout import HEADER_BYTES, BatchHeader, read_header, validate
@@ -63,7 +63,8 @@ class Scanner:
             batch = self._bytes(position, header.size_bytes)
             validate(batch)
         except GoQueueError as error:
-            return Fault(position, str(error))
+            is_blank = not any(self._bytes(position, HEADER_BYTES))
+            return Fault(position, "zeros in place of a batch" if is_blank else error.message)
         if header.next_offset > offset_end:
             return Fault(position, f"a batch reaches to offset {header.last_offset}, but {offset_end} lies elsewhere")
         is_gap = offset_due < header.base_offset and header.next_offset <= self._offset_after(batch, position)
@@ -118,6 +119,7 @@ def gather(
     A batch that reaches beyond `offset_end` is a fault, one that reaches beyond `stop_offset` ends the walk.
     """
     assert segment.details is not None
+    offset_end = min(offset_end, segment.base_offset + OFFSETS_PER_SEGMENT_MAX)
     while segment.size < end:
         found = scanner.batch_at(segment.size, offset_due=segment.next_offset, offset_end=offset_end)
         if isinstance(found, Fault):
@@ -127,7 +129,7 @@ def gather(
         try:
             marker = read_marker(found.batch).control_type if found.header.is_control else None
         except GoQueueError as error:
-            return Fault(segment.size, str(error))
+            return Fault(segment.size, error.message)
         segment.extend(found.header, found.batch, index_interval_bytes=index_interval_bytes)
         aborted = producers.apply(found.header, marker)
         if aborted is not None:
@@ -136,7 +138,10 @@ def gather(
 
 
 def hop(file: File, start: int, end: int, *, window_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each batch between two positions, without checking the records."""
+    """Yield position and header of each batch between two borders, without checking the records.
+
+    CorruptBatch where the headers do not lead from one border to the other.
+    """
     window = b""
     window_start = start
     position = start
@@ -147,3 +152,5 @@ def hop(file: File, start: int, end: int, *, window_bytes: int) -> Iterator[tupl
         header = read_header(window, position - window_start)
         yield position, header
         position += header.size_bytes
+    if position != end:
+        raise CorruptBatch(f"the batches before byte {end} do not end there")

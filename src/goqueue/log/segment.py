@@ -24,6 +24,7 @@ from goqueue.seams.disk import Buffer, File
 
 NO_TIMESTAMP = -1
 NO_INDEX = -1
+OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
 
 
 class DamageKind(IntEnum):
@@ -69,7 +70,7 @@ class Segment:
 
     `covered` is how many of these bytes the index file on disk describes, NO_INDEX if there is none. `file` is set
     while the segment may have unsynced bytes. `next_offset` bounds the segment's range: compaction keeps it though the
-    last batches may go.
+    last batches may go. `has_gaps` says that some offsets in it have no record, as compaction leaves it.
     """
 
     base_offset: int
@@ -81,6 +82,7 @@ class Segment:
     chain: int = 0
     covered: int = NO_INDEX
     is_compacted: bool = False
+    has_gaps: bool = False
     epochs: list[EpochStart] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     details: Details | None = None
@@ -105,6 +107,8 @@ class Segment:
             self.max_timestamp = header.max_timestamp
         if not self.epochs or header.leader_epoch > self.epochs[-1].epoch:
             self.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
+        if header.base_offset != self.next_offset:
+            self.has_gaps = True
         self.size += header.size_bytes
         self.next_offset = header.next_offset
 

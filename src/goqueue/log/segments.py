@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from goqueue.errors import Corrupt, CorruptLog, UnsupportedFormat
 from goqueue.log import names, reader
-from goqueue.log.events import IndexRebuilt
+from goqueue.log.events import DamageFound, IndexRebuilt
 from goqueue.log.handles import Handles
 from goqueue.log.reader import TimedOffset
-from goqueue.log.rebuild import read_or_rebuild
+from goqueue.log.rebuild import find_damages, read_or_rebuild
 from goqueue.log.segment import NO_TIMESTAMP, Details, Segment
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.model.log_settings import LogSettings
@@ -103,14 +102,42 @@ class Segments:
         number = bisect_right(self._bases, offset) - 1
         while number < len(self._segments) and self._bases[number] < end_offset:
             segment = self._segments[number]
-            index = self.details(number).index
-            file = self._handles.file(segment)
-            with _naming(segment, offset):
-                span = reader.locate(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
+            span = self._locate(number, max(offset, segment.base_offset), bytes_max, end_offset)
             if span is not None:
-                return file.read_at(span.start, span.end - span.start)
+                return self._handles.file(segment).read_at(span.start, span.end - span.start)
             number += 1
         return b""
+
+    def _locate(self, number: int, offset: int, bytes_max: int, end_offset: int) -> reader.Span | None:
+        """Find what to read; if the way there is damaged, look the whole segment over and go around the damage."""
+        segment = self._segments[number]
+        index = self.details(number).index
+        file = self._handles.file(segment)
+        try:
+            return reader.locate(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
+        except CorruptLog:
+            raise
+        except (Corrupt, UnsupportedFormat):
+            self._inspect(number)
+        return reader.locate(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
+
+    def _inspect(self, number: int) -> None:
+        """Find all damage of a segment that was taken to be good."""
+        segment = self._segments[number]
+        known = set(segment.damages)
+        segment.damages = find_damages(self._disk, segment, self._settings)
+        for damage in segment.damages:
+            if damage not in known:
+                self._sink.emit(
+                    DamageFound(
+                        str(segment.path.parent),
+                        str(segment.path),
+                        damage.position,
+                        damage.first_offset,
+                        damage.end_offset,
+                        "met by a reader",
+                    )
+                )
 
     def first_at_time(self, timestamp: int, *, start_offset: int) -> TimedOffset | None:
         """Return the first record from `start_offset` on with a timestamp at or after the given one."""
@@ -119,16 +146,25 @@ class Segments:
                 continue
             index = self.details(number).index
             file = self._handles.file(segment)
-            with _naming(segment, segment.base_offset):
+            try:
+                found = reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
+            except (Corrupt, UnsupportedFormat):
+                self._inspect(number)
                 found = reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
             if found is not None:
                 return found
         return None
 
     def max_timestamp(self, *, start_offset: int) -> int:
-        """Return the greatest timestamp of the segments that hold something from an offset on."""
-        times = (segment.max_timestamp for segment in self._segments if segment.next_offset > start_offset)
-        return max(times, default=NO_TIMESTAMP)
+        """Return the greatest timestamp of all records from an offset on, or NO_TIMESTAMP."""
+        latest = NO_TIMESTAMP
+        for segment in self._segments:
+            if segment.base_offset >= start_offset:
+                latest = max(latest, segment.max_timestamp)
+            elif segment.next_offset > start_offset:
+                file = self._handles.file(segment)
+                latest = max(latest, reader.max_timestamp(segment, file, start_offset=start_offset))
+        return latest
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers."""
@@ -152,16 +188,3 @@ class Segments:
         # The index file stays as it is until the next start, when recovery replaces it.
         segment.details = read_or_rebuild(self._disk, self._segments, number, self._settings).details
         return segment.details
-
-
-@contextmanager
-def _naming(segment: Segment, offset: int) -> Iterator[None]:
-    """Say which file it was when stored bytes turn out to be no batches."""
-    try:
-        yield
-    except CorruptLog:
-        raise
-    except (Corrupt, UnsupportedFormat) as error:
-        raise CorruptLog(
-            str(error), path=str(segment.path), position=-1, offset=offset, hint="run goqueue log verify"
-        ) from error

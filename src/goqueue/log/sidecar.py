@@ -32,6 +32,7 @@ from goqueue.seams.disk import Disk
 _MAGIC = 0x58495147  # "GQIX" on a little-endian machine
 _VERSION = 1
 _IS_COMPACTED = 1
+_HAS_GAPS = 2
 
 _HEAD = struct.Struct("=IHHQqqqqIIIIIIII")
 _EPOCH = struct.Struct("=iq")
@@ -86,7 +87,7 @@ def encode(segment: Segment, producers: ProducerTable) -> bytes:
     head = _Head(
         _MAGIC,
         _VERSION,
-        _IS_COMPACTED if segment.is_compacted else 0,
+        (_IS_COMPACTED if segment.is_compacted else 0) | (_HAS_GAPS if segment.has_gaps else 0),
         segment.size,
         segment.base_offset,
         segment.next_offset,
@@ -201,6 +202,7 @@ def _describe(path: PurePath, head: _Head, data: bytes) -> Segment:
         chain=head.chain,
         covered=head.covered,
         is_compacted=bool(head.flags & _IS_COMPACTED),
+        has_gaps=bool(head.flags & _HAS_GAPS),
         epochs=[EpochStart(*entry) for entry in _EPOCH.iter_unpack(data[_HEAD.size : epochs_end])],
         damages=[
             Damage(position, end, first, last, DamageKind(kind))

@@ -33,7 +33,7 @@ def tidy(disk: Disk, directory: PurePath, sink: Sink) -> list[int]:
         elif parsed is not None and parsed[1:] == (names.INDEX, names.SWAP):
             _undo_unless_committed(disk, directory / name)
     _remove_orphans(disk, directory)
-    return _bases(disk, directory)
+    return list_bases(disk, directory)
 
 
 def finish_swap(disk: Disk, swap: PurePath, replaced: Iterable[PurePath] | None = None) -> PurePath:
@@ -72,7 +72,7 @@ def _replaced_by(disk: Disk, swap: PurePath) -> list[PurePath]:
         ) from error
     return [
         names.segment_path(directory, base)
-        for base in _bases(disk, directory)
+        for base in list_bases(disk, directory)
         if head.base_offset <= base < head.next_offset
     ]
 
@@ -85,7 +85,7 @@ def _undo_unless_committed(disk: Disk, index_swap: PurePath) -> None:
 
 def _remove_orphans(disk: Disk, directory: PurePath) -> None:
     """Remove indexes of segments that are gone, durably: they would misdescribe a later segment of the same name."""
-    segments = set(_bases(disk, directory))
+    segments = set(list_bases(disk, directory))
     parsed = [(name, names.parse(name)) for name in disk.list_directory(directory)]
     orphans = [name for name, parts in parsed if parts and parts[1:] == (names.INDEX, "") and parts[0] not in segments]
     for name in orphans:
@@ -94,6 +94,7 @@ def _remove_orphans(disk: Disk, directory: PurePath) -> None:
         disk.sync_directory(directory)
 
 
-def _bases(disk: Disk, directory: PurePath) -> list[int]:
+def list_bases(disk: Disk, directory: PurePath) -> list[int]:
+    """Return the base offsets of the segments in a directory, in order."""
     parsed = (names.parse(name) for name in disk.list_directory(directory))
     return sorted(base for base, kind, stage in filter(None, parsed) if (kind, stage) == (names.LOG, ""))

@@ -35,7 +35,7 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 _SEQUENCE_END = 2**31
 
-_PRODUCER = struct.Struct(">qhqqB")
+_PRODUCER = struct.Struct(">qhqqqB")
 _RECENT = struct.Struct(">iiqq")
 
 
@@ -84,10 +84,14 @@ _FRESH = Fresh()
 
 @dataclass(slots=True)
 class ProducerState:
-    """What is known of one producer; `transaction_start` is NO_OFFSET unless a transaction is open."""
+    """What is known of one producer; `transaction_start` is NO_OFFSET unless a transaction is open.
+
+    `last_offset` is the base offset of its last batch, be it data or a marker.
+    """
 
     epoch: int
     last_timestamp: int = -1
+    last_offset: int = NO_OFFSET
     transaction_start: int = NO_OFFSET
     recent: list[SeenBatch] = field(default_factory=list)
 
@@ -141,6 +145,7 @@ class ProducerTable:
             known.epoch = header.producer_epoch
             known.recent.clear()
         known.last_timestamp = max(known.last_timestamp, header.max_timestamp)
+        known.last_offset = header.base_offset
         if header.is_control:
             return self._end_transaction(header, known, marker)
         if header.base_sequence != NO_SEQUENCE:
@@ -176,8 +181,12 @@ class ProducerTable:
         return len(idle)
 
     def last_offsets(self) -> set[int]:
-        """Return the base offsets of each producer's last batch, which compaction must not drop."""
-        return {known.recent[-1].base_offset for known in self._producers.values() if known.recent}
+        """Return the base offsets of the batches that compaction must not drop, since only they tell what is known.
+
+        These are each producer's last batch, which may be a marker that fences an older epoch, and its last data.
+        """
+        data = {known.recent[-1].base_offset for known in self._producers.values() if known.recent}
+        return data | {known.last_offset for known in self._producers.values()}
 
     def encode(self) -> bytes:
         """Return the table as bytes, equal for equal tables."""
@@ -186,7 +195,12 @@ class ProducerTable:
             known = self._producers[producer_id]
             parts.append(
                 _PRODUCER.pack(
-                    producer_id, known.epoch, known.last_timestamp, known.transaction_start, len(known.recent)
+                    producer_id,
+                    known.epoch,
+                    known.last_timestamp,
+                    known.last_offset,
+                    known.transaction_start,
+                    len(known.recent),
                 )
             )
             parts.extend(_RECENT.pack(*seen) for seen in known.recent)
@@ -198,11 +212,11 @@ class ProducerTable:
         table = cls()
         position = 0
         while position < len(data):
-            producer_id, epoch, timestamp, start, count = _PRODUCER.unpack_from(data, position)
+            producer_id, epoch, timestamp, last, start, count = _PRODUCER.unpack_from(data, position)
             position += _PRODUCER.size
             recent = [SeenBatch(*_RECENT.unpack_from(data, position + index * _RECENT.size)) for index in range(count)]
             position += count * _RECENT.size
-            table._producers[producer_id] = ProducerState(epoch, timestamp, start, recent)
+            table._producers[producer_id] = ProducerState(epoch, timestamp, last, start, recent)
             if start != NO_OFFSET:
                 table._open[producer_id] = start
         return table

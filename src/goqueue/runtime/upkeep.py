@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from goqueue.errors import GoQueueError
 from goqueue.log.log import Log
 from goqueue.seams.clock import Clock
 
@@ -29,7 +30,7 @@ async def tend(log: Log, now_ms: int, threads: Executor | None = None, *, is_che
     if compaction is not None:
         try:
             replacements = await loop.run_in_executor(threads, compaction.run)
-        except OSError as error:
+        except (OSError, GoQueueError) as error:
             log.compaction_failed(compaction, error)
         else:
             log.compacted(compaction, replacements)

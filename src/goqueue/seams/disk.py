@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -157,7 +158,11 @@ class RealFile:
                 position += count
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        if sys.platform == "darwin":
+            # There, fsync leaves the data in the drive's own cache.
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(self._fd)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
