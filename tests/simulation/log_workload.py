@@ -47,6 +47,7 @@ class LogWorld:
         self.now_ms = 1_000_000
         self.epoch = 0
         self.values = 0
+        self.keys = self.random.choice([3, 8, 40])
         self.compacted_end = 0
         self.sequences: dict[int, int] = {}
         self.in_transaction: set[int] = set()
@@ -123,7 +124,7 @@ class LogWorld:
         faults = self._settle_cut() + [event.describe() for event in self.sink.of(DamageFound)]
         self.model.settle_on(self.log)
         self.sequences = {}
-        self.in_transaction = set()
+        self.in_transaction = {producer for producer, known in self.log.producers if known.transaction_start >= 0}
         return faults
 
     def _settle_cut(self) -> list[str]:
@@ -145,6 +146,11 @@ class LogWorld:
         """Do one random thing."""
         self.now_ms += self.random.randrange(40)
         self.random.choices(self.deeds, self.weights)[0]()
+
+    def _draw_near_crash(self, chance: float) -> None:
+        """Let the power go soon, now and then, where much changes on the disk."""
+        if self.random.random() < chance:
+            self.disk.crash_after(self.random.randrange(1, 25))
 
     def append(self) -> None:
         batches = [self._new_batch() for _ in range(self.random.choice([1, 1, 1, 2, 3]))]
@@ -188,7 +194,7 @@ class LogWorld:
 
     def _new_record(self) -> NewRecord:
         self.values += 1
-        key = None if self.random.random() < 0.2 else b"key-%d" % self.random.randrange(8)
+        key = None if self.random.random() < 0.2 else b"key-%d" % self.random.randrange(self.keys)
         value = None if key and self.random.random() < 0.15 else b"value-%d" % self.values
         return NewRecord(self._time(), key, value, [("n", b"%d" % self.values)])
 
@@ -227,6 +233,7 @@ class LogWorld:
 
     def run_upkeep(self) -> None:
         if self.upkeep is not None and not self.upkeep[1]:
+            self._draw_near_crash(0.1)
             self.upkeep[0].run()
             self.upkeep = (self.upkeep[0], True)
 
@@ -265,10 +272,15 @@ class LogWorld:
         if self.flush or self.upkeep or self.compaction:
             return
         # Nobody cuts back below what was safe enough to be compacted.
-        target = self.random.randint(max(self.log.start_offset, self.compacted_end), self.log.end_offset)
-        if target == self.log.end_offset:
+        lowest = max(self.log.start_offset, self.compacted_end)
+        target = self.random.randint(lowest, max(lowest, self.log.end_offset))
+        bases = [segment.base_offset for segment in self.log.segments if segment.base_offset >= lowest]
+        if bases and self.random.random() < 0.5:
+            target = self.random.choice(bases)
+        if target >= self.log.end_offset:
             return
         self.truncation = target
+        self._draw_near_crash(0.4)
         self.log.truncate(target)
         self.model.truncate(target)
         self.model.settle_on(self.log)
@@ -279,6 +291,7 @@ class LogWorld:
             return
         target = self.log.end_offset + self.random.randrange(10)
         self.reset_to = target
+        self._draw_near_crash(0.4)
         self.log.reset(target)
         self.model.reset(target)
         self.reset_to = None

@@ -94,11 +94,6 @@ def remove_before_start_is_durable(patch: Patch) -> None:
     patch.setattr(Log, "delete_before", delete)
 
 
-def stale_index_stays(patch: Patch) -> None:
-    """An index whose segment is gone is left lying about."""
-    patch.setattr("goqueue.log.tidy._remove_orphans", lambda disk, directory: None)
-
-
 def producers_of_removed_segments_are_forgotten(patch: Patch) -> None:
     """Segments are removed though the first one left does not know their producers yet."""
     patch.setattr(durability, "NO_INDEX", NO_INDEX - 1)
@@ -155,7 +150,6 @@ MUTANTS: list[Callable[[Patch], None]] = [
     swap_without_fsync,
     mark_before_fsync,
     remove_before_start_is_durable,
-    stale_index_stays,
     producers_of_removed_segments_are_forgotten,
     aborted_records_replace_others,
     tombstones_go_at_once,

@@ -16,9 +16,6 @@ all but the last segment count as durable: data is never removed because somethi
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
@@ -26,12 +23,12 @@ from pathlib import PurePath
 from goqueue.errors import Corrupt, CorruptLog
 from goqueue.log import names, sidecar
 from goqueue.log.checkpoint import NO_TRUNCATION, Checkpoint, CheckpointFile
+from goqueue.log.directory import LogDirectory
 from goqueue.log.events import CheckpointLost, DamageFound, IndexRebuilt, Recovered, TailCut
 from goqueue.log.flush import IndexWrite
 from goqueue.log.rebuild import producers_at_end, producers_at_start, read_or_rebuild
 from goqueue.log.scan import UNKNOWN_END, Fault, Scanner, gather
 from goqueue.log.segment import NO_INDEX, Damage, DamageKind, Segment
-from goqueue.log.tidy import list_bases, tidy
 from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.seams.disk import NO_ROOM, Disk
@@ -63,7 +60,7 @@ def recover(
     if checkpoint is not None and checkpoint.truncate_to != NO_TRUNCATION:
         checkpoint_file.settle()
     run = _Recovery(disk, directory, settings, sink, checkpoint or Checkpoint())
-    bases = run.leave_out(run.tidy())
+    bases = run.leave_out(run.files.tidy())
     heads = [run.read_head(base) for base in bases]
     if checkpoint is None and bases:
         sink.emit(CheckpointLost(str(directory), "no readable entry"))
@@ -98,23 +95,7 @@ class _Recovery:
         # The producers at the end of the last segment taken; None where only its index file knows them.
         self._producers: ProducerTable | None = None
         self._bytes_checked = 0
-        self._is_read_only = False
-
-    def tidy(self) -> list[int]:
-        """Put the names in the directory in order and return the base offsets of the segments."""
-        with self._changing():
-            return tidy(self._disk, self._directory, self._sink)
-        return list_bases(self._disk, self._directory)
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Change something on the disk, or take note that it cannot be changed: the log can be read all the same."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno != errno.EROFS:
-                raise
-            self._is_read_only = True
+        self.files = LogDirectory(disk, directory, sink)
 
     def vouch(self, offset: int) -> None:
         """Take note that everything before an offset was durable."""
@@ -129,32 +110,22 @@ class _Recovery:
         start = self._checkpoint.start_offset
         # The first segment stays even if all its records go: only it knows what its producers did before.
         cut = [base for base in bases if base >= self._stop and (base > self._stop or base != bases[0])]
-        self.remove(cut)
+        self.files.remove(cut)
         kept = bases[: len(bases) - len(cut)]
         self._expired = [base for base, following in pairwise(kept) if following <= start]
         return kept[len(self._expired) :]
-
-    def remove(self, bases: list[int]) -> None:
-        """Remove segments, the last one first, so that no gap appears if it is interrupted."""
-        with self._changing():
-            for base in reversed(bases):
-                path = names.segment_path(self._directory, base)
-                for gone in (path, names.index_path(path)):
-                    if self._disk.exists(gone):
-                        self._disk.remove(gone)
-                self._disk.sync_directory(self._directory)
 
     def drop_tail(self, bases: list[int]) -> None:
         """Remove the segments behind the place where the log ends."""
         end_offset = self._segments[-1].next_offset
         for base in bases:
-            path = names.segment_path(self._directory, base)
-            self._emit_cut(path, 0, end_offset, self._disk.size_of(path), "the records before it are lost")
-        self.remove(bases)
+            path, size = self.files.segment_path(base), self.files.size_of(base)
+            self._emit_cut(path, 0, end_offset, size, "the records before it are lost")
+        self.files.remove(bases)
 
     def read_head(self, base: int) -> Segment | None:
         """Return what a segment's index file tells; None if it tells nothing that can be used."""
-        path = names.segment_path(self._directory, base)
+        path = self.files.segment_path(base)
         try:
             head = sidecar.read_head(self._disk, path)
             if head.base_offset != base:
@@ -170,8 +141,8 @@ class _Recovery:
         """Add the segment at a base offset; False if the log ends inside of it and the rest must go."""
         if self._segments and base != self._segments[-1].next_offset:
             self._bridge(self._segments[-1], base)
-        path = names.segment_path(self._directory, base)
-        size = self._disk.size_of(path)
+        path = self.files.segment_path(base)
+        size = self.files.size_of(base)
         is_sealed = next_base is not None and (head is None or next_base <= max(head.next_offset, self._durable_end))
         if head is not None and head.covered == size and is_sealed:
             self._segments.append(head)
@@ -189,9 +160,7 @@ class _Recovery:
             segment.next_offset = next_base
         if next_base is not None and segment.next_offset < next_base and next_base > self._durable_end:
             is_whole = False
-        is_unindexed = segment.covered == NO_INDEX and (
-            self._expired or self._disk.exists(names.index_path(segment.path))
-        )
+        is_unindexed = segment.covered == NO_INDEX and (self._expired or self.files.has_index(path))
         if (segment.size, len(segment.damages)) != known or is_unindexed:
             self._changed.append((segment, sidecar.encode(segment, producers)))
         self._producers = producers
@@ -199,27 +168,8 @@ class _Recovery:
 
     def finish(self, checkpoint_file: CheckpointFile, *, is_new: bool) -> LogState:
         """Make what was found durable and return it."""
-        # A truncation may have taken a whole batch for a target inside of it, so then nothing is missing.
-        is_truncating = self._stop != UNKNOWN_END
-        if self._segments and not is_truncating and self._segments[-1].next_offset < self._durable_end:
-            self._lose_tail(self._segments[-1])
-        start = self._checkpoint.start_offset
-        if self._segments and self._segments[0].base_offset > start:
-            first = self._segments[0]
-            if not is_new:
-                self._emit_damage(first.path, 0, start, first.base_offset, "the segments before this one are missing")
-            start = first.base_offset
-        elif not self._segments and not is_truncating and self._durable_end > start:
-            self._emit_damage(self._directory, 0, start, self._durable_end, "all segments are missing")
-            start = self._durable_end
-        expired = self._expired
-        if not self._segments or self._segments[-1].next_offset < start:
-            producers = self._producers_at_end()
-            segment = self._create_segment(start, producers)
-            if self._segments or expired:
-                self._changed.append((segment, sidecar.encode(segment, producers)))
-            expired = [*expired, *(gone.base_offset for gone in self._segments)]
-            self._segments = [segment]
+        start = self._settle_start(is_new=is_new)
+        expired = self._replace_if_behind(start)
         if self._segments[-1].is_compacted:
             # What was compacted stays sealed: its producers cannot be known again from what is left of their batches.
             self._segments.append(self._create_segment(self._segments[-1].next_offset, self._producers_at_end()))
@@ -227,10 +177,10 @@ class _Recovery:
         checkpoint = Checkpoint(start, last.next_offset, last.base_offset, last.size, last.chain)
         is_clean = not self._changed and not expired and self._checkpoint == checkpoint._replace(is_clean=1)
         if not is_clean:
-            with self._changing():
+            with self.files.changing():
                 self._make_durable(last)
                 checkpoint_file.commit(checkpoint)
-                self.remove(expired)
+                self.files.remove(expired)
         checkpoint_file.close()
         self._sink.emit(Recovered(str(self._directory), start, last.next_offset, self._bytes_checked))
         return LogState(
@@ -239,8 +189,37 @@ class _Recovery:
             start,
             self._index_writes,
             is_clean=is_clean,
-            is_read_only=self._is_read_only,
+            is_read_only=self.files.is_read_only,
         )
+
+    def _settle_start(self, *, is_new: bool) -> int:
+        """Return where the log starts, and report what is missing at either end."""
+        start = self._checkpoint.start_offset
+        # A truncation may have taken a whole batch for a target inside of it; then nothing is missing at the end.
+        end = self._durable_end if self._stop == UNKNOWN_END else 0
+        if not self._segments:
+            if end > start:
+                self._emit_damage(self._directory, 0, start, end, "all segments are missing")
+            return max(start, end)
+        first, last = self._segments[0], self._segments[-1]
+        if last.next_offset < end:
+            self._add_missing(last, end)
+            self._changed.append((last, sidecar.encode(last, self._producers_at_end())))
+        if first.base_offset > start and not is_new:
+            self._emit_damage(first.path, 0, start, first.base_offset, "the segments before this one are missing")
+        return max(start, first.base_offset)
+
+    def _replace_if_behind(self, start: int) -> list[int]:
+        """See to it that the log does not end before it starts; return the segments that may go."""
+        if self._segments and self._segments[-1].next_offset >= start:
+            return self._expired
+        producers = self._producers_at_end()
+        segment = self._create_segment(start, producers)
+        behind = [*self._expired, *(segment.base_offset for segment in self._segments)]
+        if behind:
+            self._changed.append((segment, sidecar.encode(segment, producers)))
+        self._segments = [segment]
+        return behind
 
     def _start_of_scan(
         self, path: PurePath, base: int, head: Segment | None, size: int
@@ -271,7 +250,7 @@ class _Recovery:
     def _expired_segments(self) -> list[Segment]:
         segments = []
         for base in self._expired:
-            segment = Segment.fresh(names.segment_path(self._directory, base), base)
+            segment = Segment.fresh(self.files.segment_path(base), base)
             segment.size = self._disk.size_of(segment.path)
             segment.next_offset = UNKNOWN_END
             segments.append(segment)
@@ -333,13 +312,7 @@ class _Recovery:
 
     def _cut(self, segment: Segment, size: int, reason: str) -> bool:
         self._emit_cut(segment.path, segment.size, segment.next_offset, size - segment.size, reason)
-        with self._changing():
-            file = self._disk.open(segment.path)
-            try:
-                file.truncate(segment.size)
-                file.sync()
-            finally:
-                file.close()
+        self.files.cut(segment.path, segment.size)
         return False
 
     def _bridge(self, previous: Segment, base: int) -> None:
@@ -347,7 +320,7 @@ class _Recovery:
         if base < previous.next_offset:
             raise CorruptLog(
                 f"the segment overlaps the one before, which ends at offset {previous.next_offset}",
-                path=str(names.segment_path(self._directory, base)),
+                path=str(self.files.segment_path(base)),
                 position=0,
                 offset=base,
                 hint="one of the two is foreign; move it out of the directory",
@@ -358,10 +331,6 @@ class _Recovery:
             previous.details, self._producers = body.details, body.producers
         self._add_missing(previous, base)
         self._changed.append((previous, sidecar.encode(previous, self._producers_at_end())))
-
-    def _lose_tail(self, last: Segment) -> None:
-        self._add_missing(last, self._durable_end)
-        self._changed.append((last, sidecar.encode(last, self._producers_at_end())))
 
     def _add_missing(self, segment: Segment, end_offset: int) -> None:
         damage = Damage(segment.size, segment.size, segment.next_offset, end_offset, DamageKind.MISSING)
@@ -374,23 +343,15 @@ class _Recovery:
         self._emit_damage(segment.path, damage.position, damage.first_offset, damage.end_offset, reason)
 
     def _create_segment(self, base: int, producers: ProducerTable) -> Segment:
-        segment = Segment.fresh(names.segment_path(self._directory, base), base, producers.encode())
-        with self._changing():
-            self._disk.open(segment.path, create=True).close()
-            self._disk.sync_directory(self._directory)
+        segment = Segment.fresh(self.files.segment_path(base), base, producers.encode())
+        self.files.create(segment.path)
         return segment
 
     def _make_durable(self, last: Segment) -> None:
         """Make all that was found durable: a killed process may have left it in the page cache only."""
-        for segment, index in [*self._changed, (last, None)]:
-            file = self._disk.open(segment.path)
-            try:
-                file.sync()
-            finally:
-                file.close()
-            if index is not None:
-                self._write_index(segment, index)
-        self._disk.sync_directory(self._directory)
+        self.files.sync([*(segment.path for segment, _ in self._changed), last.path])
+        for segment, index in self._changed:
+            self._write_index(segment, index)
         for segment in self._segments[:-1]:
             if segment.covered == segment.size:
                 segment.details = None
