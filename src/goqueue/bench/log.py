@@ -53,7 +53,7 @@ QUICK = Scale(
 
 def run(workspace: Path, scale: Scale, announce: Callable[[str], None]) -> Iterator[Result]:
     """Yield each result as it is measured; `announce` is told what comes next."""
-    announce("appending 1 MB batches")
+    announce("appending 1 MiB batches")
     yield from measure_large_appends(workspace, rounds=scale.rounds, round_bytes=scale.append_bytes)
     announce("appending 1 KB batches")
     yield measure_small_appends(workspace, count=scale.small_batches)
@@ -61,7 +61,7 @@ def run(workspace: Path, scale: Scale, announce: Callable[[str], None]) -> Itera
     yield measure_group_commit(workspace, rounds=scale.rounds, round_seconds=scale.commit_seconds)
     announce("reading")
     yield measure_reads(workspace, rounds=scale.rounds, log_bytes=scale.read_bytes)
-    announce(f"opening a log of {scale.log_bytes // MIB} MB")
+    announce(f"opening a log of {scale.log_bytes // MIB} MiB")
     large = workspace / "large"
     yield from measure_opening(large, log_bytes=scale.log_bytes, unchecked_bytes=scale.unchecked_bytes)
     announce("measuring memory")

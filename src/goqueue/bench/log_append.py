@@ -56,7 +56,7 @@ def read_through(log: Log, *, bytes_max: int = MIB) -> tuple[int, int]:
 
 
 def measure_large_appends(workspace: Path, *, rounds: int, round_bytes: int) -> list[Result]:
-    """Compare appends of 1 MB batches with raw writes of the same bytes."""
+    """Compare appends of 1 MiB batches with raw writes of the same bytes."""
     batch = make_batch(MIB, records=1024)
     count = round_bytes // len(batch)
     checked = check_batches(batch, bytes_max=BATCH_BYTES_MAX)
@@ -84,11 +84,11 @@ def measure_large_appends(workspace: Path, *, rounds: int, round_bytes: int) -> 
     )
     rate = {name: count * len(batch) / each for name, each in seconds.items()}
     return [
-        _against_raw("append_large", "1 MB appends against raw writes", rate["checking"], rate["raw"]),
+        _against_raw("append_large", "1 MiB appends against raw writes", rate["checking"], rate["raw"]),
         _against_raw("append_large_unchecked", "the same without checking CRCs", rate["checked"], rate["raw"]),
         _against_raw(
             "append_large_durable",
-            "1 MB appends against raw writes, both synced",
+            "1 MiB appends against raw writes, both synced",
             rate["durable"],
             rate["durable raw"],
             goal=None,

@@ -55,7 +55,7 @@ def measure_opening(directory: Path, *, log_bytes: int, unchecked_bytes: Sequenc
         seconds, checked = _time_open(directory, end_offset)
         details = {"log_bytes": _log_bytes(directory), "bytes_checked": checked}
         name = f"open_killed_{size // MIB}mb"
-        what = f"opening after a kill, {size // MIB} MB since the checkpoint"
+        what = f"opening after a kill, {size // MIB} MiB since the checkpoint"
         results.append(Result(name, what, seconds, "s", None, details))
     return results
 
@@ -78,7 +78,7 @@ def measure_memory(small: Path, large: Path, *, small_bytes: int) -> Result:
         "memory",
         "more memory to open and read the large log than a small one",
         (peaks[1] - peaks[0]) / MIB,
-        "MB",
+        "MiB",
         Goal(Aim.AT_MOST, _MEMORY_GROWTH_BYTES_MAX / MIB),
         details,
     )

@@ -34,7 +34,7 @@ def fill(log: Log, size_bytes: int) -> int:
 
 
 def measure_reads(workspace: Path, *, rounds: int, log_bytes: int) -> Result:
-    """Compare 1 MB reads through the log with raw reads of 1 MB."""
+    """Compare 1 MiB reads through the log with raw reads of 1 MiB."""
     directory = workspace / "log"
     log = Log(RealDisk(), directory, LogSettings())
     records = fill(log, log_bytes)
@@ -58,7 +58,7 @@ def measure_reads(workspace: Path, *, rounds: int, log_bytes: int) -> Result:
         "rounds": rounds,
     }
     return Result(
-        "read", "1 MB reads against raw reads", rate["log"] / rate["raw"], "x", Goal(Aim.AT_LEAST, 0.8), details
+        "read", "1 MiB reads against raw reads", rate["log"] / rate["raw"], "x", Goal(Aim.AT_LEAST, 0.8), details
     )
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from goqueue.bench.machine import Machine
     from goqueue.bench.measure import Result
 
+_WIDE_COLUMNS = 140
+
 app = typer.Typer(no_args_is_help=True, help="Measure what GoQueue does on this machine.")
 
 
@@ -88,16 +90,20 @@ def show(machine: Machine, results: Sequence[Result]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    console = Console()
+    # What a value was made from is for wide terminals; the JSON output has it anyway.
+    is_wide = console.width >= _WIDE_COLUMNS
     table = Table(title=f"{machine.cpu}, {machine.cores} cores, {machine.file_system}, {machine.python}")
-    for name in ("measured", "value", "goal", "", "from"):
+    for name in ("measured", "value", "goal", "", *(["from"] if is_wide else [])):
         table.add_column(name, justify="right" if name == "value" else "left")
     verdicts = {True: "[green]met[/green]", False: "[red]missed[/red]", None: ""}
     for result in results:
         goal = f"{result.goal.aim.value} {result.goal.bound:g} {result.unit}" if result.goal else ""
         value = f"{_rounded(result.value):,} {result.unit}"
         numbers = [_in_units(name, number) for name, number in result.details.items() if not name.endswith("rounds")]
-        table.add_row(result.what, value, goal, verdicts[result.is_met], ", ".join(numbers))
-    Console().print(table)
+        row = [result.what, value, goal, verdicts[result.is_met]]
+        table.add_row(*row, *([", ".join(numbers)] if is_wide else []))
+    console.print(table)
 
 
 def _in_units(name: str, number: float) -> str:
@@ -106,7 +112,7 @@ def _in_units(name: str, number: float) -> str:
         words = name.removesuffix("bytes_per_second").replace("_", " ")
         return f"{words}{number / 1e6:,.0f} MB/s"
     if "bytes" in name.split("_") and number >= 1e6:
-        return f"{name.replace('_bytes', '').replace('bytes_', '').replace('_', ' ')} {number / 2**20:,.0f} MB"
+        return f"{name.replace('_bytes', '').replace('bytes_', '').replace('_', ' ')} {number / 2**20:,.0f} MiB"
     return f"{name.replace('_', ' ')} {_rounded(number):,}"
 
 

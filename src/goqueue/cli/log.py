@@ -182,8 +182,8 @@ def _finding_row(finding: Finding) -> Row:
     return {
         "severity": finding.severity.name.lower(),
         "file": finding.path.name,
-        "position": finding.position,
-        "offset": finding.offset,
+        "position": finding.position if finding.position >= 0 else None,
+        "offset": finding.offset if finding.offset >= 0 else None,
         "what": finding.what,
         "hint": finding.hint,
     }

@@ -15,7 +15,7 @@ from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, Segment
 from goqueue.log.segments import Segments
 from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
-from goqueue.records.control import read_marker
+from goqueue.records.control import ControlType, read_marker
 from goqueue.records.layout import BatchHeader
 from goqueue.seams.disk import NO_ROOM, Disk, File
 
@@ -46,10 +46,11 @@ class Appender:
     def append(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         """Write batches whose headers have their offsets."""
         markers = [read_marker(batch.data).control_type if batch.header.is_control else None for batch in batches]
-        active = self._segment_for(headers, sum(len(batch.data) for batch in batches))
-        file = self._file_of(active)
+        parts = [batch.data for batch in batches]
+        active = self._segment_for(headers, sum(map(len, parts)))
+        file = active.file or self._reopen(active)
         try:
-            file.write_at(active.size, *[batch.data for batch in batches])
+            file.write_at(active.size, *parts)
         except OSError as error:
             # A later, shorter write would leave the rest of this one readable, and so would a crash.
             file.truncate(active.size)
@@ -57,13 +58,19 @@ class Appender:
             self._explain(error, active.path)
             raise
         self._books.owe_sync(active)
-        for header, batch, marker in zip(headers, batches, markers, strict=True):
-            active.extend(header, batch.data, index_interval_bytes=self._settings.index_interval_bytes)
-            self._epochs.note(header.leader_epoch, header.base_offset)
-            aborted = self._producers.apply(header, marker)
-            if aborted is not None:
-                assert active.details is not None
-                active.details.aborted.append(aborted)
+        interval = self._settings.index_interval_bytes
+        for header, part, marker in zip(headers, parts, markers, strict=True):
+            active.extend(header, part, index_interval_bytes=interval)
+            if header.leader_epoch > self._epochs.latest:
+                self._epochs.note(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._note_producer(active, header, marker)
+
+    def _note_producer(self, active: Segment, header: BatchHeader, marker: ControlType | None) -> None:
+        aborted = self._producers.apply(header, marker)
+        if aborted is not None:
+            assert active.details is not None
+            active.details.aborted.append(aborted)
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """Seal the last segment, unless it is empty, and start a new one, at its end or at a later offset."""
@@ -92,9 +99,8 @@ class Appender:
         is_full = active.size > 0 and active.size + size > self._settings.segment_bytes
         return self.roll() if is_full else active
 
-    def _file_of(self, active: Segment) -> File:
-        if active.file is None:
-            active.file = self._open(active.path, create=False)
+    def _reopen(self, active: Segment) -> File:
+        active.file = self._open(active.path, create=False)
         return active.file
 
     def _open(self, path: PurePath, *, create: bool) -> File:

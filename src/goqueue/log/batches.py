@@ -23,6 +23,7 @@ def check_batches(buffer: bytearray | memoryview, *, bytes_max: int) -> list[New
         header = validate(view)
         if header.size_bytes > bytes_max:
             raise TooLarge(f"a batch has {header.size_bytes} bytes, the limit is {bytes_max}", hint="max.message.bytes")
-        batches.append(NewBatch(header, view[: header.size_bytes]))
-        view = view[header.size_bytes :]
+        size = header.size_bytes
+        batches.append(NewBatch(header, view[:size]))
+        view = view[size:]
     return batches

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from goqueue.log.segment import EpochStart
 
+NO_EPOCH = -1
+
 
 class EpochEnd(NamedTuple):
     """The offset at which an epoch ended: the next one's first, or the end of the log."""
@@ -17,32 +19,30 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log in order, each with its first offset."""
+    """The epochs of one log in order, each with its first offset; `latest` is the newest, or NO_EPOCH."""
 
-    __slots__ = ("_starts",)
+    __slots__ = ("_starts", "latest")
 
     def __init__(self, starts: Iterable[EpochStart] = ()) -> None:
         self._starts: list[EpochStart] = []
+        self.latest = NO_EPOCH
         for start in starts:
             self.note(*start)
 
     def __iter__(self) -> Iterator[EpochStart]:
         return iter(self._starts)
 
-    @property
-    def latest(self) -> int:
-        """The newest epoch, or -1."""
-        return self._starts[-1].epoch if self._starts else -1
-
     def note(self, epoch: int, offset: int) -> None:
         """Take note that a batch of an epoch lies at an offset; only the first one of an epoch matters."""
         if epoch > self.latest:
             self._starts.append(EpochStart(epoch, offset))
+            self.latest = epoch
 
     def cut(self, end_offset: int) -> None:
         """Forget epochs that began at or behind the new end of the log."""
         while self._starts and self._starts[-1].start_offset >= end_offset:
             self._starts.pop()
+        self.latest = self._starts[-1].epoch if self._starts else NO_EPOCH
 
     def trim(self, start_offset: int) -> None:
         """Forget epochs that ended before the new start of the log."""

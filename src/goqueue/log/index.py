@@ -46,11 +46,6 @@ class SparseIndex:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    @property
-    def last_position(self) -> int:
-        """The position of the last row; IndexError if there is none."""
-        return self._positions[-1]
-
     def row(self, number: int) -> Row:
         """Return one row; negative numbers count from the end."""
         return Row(

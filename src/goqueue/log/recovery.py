@@ -231,6 +231,8 @@ class _Recovery:
                 self._emit_rebuilt(path, str(error))
             else:
                 head.details = body.details
+                if body.details.index:
+                    head.row_due = body.details.index.row(-1).position + self._settings.index_interval_bytes
                 return head, body.producers
         if self._producers is None:
             self._producers = producers_at_start(self._disk, path, self._before(), self._settings)

@@ -70,7 +70,8 @@ class Segment:
 
     `covered` is how many of these bytes the index file on disk describes, NO_INDEX if there is none. `file` is set
     while the segment may have unsynced bytes. `next_offset` bounds the segment's range: compaction keeps it though the
-    last batches may go. `has_gaps` says that some offsets in it have no record, as compaction leaves it.
+    last batches may go. The index gets its next row at position `row_due`. `has_gaps` says that some offsets in it have
+    no record, as compaction leaves it.
     """
 
     base_offset: int
@@ -83,6 +84,7 @@ class Segment:
     covered: int = NO_INDEX
     is_compacted: bool = False
     has_gaps: bool = False
+    row_due: int = 0
     epochs: list[EpochStart] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     details: Details | None = None
@@ -97,9 +99,9 @@ class Segment:
     def extend(self, header: BatchHeader, batch: Buffer, *, index_interval_bytes: int) -> None:
         """Take note of a batch that lies at `size` in the file."""
         assert self.details is not None
-        index = self.details.index
-        if not index or self.size - index.last_position >= index_interval_bytes:
-            index.add(Row(header.base_offset, self.size, self.max_timestamp, self.chain))
+        if self.size >= self.row_due:
+            self.details.index.add(Row(header.base_offset, self.size, self.max_timestamp, self.chain))
+            self.row_due = self.size + index_interval_bytes
         self.chain = crc32c(batch, 0, CRC_START, after=self.chain)
         if self.first_timestamp == NO_TIMESTAMP:
             self.first_timestamp = header.base_timestamp

@@ -30,6 +30,7 @@ class Flusher:
         self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
+        self._is_soon = False
         self._running: asyncio.Future[None] | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._ends: list[asyncio.Future[None]] = []
@@ -40,7 +41,7 @@ class Flusher:
             return
         settings = self._log.settings
         if settings.flush is FlushPolicy.GROUP or self._waiting or self._ends:
-            self._timer = self._loop.call_soon(self._begin)
+            self._hurry()
         else:
             self._timer = self._loop.call_later(settings.flush_interval_ms / 1000, self._begin)
 
@@ -63,14 +64,17 @@ class Flusher:
             await end
 
     def _hurry(self) -> None:
-        """Begin the next flush now, though the policy would let it wait."""
-        if self._running is None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_soon(self._begin)
+        """Begin the next flush as soon as all callbacks that are ready have run, so that they share it."""
+        if self._running is not None or self._is_soon:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_soon(self._begin)
+        self._is_soon = True
 
     def _begin(self) -> None:
         self._timer = None
+        self._is_soon = False
         flush = self._log.flush()
         if flush is None:
             self._settle()
@@ -91,12 +95,12 @@ class Flusher:
 
     def _settle(self) -> None:
         """Wake all who have what they wait for, or can no longer get it."""
-        fault = self._log.fault
+        fault, durable_end = self._log.fault, self._log.durable_end
         still: deque[tuple[int, asyncio.Future[None]]] = deque()
         for offset, waiter in self._waiting:
             if waiter.done():
                 continue
-            if offset <= self._log.durable_end:
+            if offset <= durable_end:
                 waiter.set_result(None)
             elif fault:
                 waiter.set_exception(LogOffline(fault))
