@@ -85,15 +85,27 @@ class TooLarge(Invalid):
 
 
 class CorruptLog(Corrupt):
-    """A stored log is damaged at a known place."""
+    """A stored log is damaged at a known place; `resume_offset` is where reading can go on, if it can."""
 
     code = "corrupt_log"
 
-    def __init__(self, message: str, *, path: str, position: int, offset: int, hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str,
+        position: int,
+        offset: int,
+        resume_offset: int | None = None,
+        hint: str = "",
+    ) -> None:
+        if resume_offset is not None and not hint:
+            hint = f"reading can go on at offset {resume_offset}"
         super().__init__(f"{path} at byte {position} (offset {offset}): {message}", hint=hint)
         self.path = path
         self.position = position
         self.offset = offset
+        self.resume_offset = resume_offset
 
 
 class OffsetOutOfRange(Invalid):

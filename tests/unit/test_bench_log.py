@@ -102,12 +102,19 @@ def test_goal_is_met_on_its_own_side_only() -> None:
     assert not Goal(Aim.AT_MOST, 1).is_met_by(1.1)
 
 
-def test_table_shows_goal_and_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_goal_and_verdict_and_on_a_wide_terminal_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow = Result("read", "reads", 0.5, "x", Goal(Aim.AT_LEAST, 0.8), {"bytes_per_second": 5e8})
+    monkeypatch.setenv("COLUMNS", "80")
     bench.show(describe(tmp_path), [slow])
-    shown = capsys.readouterr().out
-    assert "missed" in shown
-    assert "500 MB/s" in shown
+    narrow = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "200")
+    bench.show(describe(tmp_path), [slow])
+    wide = capsys.readouterr().out
+    assert "missed" in narrow
+    assert "500 MB/s" not in narrow
+    assert "500 MB/s" in wide
 
 
 def test_work_that_was_not_done_is_a_failure() -> None:

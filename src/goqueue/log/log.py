@@ -188,7 +188,10 @@ class Log:
         return self.segments.aborted_transactions(first_offset, end_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
-        """Return the greatest leader epoch not above the given one, and where it ends; None if none is known."""
+        """Return the greatest leader epoch not above the given one, and where it ends.
+
+        None if no epoch that old is known, or if the given one is newer than all.
+        """
         return self.epochs.end_of(epoch, self.end_offset)
 
     def flush(self) -> Flush | None:

@@ -53,7 +53,7 @@ def locate(
                 path=str(segment.path),
                 position=damage.position,
                 offset=offset,
-                hint=f"reading can go on at offset {damage.end_offset}",
+                resume_offset=damage.end_offset,
             )
         limit, limit_offset = damage.position, damage.first_offset
     # A row may lie before damage that ends before the offset; hopping must not start there.
