@@ -41,7 +41,7 @@ async def main(directory: Path) -> None:
     log = Log(RealDisk(), directory, SETTINGS)
     flusher = Flusher(log)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Caretaker(lambda: [log], SystemClock()).run())
+        tasks.create_task(Caretaker(lambda: [flusher], SystemClock()).run())
         for _ in range(WRITERS):
             tasks.create_task(write(log, flusher))
 

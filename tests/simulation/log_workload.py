@@ -6,10 +6,13 @@ Flushes, upkeep and compaction are begun, run and ended at different moments, as
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import PurePath
 from random import Random
 
+from goqueue.errors import DiskFull, LogOffline
 from goqueue.log.batches import check_batches
 from goqueue.log.compaction import Compaction, Replacement
 from goqueue.log.events import DamageFound
@@ -20,7 +23,7 @@ from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.control import ControlType, build_marker
 from goqueue.records.layout import patch, read_header
-from goqueue.testing import PowerLoss, SimDisk
+from goqueue.testing import Operation, PowerLoss, SimDisk
 from goqueue.testing.sink import RecordingSink
 from tests.simulation.log_model import LogModel
 
@@ -81,6 +84,7 @@ class LogWorld:
             self.expire: 2,
             self.truncate: 1.5,
             self.reset: 0.2,
+            self.break_disk: 0.3,
         }
 
     def run(self, lives: int) -> list[str]:
@@ -106,8 +110,8 @@ class LogWorld:
                 return faults
             if self.random.random() < 0.5:
                 self.close()
-        except PowerLoss:
-            pass
+        except (PowerLoss, LogOffline):
+            self.disk.heal()
         if self.random.random() < 0.2:
             self.disk.kill()
         else:
@@ -164,7 +168,11 @@ class LogWorld:
             header = read_header(batch.data)
             self.model.append(header, bytes(batch.data))
             offset = header.next_offset
-        self.log.append(checked, leader_epoch=self.epoch)
+        try:
+            self.log.append(checked, leader_epoch=self.epoch)
+        except DiskFull:
+            # Refused for certain: none of it may ever be seen.
+            del self.model.batches[-len(checked) :]
 
     def _new_batch(self) -> bytearray:
         kind = self.random.random()
@@ -207,7 +215,11 @@ class LogWorld:
 
     def run_flush(self) -> None:
         if self.flush is not None and not self.flush[1]:
-            self.flush[0].run()
+            try:
+                self.flush[0].run()
+            except OSError as error:
+                self.log.go_offline(str(error))
+                raise LogOffline(str(error)) from error
             self.flush = (self.flush[0], True)
 
     def end_flush(self) -> None:
@@ -234,7 +246,12 @@ class LogWorld:
     def run_upkeep(self) -> None:
         if self.upkeep is not None and not self.upkeep[1]:
             self._draw_near_crash(0.1)
-            self.upkeep[0].run()
+            try:
+                self.upkeep[0].run()
+            except OSError as error:
+                self.log.upkept(self.upkeep[0], error)
+                self.upkeep = None
+                return
             self.upkeep = (self.upkeep[0], True)
 
     def end_upkeep(self) -> None:
@@ -246,7 +263,10 @@ class LogWorld:
         if self.compaction is None and (compaction := self.log.compaction(self.now_ms)):
             self.model.has_compacted = True
             self.compacted_end = self.log.durable_end
-            self.compaction = (compaction, compaction.run())
+            try:
+                self.compaction = (compaction, compaction.run())
+            except OSError as error:
+                self.log.compaction_failed(compaction, error)
 
     def end_compaction(self) -> None:
         if self.compaction is not None:
@@ -257,7 +277,16 @@ class LogWorld:
         self.log.checkpoint()
 
     def roll(self) -> None:
-        self.log.roll()
+        with suppress(DiskFull):
+            self.log.roll()
+
+    def break_disk(self) -> None:
+        """Let one of the next operations of some kind fail, once."""
+        error = self.random.choice([errno.EIO, errno.ENOSPC])
+        operation: Operation = self.random.choice(["write", "sync", "sync_directory", "rename", "open", "truncate"])
+        if (error, operation) in {(errno.ENOSPC, "sync"), (errno.ENOSPC, "sync_directory")}:
+            error = errno.EIO
+        self.disk.fail(error, operation=operation, after=self.random.randrange(6))
 
     def delete_before(self) -> None:
         offset = self.random.randint(self.log.start_offset, max(self.log.start_offset, self.log.durable_end))

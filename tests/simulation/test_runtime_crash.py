@@ -53,7 +53,7 @@ def test_what_was_awaited_survives_a_power_loss(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         log = Log(disk, DIRECTORY, _settings(seed), sink)
         flusher = Flusher(log)
-        caretaker = asyncio.create_task(Caretaker(lambda: [log], simulation.clock).run())
+        caretaker = asyncio.create_task(Caretaker(lambda: [flusher], simulation.clock).run())
         disk.crash_after(30 + simulation.entropy.below(900))
         writers = [_write(log, flusher, simulation, name, acknowledged) for name in range(WRITERS)]
         outcomes = await asyncio.gather(*writers, return_exceptions=True)

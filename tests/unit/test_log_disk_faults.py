@@ -22,7 +22,7 @@ from tests.unit.log_kit import (
     values,
 )
 
-from goqueue.errors import CorruptLog, DiskFull, LogOffline
+from goqueue.errors import DiskFull, LogOffline, Unavailable
 from goqueue.log import names
 from goqueue.log.events import DamageFound, UpkeepFailed, WentOffline
 from goqueue.log.log import Log
@@ -170,9 +170,13 @@ def test_failed_sync_is_never_tried_again_and_promises_nothing() -> None:
     log.close()
     sink = RecordingSink()
     log = reopen(disk, sink=sink)
-    assert values(log) == [b"acknowledged"]
+    # What was not acknowledged may be found in the page cache; if so, it is durable by now.
+    found = values(log)
+    assert found[0] == b"acknowledged"
     assert not sink.of(DamageFound)
-    assert append(log, batch(b"next"))[0].base_offset == 1
+    assert append(log, batch(b"next"))[0].base_offset == len(found)
+    disk.crash(Fate.NONE)
+    assert values(open_log(disk)) == found
 
 
 def test_failed_directory_sync_promises_nothing() -> None:
@@ -200,11 +204,11 @@ def test_failed_read_surfaces_and_the_next_one_works() -> None:
     settle(log)
     for offset in (0, 1):
         disk.fail(errno.EIO, operation="read", path="*.log")
-        with pytest.raises((OSError, CorruptLog)):
+        with pytest.raises(Unavailable, match=r"\.log cannot be read at offset"):
             log.read(offset, bytes_max=1)
         assert read_header(log.read(offset, bytes_max=1)).base_offset == offset
     disk.fail(errno.EIO, operation="read", path="*.log")
-    with pytest.raises(OSError, match="Input/output"):
+    with pytest.raises(Unavailable, match=r"\.log cannot be read"):
         log.offset_for_time(0)
     assert append(log, batch(b"c"))[0].base_offset == 2
     assert values(log) == [b"a", b"b", b"c"]

@@ -153,6 +153,7 @@ def test_every_wrong_setting_is_named_at_once() -> None:
         "min_compaction_lag_ms": -1,
         "max_compaction_lag_ms": 0,
         "min_cleanable_dirty_ratio": 1.5,
+        "producer_expiration_ms": 0,
     }
     with pytest.raises(Invalid) as caught:
         LogSettings(**wrong)  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def varied_batches() -> list[bytearray]:
 
 def append(log: Log, batches: list[bytearray]) -> None:
     for number, batch in enumerate(batches):
-        log.append(check_batches(bytearray(batch), bytes_max=10_000), leader_epoch=number // 5)
+        log.append(check_batches(bytearray(batch), bytes_max=10_000), leader_epoch=max(log.epochs.latest, number // 5))
 
 
 def flush(log: Log) -> None:

@@ -159,8 +159,8 @@ def test_a_cancelled_waiter_disturbs_nobody() -> None:
         simulate(main, seed)
 
 
-async def _tended(simulation: Simulation, log: Log, seconds: float) -> None:
-    caretaker = asyncio.create_task(Caretaker(lambda: [log], simulation.clock).run())
+async def _tended(simulation: Simulation, flusher: Flusher, seconds: float) -> None:
+    caretaker = asyncio.create_task(Caretaker(lambda: [flusher], simulation.clock).run())
     await asyncio.sleep(seconds)
     caretaker.cancel()
     await asyncio.gather(caretaker, return_exceptions=True)
@@ -177,13 +177,13 @@ def test_the_caretaker_expires_old_segments_and_removes_their_files() -> None:
             flusher.note_append()
         await flusher.durable(offset)
         files = len(disk.list_directory(DIRECTORY))
-        await _tended(simulation, log, 3)
+        await _tended(simulation, flusher, 3)
         assert log.start_offset == 0
         await asyncio.sleep(5)
-        await _tended(simulation, log, 1.5)
+        await _tended(simulation, flusher, 1.5)
         flusher.note_append()
         await flusher.drain()
-        await _tended(simulation, log, 3)
+        await _tended(simulation, flusher, 3)
         assert log.start_offset == 40
         assert len(disk.list_directory(DIRECTORY)) < files
 
@@ -197,7 +197,7 @@ def test_the_caretaker_compacts_while_writers_go_on() -> None:
         settings = LogSettings(segment_bytes=1024, cleanup=Cleanup.COMPACT)
         log = Log(disk, DIRECTORY, settings)
         flusher = Flusher(log)
-        caretaker = asyncio.create_task(Caretaker(lambda: [log], simulation.clock).run())
+        caretaker = asyncio.create_task(Caretaker(lambda: [flusher], simulation.clock).run())
         for number in range(200):
             offset = _append(log, b"%d" % number, key=b"key-%d" % (number % 4), timestamp=simulation.clock.now_ms())
             flusher.note_append()
@@ -223,7 +223,7 @@ def test_a_caretaker_survives_a_disk_that_refuses_upkeep() -> None:
             offset = _append(log)
             flusher.note_append()
         await flusher.durable(offset)
-        await _tended(simulation, log, 5)
+        await _tended(simulation, flusher, 5)
         assert all(segment.covered == segment.size for segment in log.segments.sealed)
         assert not log.fault
 
@@ -241,7 +241,7 @@ def test_checkpoints_bound_what_must_be_read_after_a_kill() -> None:
             offset = _append(log)
             flusher.note_append()
         await flusher.durable(offset)
-        await _tended(simulation, log, 4)
+        await _tended(simulation, flusher, 4)
         assert log.segments.active.covered == log.segments.active.size
 
     simulate(main, 0)
@@ -268,7 +268,7 @@ def test_a_log_that_nobody_writes_to_gives_its_files_back() -> None:
         flusher.note_append()
         await flusher.durable(offset)
         assert log.segments.active.file is not None
-        await _tended(simulation, log, 3)
+        await _tended(simulation, flusher, 3)
         assert log.segments.active.file is None
         offset = _append(log)
         flusher.note_append()

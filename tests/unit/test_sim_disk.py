@@ -225,9 +225,13 @@ def test_failed_sync_drops_the_data_and_the_next_one_lies() -> None:
     file.write_at(4, b"kept")
     file.sync()
     assert file.read_at(0, 100) == b"lostkept"
-    disk.kill()
-    assert disk.read_file(LOG) == b"\0\0\0\0kept"
-    assert found_after_crashes(disk) == {b"\0\0\0\0kept"}
+    found_after_kills = set()
+    for seed in range(20):
+        killed = disk.clone(seed)
+        killed.kill()
+        found_after_kills.add(killed.read_file(LOG))
+        assert found_after_crashes(killed) == {b"\0\0\0\0kept"}
+    assert found_after_kills == {b"lostkept", b"\0\0\0\0kept"}
 
 
 def test_failed_directory_sync_leaves_names_unsynced() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from goqueue.errors import DiskFull
+from goqueue.errors import DiskFull, Unavailable
 from goqueue.log import names, sidecar
 from goqueue.log.batches import NewBatch
 from goqueue.log.durability import Durability
 from goqueue.log.epochs import LeaderEpochs
+from goqueue.log.events import SegmentRolled
 from goqueue.log.flush import IndexWrite
 from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, Segment
 from goqueue.log.segments import Segments
@@ -18,13 +20,16 @@ from goqueue.model.log_settings import LogSettings
 from goqueue.records.control import ControlType, read_marker
 from goqueue.records.layout import BatchHeader
 from goqueue.seams.disk import NO_ROOM, Disk, File
+from goqueue.seams.sink import Sink
+
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class Appender:
     """The writing end of one log.
 
-    A full disk is DiskFull, and everything is as it was before. Any other OSError means that the log's last bytes are
-    unknown: nothing may be appended any more.
+    A full disk is DiskFull, too many open files are Unavailable, and everything is as it was before. Any other OSError
+    means that the log's last bytes are unknown: nothing may be appended any more.
     """
 
     def __init__(
@@ -35,6 +40,7 @@ class Appender:
         books: Durability,
         producers: ProducerTable,
         epochs: LeaderEpochs,
+        sink: Sink,
     ) -> None:
         self._disk = disk
         self._settings = settings
@@ -42,6 +48,7 @@ class Appender:
         self._books = books
         self._producers = producers
         self._epochs = epochs
+        self._sink = sink
 
     def append(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         """Write batches whose headers have their offsets."""
@@ -85,6 +92,7 @@ class Appender:
         self._books.owe_names()
         self._books.owe_index(self.index_of_active())
         self._segments.add(segment)
+        self._sink.emit(SegmentRolled(str(segment.path.parent), base))
         return segment
 
     def index_of_active(self) -> IndexWrite:
@@ -111,5 +119,7 @@ class Appender:
             raise
 
     def _explain(self, error: OSError, path: PurePath) -> None:
+        if error.errno in _NO_DESCRIPTOR:
+            raise Unavailable(f"{path}: {error.strerror}", hint="raise the limit of open files") from error
         if error.errno in NO_ROOM:
             raise DiskFull(f"{path} at offset {self._segments.active.next_offset}: {error.strerror}") from error

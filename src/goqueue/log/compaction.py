@@ -7,6 +7,7 @@
 | tombstone (no value), the last of its key    | stays for `delete.retention.ms` after it was first met here      |
 | of an aborted transaction                    | goes, and replaces nothing                                       |
 | transaction marker                           | goes `delete.retention.ms` after its transaction's records went  |
+| in a batch that nobody can open              | stays                                                            |
 
 Offsets and order never change. A batch that loses all its records goes too, unless it is its producer's last: then
 its header stays, because the producer's sequence is known from it. The active segment, open transactions and records
@@ -25,7 +26,7 @@ from hashlib import blake2b
 from goqueue.errors import GoQueueError
 from goqueue.log import names, sidecar
 from goqueue.log.scan import hop
-from goqueue.log.segment import EpochStart, Segment
+from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, EpochStart, Segment
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import empty_batch
@@ -34,7 +35,8 @@ from goqueue.records.reader import Record, read_records
 from goqueue.records.rewrite import delete_horizon_ms, retain
 from goqueue.seams.disk import Disk, File
 
-# So many offsets of dirty segments are compacted in one pass; bounds the map of keys to about 200 MB.
+# So many offsets of dirty segments are compacted in one pass, or one segment if that has more. It bounds the map of
+# keys: a million of them take about 200 MB.
 PASS_OFFSETS_MAX = 1_000_000
 _DIGEST_BYTES = 16
 _WRITE_BYTES = 1024 * 1024
@@ -91,7 +93,7 @@ class Compaction:
             for header, batch in _batches(self.disk, segment):
                 if header.is_control or not header.record_count or self.aborts(header):
                     continue
-                for record in read_records(batch):
+                for record in _open(batch) or ():
                     if record.key is not None:
                         latest[_digest(record.key)] = record.offset
         return latest
@@ -197,7 +199,9 @@ class _Rewriter:
     def _keep_records(self, header: BatchHeader, batch: memoryview) -> bytearray | memoryview | None:
         horizon = delete_horizon_ms(header)
         is_past_horizon = horizon is not None and horizon <= self._compaction.now_ms
-        records = read_records(batch)
+        records = _open(batch)
+        if records is None:
+            return batch
         flags = [self._is_kept(record, is_past_horizon=is_past_horizon) for record in records]
         has_tombstone = any(
             kept and record.value is None and record.key is not None
@@ -267,6 +271,14 @@ def _batches(disk: Disk, segment: Segment) -> Iterator[tuple[BatchHeader, memory
         file.close()
 
 
+def _open(batch: memoryview) -> list[Record] | None:
+    """Return the records of a batch; None if a producer has put in what nobody can open."""
+    try:
+        return read_records(batch)
+    except GoQueueError:
+        return None
+
+
 def _digest(key: bytes) -> bytes:
     return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
@@ -293,7 +305,7 @@ def _group(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment
     size = 0
     for segment in segments:
         is_full = size + segment.size > segment_bytes
-        if not groups or is_full or segment.next_offset - groups[-1][0].base_offset > 2**31 - 1:
+        if not groups or is_full or segment.next_offset - groups[-1][0].base_offset > OFFSETS_PER_SEGMENT_MAX:
             groups.append([])
             size = 0
         groups[-1].append(segment)

@@ -6,7 +6,7 @@ On a read-only disk every change is skipped, and `is_read_only` tells: the log c
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 
@@ -14,6 +14,8 @@ from goqueue.log import names
 from goqueue.log.tidy import list_bases, tidy
 from goqueue.seams.disk import Disk
 from goqueue.seams.sink import Sink
+
+_REWRITE_BYTES = 1024 * 1024
 
 
 class LogDirectory:
@@ -39,6 +41,9 @@ class LogDirectory:
         """Put the names in order and return the base offsets of the segments."""
         with self.changing():
             return tidy(self._disk, self._path, self._sink)
+        swaps = [name for name in self._disk.list_directory(self._path) if name.endswith(names.LOG + names.SWAP)]
+        if swaps:
+            raise OSError(errno.EROFS, "an unfinished compaction cannot be completed", str(self._path / swaps[0]))
         return list_bases(self._disk, self._path)
 
     def segment_path(self, base_offset: int) -> PurePath:
@@ -69,15 +74,24 @@ class LogDirectory:
             finally:
                 file.close()
 
-    def sync(self, segments: Iterable[PurePath]) -> None:
-        """Make the bytes of segments durable, and then all names."""
+    def make_durable(self, segment: PurePath, start: int, end: int) -> None:
+        """Make a segment durable, and write its bytes from `start` on anew before that.
+
+        Where a sync has failed, the page cache may hold bytes that count as written but never were: no later sync
+        would bring them to the disk.
+        """
         with self.changing():
-            for path in segments:
-                file = self._disk.open(path)
-                try:
-                    file.sync()
-                finally:
-                    file.close()
+            file = self._disk.open(segment)
+            try:
+                for position in range(start, end, _REWRITE_BYTES):
+                    file.write_at(position, file.read_at(position, min(_REWRITE_BYTES, end - position)))
+                file.sync()
+            finally:
+                file.close()
+
+    def sync_names(self) -> None:
+        """Make all names durable."""
+        with self.changing():
             self._disk.sync_directory(self._path)
 
     def remove(self, bases: Sequence[int]) -> None:

@@ -66,8 +66,14 @@ class Durability:
         """Take note that the log starts later."""
         self._is_start_moved = True
 
+    @property
+    def wants_flush(self) -> bool:
+        """Whether anything is not durable that no flush under way makes so."""
+        return bool(self._unsynced) or self._has_new_names or self._is_start_moved
+
     def owe_index(self, write: IndexWrite) -> None:
-        """Take note that a segment's index file is to be written."""
+        """Take note that a segment's index file is to be written, instead of an older one of the same segment."""
+        self._forgive_indexes([write.segment])
         self._index_writes.append(write)
 
     def owe_removals(self, gone: Sequence[Segment]) -> None:
@@ -86,13 +92,15 @@ class Durability:
 
     def flush(self, checkpoint: Checkpoint, stable_offset: int, index_write: IndexWrite | None) -> Flush | None:
         """Return the work that pays all that flushes pay; None if there is none, or if it is under way."""
-        if self._flush is not None or not (self._unsynced or self._has_new_names or self._is_start_moved):
+        if self._flush is not None or not self.wants_flush:
             return None
+        files = [segment.file for segment in self._unsynced if segment.file is not None]
+        assert len(files) == len(self._unsynced)
         self.is_touched = True
         self._flush = Flush(
             self._disk,
             self._checkpoint_file,
-            tuple(segment.file for segment in self._unsynced if segment.file is not None),
+            tuple(files),
             checkpoint,
             stable_offset,
             has_new_names=self._has_new_names,
@@ -115,13 +123,19 @@ class Durability:
         if flush.index_write is not None and flush.index_write.segment is active:
             self.owe_index(flush.index_write)
 
+    def flush_was_in_vain(self, flush: Flush) -> None:
+        """Take note that a flush has ended, but that the log has failed meanwhile: nothing of it can be relied on."""
+        assert flush is self._flush
+        self._flush = None
+
     def upkeep(self, first: Segment) -> Upkeep | None:
         """Return what can be paid by now of what upkeep pays; `first` is the log's first segment."""
         if self._upkeep is not None:
             return None
         writes = tuple(write for write in self._index_writes if write.end_offset <= self.end)
-        can_remove = first.covered != NO_INDEX
-        removals = tuple(removal for removal in self._removals if can_remove and removal.start_offset <= self.start)
+        # All or none: after a crash the log starts at the durable start, and the segment there must know its producers.
+        can_remove = first.covered != NO_INDEX and all(each.start_offset <= self.start for each in self._removals)
+        removals = tuple(self._removals) if can_remove else ()
         if writes or removals or self._swaps:
             self.is_touched = True
             self._upkeep = Upkeep(self._disk, writes, removals, tuple(self._swaps))

@@ -15,15 +15,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePath
 
-from goqueue.errors import Conflict, Corrupt, DiskFull, GoQueueError, LogOffline, OffsetOutOfRange
-from goqueue.log import compaction, names, retention
+from goqueue.errors import Conflict, DiskFull, Fenced, GoQueueError, LogOffline, OffsetOutOfRange
+from goqueue.log import names, retention
 from goqueue.log.appending import Appender
 from goqueue.log.batches import NewBatch
 from goqueue.log.checkpoint import Checkpoint, CheckpointFile
+from goqueue.log.cleaner import Cleaner
 from goqueue.log.compaction import Compaction, Replacement
 from goqueue.log.durability import Durability
 from goqueue.log.epochs import EpochEnd, LeaderEpochs
-from goqueue.log.events import Compacted, SegmentRolled, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
+from goqueue.log.events import Compacted, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
 from goqueue.log.flush import Flush, Upkeep
 from goqueue.log.handles import Handles
 from goqueue.log.reader import TimedOffset
@@ -82,12 +83,13 @@ class Log:
         )
         for index_write in state.index_writes:
             self._books.owe_index(index_write)
-        self._appender = Appender(self._disk, self.settings, self.segments, self._books, self.producers, self.epochs)
+        self._appender = Appender(
+            self._disk, self.settings, self.segments, self._books, self.producers, self.epochs, self._sink
+        )
         self._fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
         self._is_clean = state.is_clean
-        self._is_compactable = True
-        self._compaction: Compaction | None = None
+        self._cleaner = Cleaner(self._disk, self.settings, self.segments, self._books)
 
     @property
     def end_offset(self) -> int:
@@ -106,6 +108,11 @@ class Log:
         return self.end_offset if first is None else first
 
     @property
+    def wants_flush(self) -> bool:
+        """Whether a flush is needed that is not yet under way."""
+        return self._books.wants_flush
+
+    @property
     def fault(self) -> str:
         """Why the log takes no appends; empty if it does."""
         return self._fault
@@ -118,6 +125,8 @@ class Log:
         """
         if not batches:
             return []
+        if leader_epoch < self.epochs.latest:
+            raise Fenced(f"{self.directory} knows leader epoch {self.epochs.latest}, newer than {leader_epoch}")
         offset = self.end_offset
         headers = []
         for batch in batches:
@@ -140,24 +149,18 @@ class Log:
 
     def _write(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         self._require_online()
-        active = self.segments.active
         try:
             self._appender.append(headers, batches)
         except OSError as error:
             raise self._fail("append", error) from error
-        if self.segments.active is not active:
-            self._sink.emit(SegmentRolled(str(self.directory), self.segments.active.base_offset))
 
     def roll(self) -> None:
         """Seal the segment that takes the appends, unless it is empty, and start a new one."""
         self._require_online()
-        active = self.segments.active
         try:
             self._appender.roll()
         except OSError as error:
             raise self._fail("roll", error) from error
-        if self.segments.active is not active:
-            self._sink.emit(SegmentRolled(str(self.directory), self.segments.active.base_offset))
 
     def _fail(self, deed: str, error: OSError | GoQueueError) -> LogOffline:
         self.go_offline(f"{deed} failed in {self.segments.active.path} at offset {self.end_offset}: {error}")
@@ -207,8 +210,14 @@ class Log:
         return flush
 
     def flushed(self, flush: Flush) -> None:
-        """Take note that a flush has run."""
-        self._books.flushed(flush, self.segments.active)
+        """Take note that a flush has run; in vain, if the log has failed since.
+
+        A disk tells of a failed sync only once: if something else was told, the flush itself may have seen nothing.
+        """
+        if self._fault:
+            self._books.flush_was_in_vain(flush)
+        else:
+            self._books.flushed(flush, self.segments.active)
 
     def checkpoint(self) -> None:
         """Ask for an index file of the segment that takes the appends, so that less must be read after a crash."""
@@ -228,7 +237,7 @@ class Log:
         """Take note that upkeep has run, or that it failed and must be tried again."""
         self._books.upkept(upkeep, has_failed=error is not None)
         if error is not None:
-            self._sink.emit(UpkeepFailed(str(self.directory), str(error)))
+            self.note_upkeep_failure(error)
             return
         for swap in upkeep.swaps:
             self.segments.release(swap.segment)
@@ -254,8 +263,12 @@ class Log:
         self._drop_before_start()
 
     def expire(self, now_ms: int, *, end_offset: int | None = None) -> None:
-        """Remove segments by the log's retention settings, none that reaches beyond `end_offset` or is not durable."""
+        """Remove segments by the log's retention settings, none that reaches beyond `end_offset` or is not durable.
+
+        Producers that have been silent for long are forgotten, too.
+        """
         self._require_online()
+        self.producers.expire(now_ms - self.settings.producer_expiration_ms)
         if retention.is_due_to_roll(self.segments.active, self.settings, now_ms):
             # A full disk must not keep records from expiring.
             with suppress(DiskFull):
@@ -270,7 +283,7 @@ class Log:
 
     def _drop_before_start(self) -> None:
         """Take the segments that lie before the start out of the log; upkeep removes their files."""
-        if self._books.has_swaps or self._compaction is not None:
+        if self._books.has_swaps or self._cleaner.is_busy:
             return
         gone = self.segments.drop_before(min(self.start_offset, self.durable_end))
         if not gone:
@@ -284,42 +297,26 @@ class Log:
     def compaction(self, now_ms: int, *, end_offset: int | None = None) -> Compaction | None:
         """Return the work of one pass of compaction, if one is due; records from `end_offset` on are not touched.
 
-        None while another pass or its swap is under way. Tell `compacted` what came of it.
+        None while another pass or its swap is under way. Tell `compacted` or `compaction_failed` what came of it.
         """
-        is_wanted = self.settings.compacts and self._is_compactable and not self._fault
-        if not is_wanted or self._compaction is not None or self._books.has_swaps:
-            return None
         end = self._books.stable if end_offset is None else min(self._books.stable, end_offset)
-        self._compaction = compaction.plan(
-            self._disk,
-            self.settings,
-            self.segments.sealed,
-            end_offset=end,
-            aborted=self.aborted_transactions(self.segments.first.base_offset, end),
-            last_batches=self.producers.last_offsets(),
-            now_ms=now_ms,
-        )
-        return self._compaction
+        return None if self._fault else self._cleaner.begin(now_ms, end, self.producers)
 
     def compacted(self, done: Compaction, replacements: Sequence[Replacement]) -> None:
         """Let compacted segments take the place of the others; upkeep swaps the files."""
-        assert done is self._compaction
-        self._compaction = None
-        bytes_before = sum(segment.size for segment in done.segments)
-        bytes_after = sum(replacement.segment.size for replacement in replacements)
-        for segment, replaced in ((each.segment, each.replaced) for each in replacements):
-            self._books.owe_swap(segment, replaced)
-            self.segments.replace(replaced, [segment])
-        self._sink.emit(
-            Compacted(str(self.directory), len(done.segments), len(replacements), bytes_before, bytes_after)
-        )
+        self._cleaner.end(done, replacements)
+        before = sum(segment.size for segment in done.segments)
+        after = sum(each.segment.size for each in replacements)
+        self._sink.emit(Compacted(str(self.directory), len(done.segments), len(replacements), before, after))
 
     def compaction_failed(self, failed: Compaction, error: OSError | GoQueueError) -> None:
         """Take note that a pass has failed; another one may be tried, unless it was stopped by damage."""
-        assert failed is self._compaction
-        self._compaction = None
-        self._is_compactable = not isinstance(error, Corrupt)
-        self._sink.emit(UpkeepFailed(str(self.directory), f"compaction: {error}"))
+        self._cleaner.give_up(failed, error)
+        self.note_upkeep_failure(error)
+
+    def note_upkeep_failure(self, error: OSError | GoQueueError) -> None:
+        """Report that some work which can wait has failed."""
+        self._sink.emit(UpkeepFailed(str(self.directory), str(error)))
 
     def truncate(self, offset: int) -> None:
         """Remove all batches that reach beyond an offset, at once and durably; blocks, nothing may be under way."""
@@ -345,7 +342,7 @@ class Log:
 
     def _cut_back(self, start_offset: int, target: int) -> None:
         self._require_online()
-        if self._books.is_busy or self._compaction is not None:
+        if self._books.is_busy or self._cleaner.is_busy:
             raise Conflict(f"{self.directory} cannot be cut back while other work is under way", hint="wait for it")
         intent = Checkpoint(start_offset, min(self.durable_end, target), segment_base=-1, truncate_to=target)
         try:
@@ -372,7 +369,8 @@ class Log:
 
     def close(self) -> None:
         """Make everything durable and let go of all files; blocks. Closing twice is harmless."""
-        assert self._fault or not (self._books.is_busy or self._compaction)
+        if not self._fault and (self._books.is_busy or self._cleaner.is_busy):
+            raise Conflict(f"{self.directory} cannot be closed while other work is under way", hint="wait for it")
         try:
             if not self._fault:
                 self._settle()
@@ -387,7 +385,12 @@ class Log:
             self.flushed(flush)
         self.checkpoint()
         while (upkeep := self.upkeep()) is not None:
-            upkeep.run()
+            try:
+                upkeep.run()
+            except OSError as error:
+                # All records are durable; the next start does what is left.
+                self.upkept(upkeep, error)
+                return
             self.upkept(upkeep)
         if not self._is_clean or self._books.is_touched:
             self._checkpoint_file.commit(self._checkpoint_now()._replace(is_clean=1))

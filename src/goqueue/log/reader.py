@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from goqueue.errors import Corrupt, CorruptLog
+from goqueue.errors import Corrupt, CorruptLog, GoQueueError
 from goqueue.log.index import SparseIndex
 from goqueue.log.scan import hop
 from goqueue.log.segment import NO_TIMESTAMP, Segment
-from goqueue.records.layout import HEADER_BYTES, BatchHeader
+from goqueue.records.layout import HEADER_BYTES, BatchHeader, validate
 from goqueue.records.reader import read_records
 from goqueue.seams.disk import File
 
@@ -77,9 +77,9 @@ def first_at_time(
         for at, header in hop(file, start, end, window_bytes=_SCAN_WINDOW_BYTES):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            for record in read_records(file.read_at(at, header.size_bytes)):
+            for record in _open(file.read_at(at, header.size_bytes), header, start_offset):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimedOffset(record.offset, record.timestamp)
+                    return record
     return None
 
 
@@ -91,10 +91,19 @@ def max_timestamp(segment: Segment, file: File, *, start_offset: int) -> int:
             if header.base_offset >= start_offset:
                 latest = max(latest, header.max_timestamp)
             elif header.last_offset >= start_offset:
-                records = read_records(file.read_at(at, header.size_bytes))
+                records = _open(file.read_at(at, header.size_bytes), header, start_offset)
                 times = (record.timestamp for record in records if record.offset >= start_offset)
                 latest = max(times, default=latest)
     return latest
+
+
+def _open(batch: bytes, header: BatchHeader, start_offset: int) -> list[TimedOffset]:
+    """Return where and when the records of a batch are; the best guess if it is intact, but nobody can open it."""
+    try:
+        return [TimedOffset(record.offset, record.timestamp) for record in read_records(batch)]
+    except GoQueueError:
+        validate(batch)
+        return [TimedOffset(max(header.base_offset, start_offset), header.max_timestamp)]
 
 
 def _first_batch(

@@ -351,12 +351,20 @@ class _Recovery:
 
     def _make_durable(self, last: Segment) -> None:
         """Make all that was found durable: a killed process may have left it in the page cache only."""
-        self.files.sync([*(segment.path for segment, _ in self._changed), last.path])
+        for segment in {id(each): each for each in [*(each for each, _ in self._changed), last]}.values():
+            self.files.make_durable(segment.path, self._surely_durable(segment), segment.size)
         for segment, index in self._changed:
             self._write_index(segment, index)
+        self.files.sync_names()
         for segment in self._segments[:-1]:
             if segment.covered == segment.size:
                 segment.details = None
+
+    def _surely_durable(self, segment: Segment) -> int:
+        """Return the position up to which a segment is known to be on the disk, not only in the page cache."""
+        mark = self._checkpoint
+        marked = mark.position if mark.segment_base == segment.base_offset else 0
+        return min(segment.size, max(marked, segment.covered, 0))
 
     def _write_index(self, segment: Segment, index: bytes) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from goqueue.errors import Corrupt, CorruptLog, UnsupportedFormat
+from goqueue.errors import Corrupt, CorruptLog, Unavailable, UnsupportedFormat
 from goqueue.log import names, reader
 from goqueue.log.events import DamageFound, IndexRebuilt
 from goqueue.log.handles import Handles
@@ -102,9 +102,12 @@ class Segments:
         number = bisect_right(self._bases, offset) - 1
         while number < len(self._segments) and self._bases[number] < end_offset:
             segment = self._segments[number]
-            span = self._locate(number, max(offset, segment.base_offset), bytes_max, end_offset)
-            if span is not None:
-                return self._handles.file(segment).read_at(span.start, span.end - span.start)
+            try:
+                span = self._locate(number, max(offset, segment.base_offset), bytes_max, end_offset)
+                if span is not None:
+                    return self._handles.file(segment).read_at(span.start, span.end - span.start)
+            except OSError as error:
+                raise Unavailable(f"{segment.path} cannot be read at offset {offset}: {error}") from error
             number += 1
         return b""
 
@@ -151,6 +154,8 @@ class Segments:
             except (Corrupt, UnsupportedFormat):
                 self._inspect(number)
                 found = reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
+            except OSError as error:
+                raise Unavailable(f"{segment.path} cannot be read: {error}") from error
             if found is not None:
                 return found
         return None

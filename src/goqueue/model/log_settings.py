@@ -53,6 +53,7 @@ class LogSettings:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = _FOREVER
     min_cleanable_dirty_ratio: float = 0.5
+    producer_expiration_ms: int = 24 * _HOUR_MS
 
     def __post_init__(self) -> None:
         faults = [
@@ -69,6 +70,7 @@ class LogSettings:
                 ("delete_retention_ms", self.delete_retention_ms, 0, _FOREVER),
                 ("min_compaction_lag_ms", self.min_compaction_lag_ms, 0, _FOREVER),
                 ("max_compaction_lag_ms", self.max_compaction_lag_ms, 1, _FOREVER),
+                ("producer_expiration_ms", self.producer_expiration_ms, 1, _FOREVER),
                 ("min_cleanable_dirty_ratio", self.min_cleanable_dirty_ratio, 0, 1),
             )
             if not low <= value <= high

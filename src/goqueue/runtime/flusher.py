@@ -26,7 +26,7 @@ class Flusher:
     """Flushes one log; lives on the event loop that owns it."""
 
     def __init__(self, log: Log, threads: Executor | None = None) -> None:
-        self._log = log
+        self.log = log
         self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
@@ -34,20 +34,22 @@ class Flusher:
         self._running: asyncio.Future[None] | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._ends: list[asyncio.Future[None]] = []
+        # When the oldest change that the flush under way does not cover must be durable, by the interval policy.
+        self._due_at: float | None = None
 
     def note_append(self) -> None:
-        """See to it that what was appended becomes durable as the log's policy says; call it after every append."""
-        if self._timer is not None or self._running is not None:
-            return
-        settings = self._log.settings
-        if settings.flush is FlushPolicy.GROUP or self._waiting or self._ends:
+        """See to it that what has changed becomes durable as the log's policy says; call it after every change."""
+        if self.log.settings.flush is FlushPolicy.GROUP or self._waiting or self._ends:
             self._hurry()
-        else:
-            self._timer = self._loop.call_later(settings.flush_interval_ms / 1000, self._begin)
+            return
+        if self._due_at is None:
+            self._due_at = self._loop.time() + self.log.settings.flush_interval_ms / 1000
+        if self._timer is None and self._running is None:
+            self._timer = self._loop.call_at(self._due_at, self._begin)
 
     async def durable(self, offset: int) -> None:
         """Wait until all records before an offset are durable; LogOffline if that cannot be any more."""
-        if offset <= self._log.durable_end:
+        if offset <= self.log.durable_end:
             return
         self._refuse_offline()
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -63,6 +65,11 @@ class Flusher:
             self._hurry()
             await end
 
+    async def truncate(self, offset: int) -> None:
+        """Cut the log back, once nothing is under way and nobody waits for what will be cut; blocks the loop."""
+        await self.drain()
+        self.log.truncate(offset)
+
     def _hurry(self) -> None:
         """Begin the next flush as soon as all callbacks that are ready have run, so that they share it."""
         if self._running is not None or self._is_soon:
@@ -75,7 +82,8 @@ class Flusher:
     def _begin(self) -> None:
         self._timer = None
         self._is_soon = False
-        flush = self._log.flush()
+        self._due_at = None
+        flush = self.log.flush()
         if flush is None:
             self._settle()
             return
@@ -86,16 +94,16 @@ class Flusher:
         self._running = None
         error = running.exception()
         if error is None:
-            self._log.flushed(flush)
+            self.log.flushed(flush)
         else:
-            self._log.go_offline(f"a flush failed at offset {flush.end_offset}: {error}")
+            self.log.go_offline(f"a flush failed at offset {flush.end_offset}: {error}")
         self._settle()
-        if not self._log.fault and self._log.durable_end < self._log.end_offset:
+        if not self.log.fault and self.log.wants_flush:
             self.note_append()
 
     def _settle(self) -> None:
         """Wake all who have what they wait for, or can no longer get it."""
-        fault, durable_end = self._log.fault, self._log.durable_end
+        fault, durable_end = self.log.fault, self.log.durable_end
         still: deque[tuple[int, asyncio.Future[None]]] = deque()
         for offset, waiter in self._waiting:
             if waiter.done():
@@ -113,5 +121,5 @@ class Flusher:
                 end.set_result(None)
 
     def _refuse_offline(self) -> None:
-        if self._log.fault:
-            raise LogOffline(self._log.fault)
+        if self.log.fault:
+            raise LogOffline(self.log.fault)

@@ -7,43 +7,67 @@ at most one thread from those who flush.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from goqueue.errors import GoQueueError
 from goqueue.log.log import Log
+from goqueue.runtime.flusher import Flusher
 from goqueue.seams.clock import Clock
 
 ROUND_INTERVAL_S = 1.0
 
+T = TypeVar("T")
 
-async def tend(log: Log, now_ms: int, threads: Executor | None = None, *, is_checkpoint_due: bool = False) -> None:
-    """Do one round of upkeep on a log: expire, compact, checkpoint, and bring the files into order."""
+
+async def tend(
+    flusher: Flusher, now_ms: int, threads: Executor | None = None, *, is_checkpoint_due: bool = False
+) -> None:
+    """Do one round of upkeep on a log: expire, compact, checkpoint, and bring the files into order.
+
+    If it is cancelled, what a thread has begun is ended first, since the log must learn what came of it.
+    """
+    log = flusher.log
     if log.fault:
         return
-    loop = asyncio.get_running_loop()
     log.expire(now_ms)
+    if log.wants_flush:
+        flusher.note_append()
     compaction = log.compaction(now_ms)
     if compaction is not None:
-        try:
-            replacements = await loop.run_in_executor(threads, compaction.run)
-        except (OSError, GoQueueError) as error:
-            log.compaction_failed(compaction, error)
-        else:
-            log.compacted(compaction, replacements)
+        async with _ended(threads, compaction.run) as compacting:
+            try:
+                log.compacted(compaction, compacting.result())
+            except (OSError, GoQueueError) as error:
+                log.compaction_failed(compaction, error)
     if is_checkpoint_due:
         log.checkpoint()
     upkeep = log.upkeep()
     if upkeep is not None:
+        async with _ended(threads, upkeep.run) as keeping:
+            fault = keeping.exception()
+            if fault is not None and not isinstance(fault, OSError):
+                raise fault
+            log.upkept(upkeep, fault)
+
+
+@asynccontextmanager
+async def _ended(threads: Executor | None, work: Callable[[], T]) -> AsyncIterator[asyncio.Future[T]]:
+    """Run work in a thread to its end, whatever happens here meanwhile; then let the block see its outcome."""
+    job = asyncio.get_running_loop().run_in_executor(threads, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not job.done():
         try:
-            await loop.run_in_executor(threads, upkeep.run)
-        except OSError as error:
-            log.upkept(upkeep, error)
-        else:
-            log.upkept(upkeep)
+            await asyncio.wait([job])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    yield job
+    if cancelled is not None:
+        raise cancelled
 
 
 @dataclass(slots=True)
@@ -55,35 +79,39 @@ class _Visit:
 class Caretaker:
     """Tends all logs of a process in turn, for ever."""
 
-    def __init__(self, logs: Callable[[], Iterable[Log]], clock: Clock, threads: Executor | None = None) -> None:
+    def __init__(self, logs: Callable[[], Iterable[Flusher]], clock: Clock, threads: Executor | None = None) -> None:
         self._logs = logs
         self._clock = clock
         self._threads = threads
-        self._hurry = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._visits: WeakKeyDictionary[Log, _Visit] = WeakKeyDictionary()
 
     async def run(self) -> None:
-        """Go round until cancelled; a round begins every second, or when the one before has ended."""
-        while True:
+        """Go round until stopped or cancelled; a round begins every second, or when the one before has ended."""
+        while not self._stopped.is_set():
             began = self._clock.monotonic()
-            for log in list(self._logs()):
-                await self._visit(log)
+            for flusher in list(self._logs()):
+                try:
+                    await self._visit(flusher)
+                except (OSError, GoQueueError) as error:
+                    # One sick log must not keep the others from being tended.
+                    flusher.log.note_upkeep_failure(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(began + ROUND_INTERVAL_S - self._clock.monotonic()):
-                    await self._hurry.wait()
-            self._hurry.clear()
+                    await self._stopped.wait()
 
-    def hurry(self) -> None:
-        """Begin the next round at once: someone waits for room on the disk."""
-        self._hurry.set()
+    def stop(self) -> None:
+        """End `run` once the round under way has ended."""
+        self._stopped.set()
 
-    async def _visit(self, log: Log) -> None:
+    async def _visit(self, flusher: Flusher) -> None:
+        log = flusher.log
         now = self._clock.monotonic()
         visit = self._visits.setdefault(log, _Visit(now, -1))
         is_checkpoint_due = (now - visit.checkpointed_at) * 1000 >= log.settings.checkpoint_interval_ms
         if is_checkpoint_due:
             visit.checkpointed_at = now
-        await tend(log, self._clock.now_ms(), self._threads, is_checkpoint_due=is_checkpoint_due)
+        await tend(flusher, self._clock.now_ms(), self._threads, is_checkpoint_due=is_checkpoint_due)
         # Open files are few, logs may be many: those that nobody writes to give theirs back.
         if log.end_offset == visit.end_offset:
             log.rest()

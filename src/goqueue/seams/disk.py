@@ -109,7 +109,11 @@ def make_durable_directory(disk: Disk, path: PurePath) -> None:
     """Make a directory and its missing parents, and make all the names on the way durable."""
     disk.make_directory(path)
     for parent in path.parents:
-        disk.sync_directory(parent)
+        try:
+            disk.sync_directory(parent)
+        except PermissionError:
+            # A directory that we may not even read is none that we made.
+            return
 
 
 class RealFile:

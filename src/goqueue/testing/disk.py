@@ -13,7 +13,7 @@ The ways to hurt it:
   cache and is as unsynced as a change can be. Everything raises `PowerLoss` until `crash` or `kill` decides
   what is left;
 - `fail` makes chosen operations raise. A write that fails leaves a seeded part of its data written. A sync
-  that fails drops the file's unsynced changes: they stay readable until `kill` or `crash`, and the next sync
+  that fails drops the file's unsynced changes: they stay readable until `crash`, maybe until `kill`, and the next sync
   succeeds without them, as on Linux. A directory sync that fails leaves its names unsynced;
 - `capacity_bytes` bounds the sizes of all named files together; `read_only` refuses every change.
 
@@ -227,10 +227,14 @@ class SimDisk:
             self._restart()
 
     def kill(self) -> None:
-        """End the process and keep the machine: what was written stays, synced or not."""
+        """End the process and keep the machine: what was written stays, synced or not.
+
+        What a failed sync has dropped stays readable as long as the cache keeps it, which the seed decides.
+        """
         with self._lock:
             for _, content in self._names.files():
-                content.evict()
+                if self._chance.random() < 0.5:
+                    content.evict()
             self._restart()
 
     def crash_after(self, operations: int) -> None:
