@@ -81,8 +81,8 @@ class Log:
             end=self.end_offset,
             stable=self.last_stable_offset,
         )
-        for index_write in state.index_writes:
-            self._books.owe_index(index_write)
+        for owed in state.index_writes:
+            self._books.owe_index(owed)
         self._appender = Appender(
             self._disk, self.settings, self.segments, self._books, self.producers, self.epochs, self._sink
         )
@@ -191,10 +191,7 @@ class Log:
         return self.segments.aborted_transactions(first_offset, end_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
-        """Return the greatest leader epoch not above the given one, and where it ends.
-
-        None if no epoch that old is known, or if the given one is newer than all.
-        """
+        """Return the greatest leader epoch not above the given one, and where it ends; see `LeaderEpochs.end_of`."""
         return self.epochs.end_of(epoch, self.end_offset)
 
     def flush(self) -> Flush | None:
@@ -204,8 +201,8 @@ class Log:
         """
         if self._fault:
             return None
-        index_write = self._appender.index_of_active() if self._is_checkpoint_due else None
-        flush = self._books.flush(self._checkpoint_now(), self.last_stable_offset, index_write)
+        index = self._appender.index_of_active() if self._is_checkpoint_due else None
+        flush = self._books.flush(self._checkpoint_now(), self.last_stable_offset, index)
         self._is_checkpoint_due = self._is_checkpoint_due and flush is None
         return flush
 
@@ -263,10 +260,7 @@ class Log:
         self._drop_before_start()
 
     def expire(self, now_ms: int, *, end_offset: int | None = None) -> None:
-        """Remove segments by the log's retention settings, none that reaches beyond `end_offset` or is not durable.
-
-        Producers that have been silent for long are forgotten, too.
-        """
+        """Remove what the settings say is old: segments up to `end_offset` that are durable, and silent producers."""
         self._require_online()
         self.producers.expire(now_ms - self.settings.producer_expiration_ms)
         if retention.is_due_to_roll(self.segments.active, self.settings, now_ms):
@@ -310,7 +304,7 @@ class Log:
         self._sink.emit(Compacted(str(self.directory), len(done.segments), len(replacements), before, after))
 
     def compaction_failed(self, failed: Compaction, error: OSError | GoQueueError) -> None:
-        """Take note that a pass has failed; another one may be tried, unless it was stopped by damage."""
+        """Take note that a pass has failed."""
         self._cleaner.give_up(failed, error)
         self.note_upkeep_failure(error)
 

@@ -108,12 +108,16 @@ class _Recovery:
         the first of the others may need them to know its producers.
         """
         start = self._checkpoint.start_offset
+        if self._stop < start:
+            # The log is being emptied, to go on at a later offset.
+            self.files.remove(bases)
+            return []
+        self._expired = [base for base, following in pairwise(bases) if following <= start]
+        held = bases[len(self._expired) :]
         # The first segment stays even if all its records go: only it knows what its producers did before.
-        cut = [base for base in bases if base >= self._stop and (base > self._stop or base != bases[0])]
+        cut = [base for base in held[1:] if base >= self._stop]
         self.files.remove(cut)
-        kept = bases[: len(bases) - len(cut)]
-        self._expired = [base for base, following in pairwise(kept) if following <= start]
-        return kept[len(self._expired) :]
+        return held[: len(held) - len(cut)]
 
     def drop_tail(self, bases: list[int]) -> None:
         """Remove the segments behind the place where the log ends."""
@@ -180,7 +184,8 @@ class _Recovery:
             with self.files.changing():
                 self._make_durable(last)
                 checkpoint_file.commit(checkpoint)
-                self.files.remove(expired)
+                if self._segments[0].covered != NO_INDEX:
+                    self.files.remove(expired)
         checkpoint_file.close()
         self._sink.emit(Recovered(str(self._directory), start, last.next_offset, self._bytes_checked))
         return LogState(
@@ -370,7 +375,8 @@ class _Recovery:
         try:
             sidecar.write(self._disk, names.index_path(segment.path), index)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            is_misleading = segment.covered == NO_INDEX and self.files.has_index(segment.path)
+            if error.errno not in NO_ROOM or is_misleading:
                 raise
             # A full disk does not keep a log from being read, nor from expiring.
             self._index_writes.append(IndexWrite(segment, segment.size, segment.next_offset, index))
