@@ -35,6 +35,7 @@ def test_every_part_reports_work_that_was_done(tmp_path: Path) -> None:
         "append_large_durable",
         "append_small",
         "group_commit",
+        "group_commit_tasks",
         "read",
         "open_clean",
         "open_killed_0mb",

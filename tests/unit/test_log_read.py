@@ -22,12 +22,13 @@ from tests.unit.log_kit import (
     values,
 )
 
-from goqueue.errors import Conflict, OffsetOutOfRange, TooLarge
+from goqueue.errors import Conflict, CorruptLog, OffsetOutOfRange, TooLarge
 from goqueue.log import names
 from goqueue.log.batches import check_batches
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.log.segment import Details
+from goqueue.model.log_settings import LogSettings
 from goqueue.records.layout import BatchHeader, headers, patch, read_header
 from goqueue.seams.disk import RealDisk
 from goqueue.testing import SimDisk
@@ -275,3 +276,32 @@ def test_closing_twice_is_harmless_and_nothing_is_written_afterwards() -> None:
 def files_of(disk: SimDisk) -> list[str]:
     """Return all names in the log's directory."""
     return disk.list_directory(DIRECTORY)
+
+
+def test_large_read_between_rows_of_the_index_gives_the_same_batches_as_small_ones() -> None:
+    log = open_log(SimDisk(0), LogSettings(segment_bytes=2**20, index_interval_bytes=500))
+    for number in range(900):
+        append(log, batch(b"%d" % number * 40))
+    expected = [data for _, data in stored_batches(log)]
+    for end_offset in (None, 899, 450):
+        offset, found = 0, []
+        while data := log.read(offset, bytes_max=70_000, end_offset=end_offset):
+            assert len(data) <= 70_000
+            for position, header in headers(data):
+                found.append(data[position : position + header.size_bytes])
+                offset = header.next_offset
+        assert found == expected[:end_offset]
+
+
+def test_large_read_does_not_believe_a_batch_that_the_index_contradicts() -> None:
+    disk = SimDisk(0)
+    log = open_log(disk, LogSettings(index_interval_bytes=0))
+    append(log, batch(b"a"))
+    append(log, batch(b"b"))
+    log.close()
+    disk.flip(names.segment_path(DIRECTORY, 0), 7, 0x40)
+    log = open_log(disk, LogSettings(index_interval_bytes=0))
+    with pytest.raises(CorruptLog) as caught:
+        log.read(0, bytes_max=1_000_000)
+    assert caught.value.resume_offset == 1
+    assert read_header(log.read(1, bytes_max=1_000_000)).base_offset == 1

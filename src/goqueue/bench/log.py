@@ -58,7 +58,7 @@ def run(workspace: Path, scale: Scale, announce: Callable[[str], None]) -> Itera
     announce("appending 1 KB batches")
     yield measure_small_appends(workspace, count=scale.small_batches)
     announce("sharing fsyncs")
-    yield measure_group_commit(workspace, rounds=scale.rounds, round_seconds=scale.commit_seconds)
+    yield from measure_group_commit(workspace, rounds=scale.rounds, round_seconds=scale.commit_seconds)
     announce("reading")
     yield measure_reads(workspace, rounds=scale.rounds, log_bytes=scale.read_bytes)
     announce(f"opening a log of {scale.log_bytes // MIB} MiB")

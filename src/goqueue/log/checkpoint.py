@@ -1,6 +1,7 @@
 """What a log must remember that its records do not tell: where it starts, and how far it is durable.
 
-Two slots of 512 bytes (one sector each) are written in turn, so a torn write costs the newest entry only:
+There are two slots of 512 bytes, one sector each. A write goes to the one that is not the last committed, so a torn
+write costs what was noted since then, and no more:
 
     magic u32 | version u32 | generation u64 | start offset i64 | durable end i64 | segment base i64 | position i64
     | chain u32 | truncation target i64 | is clean u32 | checksum u32, then zeros

@@ -91,7 +91,7 @@ class WentOffline(LogEvent):
 
 @dataclass(frozen=True, slots=True)
 class UpkeepFailed(LogEvent):
-    """Work that can wait (indexes, removal of expired files) failed and will be tried again."""
+    """Work that can wait (indexes, removals, compaction) failed; it is tried again, unless damage stopped it."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     reason: str

@@ -67,6 +67,12 @@ class SparseIndex:
         number = bisect_right(self._offsets, offset - self._base_offset) - 1
         return self._positions[number] if number >= 0 else 0
 
+    def position_if_row(self, offset: int) -> int | None:
+        """Return the position of the row for a batch that starts at exactly this offset."""
+        number = bisect_right(self._offsets, offset - self._base_offset) - 1
+        is_row = number >= 0 and self._offsets[number] == offset - self._base_offset
+        return self._positions[number] if is_row else None
+
     def boundary_at(self, position: int) -> int:
         """Return the last known start of a batch at or before a position."""
         number = bisect_right(self._positions, position) - 1

@@ -13,20 +13,23 @@ from goqueue.errors import Corrupt, CorruptLog, GoQueueError
 from goqueue.log.index import SparseIndex
 from goqueue.log.scan import hop
 from goqueue.log.segment import NO_TIMESTAMP, Segment
-from goqueue.records.layout import HEADER_BYTES, BatchHeader, validate
+from goqueue.records.layout import HEADER_BYTES, BatchHeader, read_header, validate
 from goqueue.records.reader import read_records
 from goqueue.seams.disk import File
 
 # One read takes in all headers between two rows of an index with the usual interval.
 _HOP_WINDOW_BYTES = 4096 + HEADER_BYTES
 _SCAN_WINDOW_BYTES = 64 * 1024
+# From here on, a read may end a few batches early if that spares looking at any.
+_LARGE_READ_BYTES = 64 * 1024
 
 
 class Span(NamedTuple):
-    """Bytes [start, end) of a segment: whole batches."""
+    """Bytes [start, end) of a segment: whole batches; `is_by_row` if nobody has looked at them yet."""
 
     start: int
     end: int
+    is_by_row: bool = False
 
 
 class TimedOffset(NamedTuple):
@@ -34,6 +37,17 @@ class TimedOffset(NamedTuple):
 
     offset: int
     timestamp: int
+
+
+def read(segment: Segment, index: SparseIndex, file: File, offset: int, *, bytes_max: int, end_offset: int) -> bytes:
+    """Return the batches that `locate` finds; Corrupt if they are not what the index says."""
+    span = locate(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
+    if span is None:
+        return b""
+    data = file.read_at(span.start, span.end - span.start)
+    if span.is_by_row and read_header(data).base_offset != offset:
+        raise Corrupt(f"the index has a row for offset {offset}, but no batch with that offset is there")
+    return data
 
 
 def locate(
@@ -56,6 +70,11 @@ def locate(
                 resume_offset=damage.end_offset,
             )
         limit, limit_offset = damage.position, damage.first_offset
+    start_of_row = index.position_if_row(offset) if bytes_max >= _LARGE_READ_BYTES else None
+    if start_of_row is not None:
+        span = _between_rows(index, start_of_row, limit, limit_offset, bytes_max=bytes_max, end_offset=end_offset)
+        if span is not None:
+            return span
     # A row may lie before damage that ends before the offset; hopping must not start there.
     floor = max(index.position_of_offset(offset), segment.end_of_damage_before(offset))
     batches = hop(file, floor, limit, window_bytes=_HOP_WINDOW_BYTES)
@@ -95,6 +114,19 @@ def max_timestamp(segment: Segment, file: File, *, start_offset: int) -> int:
                 times = (record.timestamp for record in records if record.offset >= start_offset)
                 latest = max(times, default=latest)
     return latest
+
+
+def _between_rows(
+    index: SparseIndex, start: int, limit: int, limit_offset: int, *, bytes_max: int, end_offset: int
+) -> Span | None:
+    """Return what lies between two rows of the index, without looking at a single batch; None if that is nothing.
+
+    It may be a little less than could be had, which the next read gets.
+    """
+    end = limit if start + bytes_max >= limit else index.boundary_at(start + bytes_max)
+    if end_offset < limit_offset:
+        end = min(end, index.position_of_offset(end_offset))
+    return Span(start, end, is_by_row=True) if end > start else None
 
 
 def _open(batch: bytes, header: BatchHeader, start_offset: int) -> list[TimedOffset]:

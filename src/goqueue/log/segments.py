@@ -103,26 +103,26 @@ class Segments:
         while number < len(self._segments) and self._bases[number] < end_offset:
             segment = self._segments[number]
             try:
-                span = self._locate(number, max(offset, segment.base_offset), bytes_max, end_offset)
-                if span is not None:
-                    return self._handles.file(segment).read_at(span.start, span.end - span.start)
+                data = self._read_from(number, max(offset, segment.base_offset), bytes_max, end_offset)
+                if data:
+                    return data
             except OSError as error:
                 raise Unavailable(f"{segment.path} cannot be read at offset {offset}: {error}") from error
             number += 1
         return b""
 
-    def _locate(self, number: int, offset: int, bytes_max: int, end_offset: int) -> reader.Span | None:
-        """Find what to read; if the way there is damaged, look the whole segment over and go around the damage."""
+    def _read_from(self, number: int, offset: int, bytes_max: int, end_offset: int) -> bytes:
+        """Read from one segment; if the way there is damaged, look all of it over and go around the damage."""
         segment = self._segments[number]
         index = self.details(number).index
         file = self._handles.file(segment)
         try:
-            return reader.locate(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
+            return reader.read(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
         except CorruptLog:
             raise
         except (Corrupt, UnsupportedFormat):
             self._inspect(number)
-        return reader.locate(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
+        return reader.read(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
 
     def _inspect(self, number: int) -> None:
         """Find all damage of a segment that was taken to be good."""

@@ -6,7 +6,7 @@ code is built on; the simulated disk of `goqueue.testing` keeps exactly these an
 - file data is durable once `File.sync` has returned;
 - a name (created, renamed or removed) is durable once `Disk.sync_directory` of its directory has returned;
 - after `File.sync` has raised, the data it should have covered may be gone, and a later `sync` may return
-  without bringing it back. Nothing here retries a failed sync.
+  without bringing it back. So the failed sync of a file is never retried.
 
 All calls block. Paths are absolute or relative to the working directory, as the caller gave them.
 """
