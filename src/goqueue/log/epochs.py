@@ -38,12 +38,6 @@ class LeaderEpochs:
             self._starts.append(EpochStart(epoch, offset))
             self.latest = epoch
 
-    def cut(self, end_offset: int) -> None:
-        """Forget epochs that began at or behind the new end of the log."""
-        while self._starts and self._starts[-1].start_offset >= end_offset:
-            self._starts.pop()
-        self.latest = self._starts[-1].epoch if self._starts else NO_EPOCH
-
     def trim(self, start_offset: int) -> None:
         """Forget epochs that ended before the new start of the log."""
         while len(self._starts) > 1 and self._starts[1].start_offset <= start_offset:

@@ -34,7 +34,7 @@ class Event:
 
 
 class Sink(Protocol):
-    """Receives events; must not raise and must not block."""
+    """Receives events; must not raise and must not block. Logs that are being loaded emit from threads of their own."""
 
     def emit(self, event: Event) -> None:
         """Take note of one event."""
