@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from pathlib import PurePath
 
 import pytest
 from tests.unit.log_kit import (
@@ -26,6 +27,7 @@ from tests.unit.log_kit import (
 
 from goqueue.errors import DiskFull, Fenced, LogOffline, Unavailable
 from goqueue.log import names
+from goqueue.log.checkpoint import Checkpoint, CheckpointFile
 from goqueue.log.events import DamageFound
 from goqueue.log.flush import IndexWrite
 from goqueue.log.log import Log
@@ -201,3 +203,20 @@ def test_new_log_on_a_full_disk_is_refused_clearly() -> None:
     disk.fail(errno.ENOSPC, operation="write", path="checkpoint")
     with pytest.raises(DiskFull, match="cannot be opened"):
         open_log(disk)
+
+
+def test_checkpoint_has_a_good_slot_after_a_kill_and_a_power_loss_though_both_slots_were_being_written() -> None:
+    for seed in range(200):
+        disk = SimDisk(seed)
+        path = PurePath("checkpoint")
+        CheckpointFile(disk, path).commit(Checkpoint(start_offset=1))
+        for start_offset in (2, 3):
+            file = CheckpointFile(disk, path)
+            assert file.load() is not None
+            file.note(Checkpoint(start_offset=start_offset))
+            if start_offset == 2:
+                disk.kill()
+        disk.crash()
+        found = CheckpointFile(disk, path).load()
+        assert found is not None, f"seed {seed}"
+        assert found.start_offset >= 2
