@@ -7,7 +7,8 @@ what happened and, where it helps, what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
 
 class GoQueueError(Exception):
@@ -133,6 +134,101 @@ class DiskFull(Unavailable):
     code = "disk_full"
 
 
+class InvalidTopicName(Invalid):
+    """No topic can have that name."""
+
+    code = "invalid_topic_name"
+
+
+class InvalidTopicSettings(Invalid):
+    """Settings of a topic that do not exist or have values out of range."""
+
+    code = "invalid_topic_settings"
+
+
+class InvalidPartitions(Invalid):
+    """A topic cannot have that number of partitions."""
+
+    code = "invalid_partitions"
+
+
+class InvalidReplication(Invalid):
+    """There are not as many brokers as the topic asks for."""
+
+    code = "invalid_replication"
+
+
+class InvalidRecord(Invalid):
+    """A batch is intact, but holds what a client may not write."""
+
+    code = "invalid_record"
+
+
+class MalformedRequest(Invalid):
+    """A request cannot be read, or exceeds a limit of its protocol."""
+
+    code = "malformed_request"
+
+
+class UnknownTopic(NotFound):
+    """There is no topic of that name."""
+
+    code = "unknown_topic"
+    retriable = True
+
+
+class UnknownTopicId(NotFound):
+    """There is no topic with that id."""
+
+    code = "unknown_topic_id"
+    retriable = True
+
+
+class UnknownPartition(NotFound):
+    """The topic has no such partition."""
+
+    code = "unknown_partition"
+    retriable = True
+
+
+class TopicExists(Conflict):
+    """A topic of that name exists already."""
+
+    code = "topic_exists"
+
+
+class TopicProtected(Conflict):
+    """The topic holds the broker's own state."""
+
+    code = "topic_protected"
+
+
+class NotEnoughReplicas(Unavailable):
+    """Fewer replicas are in sync than the topic asks for; nothing was stored."""
+
+    code = "not_enough_replicas"
+
+
+class UnknownEpoch(Conflict):
+    """The caller knows a leader epoch that this broker does not know yet."""
+
+    code = "unknown_leader_epoch"
+    retriable = True
+
+
+class EpochFenced(Fenced):
+    """The caller knows an old leader epoch and must learn the new one."""
+
+    code = "leader_epoch_fenced"
+    retriable = True
+
+
+class Draining(Unavailable):
+    """The broker is about to stop and takes no new work."""
+
+    code = "draining"
+
+
 class DataDirectoryLocked(Conflict):
     """Another process owns the data directory."""
 
@@ -149,3 +245,20 @@ class OutOfOrderSequence(Conflict):
     """A producer's batch does not continue its sequence."""
 
     code = "out_of_order_sequence"
+
+
+class SettingMistake(NamedTuple):
+    """One thing that is wrong with settings: which of them it is about, and a line that says what."""
+
+    names: tuple[str, ...]
+    line: str
+
+
+class InvalidSettings(Invalid):
+    """Settings are not allowed, alone or together; the message has a line for each of the `mistakes`."""
+
+    code = "invalid_settings"
+
+    def __init__(self, mistakes: Sequence[SettingMistake]) -> None:
+        super().__init__("\n".join(mistake.line for mistake in mistakes))
+        self.mistakes = tuple(mistakes)

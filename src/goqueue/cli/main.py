@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.cli import bench, log
+from goqueue.cli import bench, config, log, serve
 from goqueue.errors import GoQueueError
 
 
@@ -37,7 +37,9 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.command()(serve.serve)
 app.add_typer(log.app, name="log")
+app.add_typer(config.app, name="config")
 app.add_typer(bench.app, name="bench")
 
 

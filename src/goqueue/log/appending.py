@@ -43,7 +43,7 @@ class Appender:
         sink: Sink,
     ) -> None:
         self._disk = disk
-        self._settings = settings
+        self.settings = settings
         self._segments = segments
         self._books = books
         self._producers = producers
@@ -65,7 +65,7 @@ class Appender:
             self._explain(error, active.path)
             raise
         self._books.owe_sync(active)
-        interval = self._settings.index_interval_bytes
+        interval = self.settings.index_interval_bytes
         for header, part, marker in zip(headers, parts, markers, strict=True):
             active.extend(header, part, index_interval_bytes=interval)
             if header.leader_epoch > self._epochs.latest:
@@ -104,7 +104,7 @@ class Appender:
         active = self._segments.active
         if headers[-1].next_offset - active.base_offset > OFFSETS_PER_SEGMENT_MAX:
             return self.roll(headers[0].base_offset)
-        is_full = active.size > 0 and active.size + size > self._settings.segment_bytes
+        is_full = active.size > 0 and active.size + size > self.settings.segment_bytes
         return self.roll() if is_full else active
 
     def _reopen(self, active: Segment) -> File:

@@ -24,6 +24,9 @@ def check_batches(buffer: bytearray | memoryview, *, bytes_max: int) -> list[New
         if header.size_bytes > bytes_max:
             raise TooLarge(f"a batch has {header.size_bytes} bytes, the limit is {bytes_max}", hint="max.message.bytes")
         size = header.size_bytes
+        if size == len(view):
+            batches.append(NewBatch(header, view))
+            break
         batches.append(NewBatch(header, view[:size]))
         view = view[size:]
     return batches

@@ -19,7 +19,7 @@ class Cleaner:
 
     def __init__(self, disk: Disk, settings: LogSettings, segments: Segments, books: Durability) -> None:
         self._disk = disk
-        self._settings = settings
+        self.settings = settings
         self._segments = segments
         self._books = books
         self._pass: Compaction | None = None
@@ -32,12 +32,12 @@ class Cleaner:
 
     def begin(self, now_ms: int, end_offset: int, producers: ProducerTable) -> Compaction | None:
         """Return the work of a pass over what ends at or before an offset; None if none is due, or one is under way."""
-        is_wanted = self._settings.compacts and not self._has_met_damage
+        is_wanted = self.settings.compacts and not self._has_met_damage
         if not is_wanted or self._pass is not None or self._books.has_swaps:
             return None
         self._pass = compaction.plan(
             self._disk,
-            self._settings,
+            self.settings,
             self._segments.sealed,
             end_offset=end_offset,
             aborted=self._segments.aborted_transactions(self._segments.first.base_offset, end_offset),

@@ -86,7 +86,8 @@ class Log:
         self._appender = Appender(
             self._disk, self.settings, self.segments, self._books, self.producers, self.epochs, self._sink
         )
-        self._fault = "the disk is read-only" if state.is_read_only else ""
+        # Why the log takes no appends; empty if it does.
+        self.fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
         self._is_clean = state.is_clean
         self._cleaner = Cleaner(self._disk, self.settings, self.segments, self._books)
@@ -112,10 +113,9 @@ class Log:
         """Whether a flush is needed that is not yet under way."""
         return self._books.wants_flush
 
-    @property
-    def fault(self) -> str:
-        """Why the log takes no appends; empty if it does."""
-        return self._fault
+    def configure(self, settings: LogSettings) -> None:
+        """Go on with other settings; what was written with the old ones stays as it is."""
+        self.settings = self.segments.settings = self._appender.settings = self._cleaner.settings = settings
 
     def append(self, batches: Sequence[NewBatch], *, leader_epoch: int) -> list[BatchHeader]:
         """Give the batches the next offsets and write them; return their headers as stored.
@@ -164,7 +164,7 @@ class Log:
 
     def _fail(self, deed: str, error: OSError | GoQueueError) -> LogOffline:
         self.go_offline(f"{deed} failed in {self.segments.active.path} at offset {self.end_offset}: {error}")
-        return LogOffline(self._fault)
+        return LogOffline(self.fault)
 
     def read(self, offset: int, *, bytes_max: int, end_offset: int | None = None) -> bytes:
         """Return whole batches from the one that holds `offset` on, as they are stored.
@@ -199,7 +199,7 @@ class Log:
 
         Once it has run, tell `flushed`; if it raised, tell `go_offline`.
         """
-        if self._fault:
+        if self.fault:
             return None
         index = self._appender.index_of_active() if self._is_checkpoint_due else None
         flush = self._books.flush(self._checkpoint_now(), self.last_stable_offset, index)
@@ -211,7 +211,7 @@ class Log:
 
         A disk tells of a failed sync only once: if something else was told, the flush itself may have seen nothing.
         """
-        if self._fault:
+        if self.fault:
             self._books.flush_was_in_vain(flush)
         else:
             self._books.flushed(flush, self.segments.active)
@@ -228,7 +228,7 @@ class Log:
 
     def upkeep(self) -> Upkeep | None:
         """Return the work that can wait; None if there is none, or if some is under way. Tell `upkept` how it went."""
-        return None if self._fault else self._books.upkeep(self.segments.first)
+        return None if self.fault else self._books.upkeep(self.segments.first)
 
     def upkept(self, upkeep: Upkeep, error: OSError | None = None) -> None:
         """Take note that upkeep has run, or that it failed and must be tried again."""
@@ -294,7 +294,7 @@ class Log:
         None while another pass or its swap is under way. Tell `compacted` or `compaction_failed` what came of it.
         """
         end = self._books.stable if end_offset is None else min(self._books.stable, end_offset)
-        return None if self._fault else self._cleaner.begin(now_ms, end, self.producers)
+        return None if self.fault else self._cleaner.begin(now_ms, end, self.producers)
 
     def compacted(self, done: Compaction, replacements: Sequence[Replacement]) -> None:
         """Let compacted segments take the place of the others; upkeep swaps the files."""
@@ -357,19 +357,19 @@ class Log:
 
     def go_offline(self, reason: str) -> None:
         """Stop taking appends for good; what was durable can still be read."""
-        if not self._fault:
-            self._fault = reason
+        if not self.fault:
+            self.fault = reason
             self._sink.emit(WentOffline(str(self.directory), reason))
 
     def close(self) -> None:
         """Make everything durable and let go of all files; blocks. Closing twice is harmless."""
-        if not self._fault and (self._books.is_busy or self._cleaner.is_busy):
+        if not self.fault and (self._books.is_busy or self._cleaner.is_busy):
             raise Conflict(f"{self.directory} cannot be closed while other work is under way", hint="wait for it")
         try:
-            if not self._fault:
+            if not self.fault:
                 self._settle()
         finally:
-            self._fault = self._fault or "it is closed"
+            self.fault = self.fault or "it is closed"
             self._let_go()
 
     def _settle(self) -> None:
@@ -394,5 +394,5 @@ class Log:
         self._checkpoint_file.close()
 
     def _require_online(self) -> None:
-        if self._fault:
-            raise LogOffline(f"{self.directory} takes no writes: {self._fault}")
+        if self.fault:
+            raise LogOffline(f"{self.directory} takes no writes: {self.fault}")

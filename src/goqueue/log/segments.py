@@ -28,7 +28,7 @@ class Segments:
         self._bases = [segment.base_offset for segment in segments]
         self._disk = disk
         self._handles = handles
-        self._settings = settings
+        self.settings = settings
         self._sink = sink
 
     def __iter__(self) -> Iterator[Segment]:
@@ -128,7 +128,7 @@ class Segments:
         """Find all damage of a segment that was taken to be good."""
         segment = self._segments[number]
         known = set(segment.damages)
-        segment.damages = find_damages(self._disk, segment, self._settings)
+        segment.damages = find_damages(self._disk, segment, self.settings)
         for damage in segment.damages:
             if damage not in known:
                 self._sink.emit(
@@ -141,6 +141,12 @@ class Segments:
                         "met by a reader",
                     )
                 )
+
+    def bytes_from(self, offset: int) -> int:
+        """Return about how many bytes lie behind an offset: at most one interval of the index too many."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        start = self.details(number).index.position_of_offset(offset)
+        return sum(segment.size for segment in self._segments[number:]) - start
 
     def first_at_time(self, timestamp: int, *, start_offset: int) -> TimedOffset | None:
         """Return the first record from `start_offset` on with a timestamp at or after the given one."""
@@ -191,5 +197,5 @@ class Segments:
             index = str(names.index_path(segment.path))
             self._sink.emit(IndexRebuilt(str(segment.path.parent), index, str(error)))
         # The index file stays as it is until the next start, when recovery replaces it.
-        segment.details = read_or_rebuild(self._disk, self._segments, number, self._settings).details
+        segment.details = read_or_rebuild(self._disk, self._segments, number, self.settings).details
         return segment.details

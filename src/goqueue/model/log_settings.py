@@ -13,6 +13,8 @@ from goqueue.errors import Invalid
 
 _HOUR_MS = 3_600_000
 _FOREVER = 2**63 - 1
+# Settings of ours carry our name in front.
+_KAFKA_NAMES = {"flush_interval_ms": "goqueue.flush.interval.ms"}
 
 
 class FlushPolicy(StrEnum):
@@ -57,7 +59,7 @@ class LogSettings:
 
     def __post_init__(self) -> None:
         faults = [
-            f"{name} is {value}, but must lie between {low} and {high}"
+            f"{_KAFKA_NAMES.get(name, name.replace('_', '.'))} is {value}, but must lie between {low} and {high}"
             for name, value, low, high in (
                 ("segment_bytes", self.segment_bytes, 1024, 2**31 - 1),
                 ("segment_ms", self.segment_ms, 1, _FOREVER),

@@ -201,13 +201,13 @@ def patch(buffer: bytearray | memoryview, *, base_offset: int, leader_epoch: int
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_START, leader_epoch)
 
 
-def write_header(batch: bytearray, header: BatchHeader) -> None:
+def write_header(batch: bytearray | memoryview, header: BatchHeader) -> None:
     """Write the header over the first bytes of `batch`, with length and crc as the bytes demand."""
     HEADER.pack_into(batch, 0, *header)
     reseal(batch)
 
 
-def reseal(batch: bytearray) -> None:
+def reseal(batch: bytearray | memoryview) -> None:
     """Set length and checksum anew, after an edit; `batch` must hold exactly one batch."""
     length = len(batch) - PREFIX_BYTES
     if length > _LENGTH_MAX:

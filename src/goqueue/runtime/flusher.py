@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 
@@ -23,11 +24,14 @@ from goqueue.model.log_settings import FlushPolicy
 
 
 class Flusher:
-    """Flushes one log; lives on the event loop that owns it."""
+    """Flushes one log; lives on the event loop that owns it. `on_progress` hears of every flush that has ended."""
 
-    def __init__(self, log: Log, threads: Executor | None = None) -> None:
+    def __init__(
+        self, log: Log, threads: Executor | None = None, on_progress: Callable[[], None] | None = None
+    ) -> None:
         self.log = log
         self._threads = threads
+        self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
         self._is_soon = False
@@ -119,6 +123,8 @@ class Flusher:
         for end in ends:
             if not end.done():
                 end.set_result(None)
+        if self._on_progress is not None:
+            self._on_progress()
 
     def _refuse_offline(self) -> None:
         if self.log.fault:

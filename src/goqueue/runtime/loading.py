@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -15,8 +15,6 @@ from goqueue.model.log_settings import LogSettings
 from goqueue.seams.disk import Disk
 from goqueue.seams.sink import Sink
 
-THREADS_MAX = 8
-
 
 class Loaded(NamedTuple):
     """The logs that could be opened, and for the others the reason why not."""
@@ -25,8 +23,14 @@ class Loaded(NamedTuple):
     faults: dict[PurePath, GoQueueError | OSError]
 
 
-async def open_logs(disk: Disk, wanted: Iterable[tuple[PurePath, LogSettings]], sink: Sink, handles: Handles) -> Loaded:
-    """Open the logs in some directories, several at a time."""
+async def open_logs(
+    disk: Disk,
+    wanted: Iterable[tuple[PurePath, LogSettings]],
+    sink: Sink,
+    handles: Handles,
+    threads: Executor | None = None,
+) -> Loaded:
+    """Open the logs in some directories, as many at a time as there are threads."""
     loop = asyncio.get_running_loop()
     loaded = Loaded({}, {})
 
@@ -36,14 +40,11 @@ async def open_logs(disk: Disk, wanted: Iterable[tuple[PurePath, LogSettings]], 
         except (GoQueueError, OSError) as error:
             return error
 
-    with ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="goqueue-load") as threads:
-        jobs = {
-            directory: loop.run_in_executor(threads, open_one, directory, settings) for directory, settings in wanted
-        }
-        for directory, job in jobs.items():
-            outcome = await job
-            if isinstance(outcome, Log):
-                loaded.logs[directory] = outcome
-            else:
-                loaded.faults[directory] = outcome
+    jobs = {directory: loop.run_in_executor(threads, open_one, directory, settings) for directory, settings in wanted}
+    for directory, job in jobs.items():
+        outcome = await job
+        if isinstance(outcome, Log):
+            loaded.logs[directory] = outcome
+        else:
+            loaded.faults[directory] = outcome
     return loaded

@@ -44,7 +44,12 @@ async def tend(
                 log.compacted(compaction, compacting.result())
             except (OSError, GoQueueError) as error:
                 log.compaction_failed(compaction, error)
-    if is_checkpoint_due:
+    await keep_up(log, threads, is_checkpoint_due=is_checkpoint_due)
+
+
+async def keep_up(log: Log, threads: Executor | None = None, *, is_checkpoint_due: bool = False) -> None:
+    """Bring the files of a log into order, and write the index of the segment that grows if that is due."""
+    if is_checkpoint_due and not log.fault:
         log.checkpoint()
     upkeep = log.upkeep()
     if upkeep is not None:
@@ -79,26 +84,50 @@ class _Visit:
 class Caretaker:
     """Tends all logs of a process in turn, for ever."""
 
-    def __init__(self, logs: Callable[[], Iterable[Flusher]], clock: Clock, threads: Executor | None = None) -> None:
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[Flusher]],
+        clock: Clock,
+        threads: Executor | None = None,
+        *,
+        interval_s: float = ROUND_INTERVAL_S,
+    ) -> None:
         self._logs = logs
         self._clock = clock
         self._threads = threads
+        self._interval_s = interval_s
         self._stopped = asyncio.Event()
+        self._visited: Flusher | None = None
+        self._left = asyncio.Event()
         self._visits: WeakKeyDictionary[Log, _Visit] = WeakKeyDictionary()
 
     async def run(self) -> None:
-        """Go round until stopped or cancelled; a round begins every second, or when the one before has ended."""
+        """Go round until stopped or cancelled; a round begins every interval, or when the one before has ended."""
         while not self._stopped.is_set():
             began = self._clock.monotonic()
-            for flusher in list(self._logs()):
-                try:
-                    await self._visit(flusher)
-                except (OSError, GoQueueError) as error:
-                    # One sick log must not keep the others from being tended.
-                    flusher.log.note_upkeep_failure(error)
+            await self.go_round()
             with suppress(TimeoutError):
-                async with asyncio.timeout(began + ROUND_INTERVAL_S - self._clock.monotonic()):
+                async with asyncio.timeout(began + self._interval_s - self._clock.monotonic()):
                     await self._stopped.wait()
+
+    async def go_round(self) -> None:
+        """Tend each log once."""
+        for flusher in list(self._logs()):
+            self._visited = flusher
+            self._left.clear()
+            try:
+                await self._visit(flusher)
+            except (OSError, GoQueueError) as error:
+                # One sick log must not keep the others from being tended.
+                flusher.log.note_upkeep_failure(error)
+            finally:
+                self._visited = None
+                self._left.set()
+
+    async def leave(self, flusher: Flusher) -> None:
+        """Wait until nothing is being done to a log; one that is offline is not visited again."""
+        while self._visited is flusher:
+            await self._left.wait()
 
     def stop(self) -> None:
         """End `run` once the round under way has ended."""

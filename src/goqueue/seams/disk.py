@@ -116,6 +116,18 @@ def make_durable_directory(disk: Disk, path: PurePath) -> None:
             return
 
 
+def remove_tree(disk: Disk, path: PurePath) -> None:
+    """Remove a directory with all that is in it, durably; harmless if it is absent."""
+    if disk.exists(path):
+        for name in disk.list_directory(path):
+            if disk.is_directory(path / name):
+                remove_tree(disk, path / name)
+            else:
+                disk.remove(path / name)
+        disk.remove(path)
+    disk.sync_directory(path.parent)
+
+
 class RealFile:
     """A file of the operating system."""
 

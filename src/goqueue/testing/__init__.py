@@ -19,6 +19,13 @@ A whole program on virtual time: its loop, clock, network and chance follow from
     >>> simulate(main, seed=7)
     3600.0
 
+A whole broker in the test process, on real ports:
+
+    >>> from goqueue.testing import Broker
+    >>> with Broker() as broker:
+    ...     broker.bootstrap.startswith("127.0.0.1:")
+    True
+
 Single pieces, for code that is plain functions:
 
     >>> clock, chance, sink = ManualClock(now_ms=0), SeededEntropy(7), RecordingSink()
@@ -26,6 +33,10 @@ Single pieces, for code that is plain functions:
     >>> clock.now_ms(), chance.below(100) == SeededEntropy(7).below(100), sink.events
     (1500, True, [])
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from goqueue.testing.clock import ManualClock, SimClock
 from goqueue.testing.disk import SimDisk, SimFile
@@ -38,7 +49,11 @@ from goqueue.testing.simulation import LeakedTasks, Simulation, simulate
 from goqueue.testing.sink import RecordingSink
 from goqueue.testing.stream import Link, SimTransport
 
+if TYPE_CHECKING:
+    from goqueue.testing.broker import Broker
+
 __all__ = [
+    "Broker",
     "DeadHandle",
     "Deadlock",
     "Fate",
@@ -64,3 +79,12 @@ __all__ = [
     "Unhandled",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # A whole broker takes a while to import, and the fixtures of pytest are loaded wherever GoQueue is installed.
+    if name == "Broker":
+        from goqueue.testing.broker import Broker
+
+        return Broker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

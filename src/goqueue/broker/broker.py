@@ -1,0 +1,245 @@
+"""The broker: it composes the catalogue, the open topics and the pipeline, and decides nothing itself.
+
+Everything durable is a log below the data directory, named `TOPIC-PARTITION`; the catalogue is the topic
+`__catalog`. A topic can be used once the catalogue has it durably and its logs are open. Owned by one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import PurePath
+from uuid import UUID
+
+from goqueue.broker.events import DiskGuard, PartitionUnavailable, UnknownDirectory
+from goqueue.broker.pipeline import Pipeline
+from goqueue.broker.producers import ProducerIds
+from goqueue.errors import GoQueueError, LogOffline, Unavailable, UnknownPartition, UnknownTopic, UnknownTopicId
+from goqueue.log.handles import Handles
+from goqueue.log.log import Log
+from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
+from goqueue.model.broker_options import BrokerOptions
+from goqueue.model.log_settings import Cleanup, LogSettings
+from goqueue.model.topic import Topic
+from goqueue.model.topic_settings import TopicSettings, parse
+from goqueue.runtime.flusher import Flusher
+from goqueue.runtime.loading import open_logs
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.shard import Shard
+from goqueue.runtime.tasks import Tasks
+from goqueue.runtime.upkeep import Caretaker
+from goqueue.seams.clock import Clock
+from goqueue.seams.disk import Disk, remove_tree
+from goqueue.seams.entropy import Entropy
+from goqueue.seams.sink import Sink
+
+CATALOG_TOPIC = "__catalog"
+_CATALOG_SETTINGS = TopicSettings(log=LogSettings(cleanup=Cleanup.COMPACT, retention_ms=-1, segment_bytes=1024 * 1024))
+
+
+@dataclass(slots=True, eq=False)
+class OpenTopic:
+    """A topic in use; a partition whose log could not be opened is there as the reason why."""
+
+    topic: Topic
+    settings: TopicSettings
+    partitions: list[Partition | GoQueueError]
+
+    def partition(self, index: int) -> Partition:
+        """Return a partition; UnknownPartition if there is none, Unavailable if its log cannot be used."""
+        if not 0 <= index < len(self.partitions):
+            raise UnknownPartition(
+                f"topic {self.topic.name!r} has no partition {index}", hint=f"it has 0 to {len(self.partitions) - 1}"
+            )
+        found = self.partitions[index]
+        if isinstance(found, GoQueueError):
+            raise found
+        return found
+
+
+class Broker:
+    """One broker over one data directory; `start` it before use, `stop` it at the end."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        options: BrokerOptions,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        sink: Sink,
+        threads: Executor | None = None,
+    ) -> None:
+        self.options = options
+        self.clock = clock
+        self.entropy = entropy
+        self.sink = sink
+        self.disk = disk
+        self.directory = directory
+        self.threads = threads
+        self.pipeline = Pipeline(clock)
+        self.tasks = Tasks(sink)
+        self.catalog = Catalog()
+        self.producer_ids = ProducerIds()
+        self.topics: dict[str, OpenTopic] = {}
+        self.topics_by_id: dict[UUID, OpenTopic] = {}
+        # Names as they travel: publishing looks them up without decoding.
+        self.topics_by_wire_name: dict[bytes, OpenTopic] = {}
+        # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
+        self.revision = 0
+        self._handles = Handles(disk)
+        self._shard: Shard[Command] | None = None
+        self._caretaker = Caretaker(self._flushers, clock, threads, interval_s=options.upkeep_interval_ms / 1000)
+
+    @property
+    def cluster_id(self) -> UUID:
+        """The id that the cluster was given when it was made."""
+        if self.catalog.cluster_id is None:
+            raise Unavailable("the broker has not been started")
+        return self.catalog.cluster_id
+
+    async def start(self) -> None:
+        """Read the catalogue and open all logs; Corrupt or LogOffline if the catalogue cannot be read."""
+        log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
+        partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads)
+        self._shard = Shard(self.catalog, partition, self.clock)
+        await self.submit(NameCluster(self.entropy.uuid()))
+        await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
+        for topic in self.catalog.topics:
+            if topic.is_going:
+                await self.finish_removal(topic)
+        self._report_unknown_directories()
+        self.check_disk()
+        self.tasks.start(self._caretaker.run(), "caretaker")
+
+    async def stop(self) -> None:
+        """End all work and make every log durable; harmless if the broker was never started."""
+        self._caretaker.stop()
+        await self.tasks.drain()
+        await asyncio.gather(*(partition.close() for partition in self.partitions))
+        self._handles.close()
+
+    async def submit(self, command: Command) -> None:
+        """Change the catalogue; durable at return."""
+        if self._shard is None:
+            raise Unavailable("the broker has not been started")
+        await self._shard.submit(command)
+
+    def topic(self, name: str) -> OpenTopic:
+        """Return the topic of that name; UnknownTopic if there is none."""
+        found = self.topics.get(name)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return found
+
+    def topic_by_id(self, topic_id: UUID) -> OpenTopic:
+        """Return the topic with that id; UnknownTopicId if there is none."""
+        found = self.topics_by_id.get(topic_id)
+        if found is None:
+            raise UnknownTopicId(f"there is no topic with id {topic_id}")
+        return found
+
+    def settings_of(self, topic: Topic) -> TopicSettings:
+        """Return a topic's settings, its own on top of the broker's defaults."""
+        return parse(topic.config, self.options.topic_defaults)
+
+    async def open_topics(self, topics: Sequence[Topic]) -> None:
+        """Open the logs of topics that the catalogue has, as far as they are not open, and put them to use."""
+        entries = [self._entry(topic) for topic in topics]
+        wanted = {
+            self._log_directory(entry.topic.name, index): (entry, index)
+            for entry in entries
+            for index in range(len(entry.partitions), entry.topic.partitions)
+        }
+        settings = [(path, entry.settings.log) for path, (entry, _) in wanted.items()]
+        loaded = await open_logs(self.disk, settings, self.sink, self._handles, self.threads)
+        for path, (entry, index) in wanted.items():
+            log = loaded.logs.get(path)
+            entry.partitions.append(
+                self._unavailable(entry, index, loaded.faults[path]) if log is None else self._own(entry, index, log)
+            )
+        for entry in entries:
+            self.topics[entry.topic.name] = self.topics_by_id[entry.topic.id] = entry
+            self.topics_by_wire_name[entry.topic.name.encode()] = entry
+        self.revision += 1
+
+    def _entry(self, topic: Topic) -> OpenTopic:
+        """Return a topic as it is open, or as it will be, without the partitions that are not."""
+        entry = self.topics.get(topic.name)
+        if entry is None:
+            return OpenTopic(topic, self.settings_of(topic), [])
+        entry.topic = topic
+        return entry
+
+    def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
+        return Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads)
+
+    def _unavailable(self, entry: OpenTopic, index: int, fault: GoQueueError | OSError) -> GoQueueError:
+        self.sink.emit(PartitionUnavailable(entry.topic.name, index, str(fault)))
+        return fault if isinstance(fault, GoQueueError) else LogOffline(str(fault))
+
+    async def close_topic(self, name: str) -> None:
+        """Take a topic out of use at once; at return nobody touches its files any more."""
+        entry = self.topics.pop(name)
+        del self.topics_by_id[entry.topic.id], self.topics_by_wire_name[name.encode()]
+        self.revision += 1
+        partitions = [partition for partition in entry.partitions if isinstance(partition, Partition)]
+        for partition in partitions:
+            partition.gone = UnknownTopic(f"topic {name!r} was deleted")
+            partition.log.go_offline("the topic was deleted")
+        for partition in partitions:
+            await self._caretaker.leave(partition.flusher)
+            await partition.close()
+
+    async def finish_removal(self, topic: Topic) -> None:
+        """Remove the files of a topic that is going, and free its name."""
+        directories = self.directories_of(topic)
+
+        def remove() -> None:
+            for directory in directories:
+                remove_tree(self.disk, directory)
+
+        await asyncio.get_running_loop().run_in_executor(self.threads, remove)
+        await self.submit(ForgetTopic(topic.name))
+
+    def directories_of(self, topic: Topic) -> Sequence[PurePath]:
+        """Return where the logs of a topic are."""
+        return [self._log_directory(topic.name, index) for index in range(topic.partitions)]
+
+    def _log_directory(self, topic: str, index: int) -> PurePath:
+        return self.directory / f"{topic}-{index}"
+
+    @property
+    def partitions(self) -> Iterable[Partition]:
+        """All partitions that can be used, the catalogue's included."""
+        if self._shard is not None:
+            yield self._shard.partition
+        for opened in self.topics.values():
+            yield from (partition for partition in opened.partitions if isinstance(partition, Partition))
+
+    def _flushers(self) -> Iterable[Flusher]:
+        self.check_disk()
+        return [partition.flusher for partition in self.partitions]
+
+    async def tend(self) -> None:
+        """Look after all logs once, now: retention, compaction, checkpoints."""
+        await self._caretaker.go_round()
+
+    def check_disk(self) -> None:
+        """Look how full the disk is, and refuse or take writes accordingly."""
+        free = self.disk.free_fraction(self.directory)
+        is_refusing = free < self.options.disk_guard_free_fraction
+        if is_refusing != self.pipeline.is_disk_guarded:
+            self.pipeline.is_disk_guarded = is_refusing
+            self.sink.emit(DiskGuard(is_refusing, round(free * 100)))
+
+    def _report_unknown_directories(self) -> None:
+        known = {path for topic in self.catalog.topics for path in self.directories_of(topic)}
+        known.add(self._log_directory(CATALOG_TOPIC, 0))
+        for name in self.disk.list_directory(self.directory):
+            path = self.directory / name
+            if path not in known and self.disk.is_directory(path):
+                self.sink.emit(UnknownDirectory(str(path)))

@@ -1,0 +1,58 @@
+"""What the broker reports about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from goqueue.seams.sink import Event, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated(Event):
+    """A topic can be used."""
+
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted(Event):
+    """A topic and its files are gone."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanged(Event):
+    """A topic has other settings, or more partitions."""
+
+    topic: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUnavailable(Event):
+    """The log of a partition cannot be opened; the others go on without it."""
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    topic: str
+    partition: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownDirectory(Event):
+    """There is a log that the catalogue does not know. It is left alone: data is never removed for want of metadata."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskGuard(Event):
+    """Writes are refused because the disk is nearly full, or are taken again."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    is_refusing: bool
+    free_percent: int

@@ -1,0 +1,185 @@
+"""Reading: from offsets of many partitions to bytes, at once or as soon as there are enough of them.
+
+A fetch that finds too little waits: it watches its partitions and looks again when one of them gets on, until it has
+enough, meets an error, or its time is up. It looks again from a callback of its own, so that whatever happens to its
+reader cannot disturb the publisher who woke it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.pipeline import OK, Caller
+from goqueue.errors import GoQueueError
+from goqueue.machines.producer import AbortedTransaction
+from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+OPERATION = "messages.fetch"
+
+
+class Wanted(NamedTuple):
+    """What is to be read of one partition, or why there is no such partition; `known_epoch` is -1 for none."""
+
+    partition: Partition | GoQueueError
+    offset: int
+    bytes_max: int
+    known_epoch: int = -1
+
+
+class Terms(NamedTuple):
+    """When a fetch is answered: with that many bytes, or after that time; never with more than `bytes_max`."""
+
+    wait_ms: int = 0
+    bytes_min: int = 1
+    bytes_max: int = 2**31 - 1
+    is_committed_only: bool = False
+
+
+class Fetched(NamedTuple):
+    """What was read of one partition; the offsets are -1 if there is an error instead."""
+
+    data: bytes
+    error: GoQueueError | None = None
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    start_offset: int = -1
+    aborted: Sequence[AbortedTransaction] | None = None
+
+
+class Fetch:
+    """One fetch, from `begin` until `done` is told what was read, or it is cancelled."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        caller: Caller,
+        wanted: Sequence[Wanted],
+        terms: Terms,
+        done: Callable[[Sequence[Fetched]], None],
+    ) -> None:
+        self._broker = broker
+        self._caller = caller
+        self._wanted = wanted
+        self._terms = terms._replace(bytes_max=min(terms.bytes_max, broker.options.fetch_bytes_max))
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._look: asyncio.Handle | None = None
+        self._began = 0.0
+        self.is_over = False
+
+    def begin(self) -> None:
+        """Read now; if there is too little, wait for more."""
+        try:
+            self._began = self._broker.pipeline.enter()
+        except GoQueueError as error:
+            self._began = self._broker.clock.monotonic()
+            self._finish([Fetched(b"", error) for _ in self._wanted])
+            return
+        if not self._try():
+            self._timer = self._loop.call_later(self._terms.wait_ms / 1000, self.finish_now)
+            self._watch()
+
+    def cancel(self) -> None:
+        """Forget the fetch: nobody waits for its result any more."""
+        if not self.is_over:
+            self.is_over = True
+            self._stop_waiting()
+
+    def finish_now(self) -> None:
+        """Answer with what there is."""
+        if not self.is_over:
+            self._finish(self._read())
+
+    def _try(self) -> bool:
+        """Answer if there is enough, or if waiting cannot help."""
+        terms = self._terms
+        if terms.wait_ms > 0 and not self._has_error() and self._available() < terms.bytes_min:
+            return False
+        results = self._read()
+        has_error = any(result.error for result in results)
+        size = sum(len(result.data) for result in results)
+        if terms.wait_ms > 0 and not has_error and not size and terms.bytes_min > 0:
+            # A guess of the index was too good: an open transaction may hide all of it.
+            return False
+        self._finish(results)
+        return True
+
+    def _has_error(self) -> bool:
+        return any(isinstance(wanted.partition, GoQueueError) for wanted in self._wanted)
+
+    def _available(self) -> int:
+        return sum(
+            min(wanted.partition.bytes_after(wanted.offset), wanted.bytes_max)
+            for wanted in self._wanted
+            if isinstance(wanted.partition, Partition)
+        )
+
+    def _read(self) -> list[Fetched]:
+        left = self._terms.bytes_max
+        results = []
+        is_first = True
+        for wanted in self._wanted:
+            result = self._read_one(wanted, left, is_first=is_first)
+            left -= len(result.data)
+            is_first = is_first and not result.data
+            results.append(result)
+        return results
+
+    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> Fetched:
+        partition = wanted.partition
+        if isinstance(partition, GoQueueError):
+            return Fetched(b"", partition)
+        is_committed_only = self._terms.is_committed_only
+        try:
+            partition.check_epoch(wanted.known_epoch)
+            data = b""
+            if left > 0:
+                data = partition.read(
+                    wanted.offset, bytes_max=min(wanted.bytes_max, left), is_committed_only=is_committed_only
+                )
+            if len(data) > left and not is_first:
+                # A reader always gets one batch, however large; more than that only within its limit.
+                data = b""
+        except GoQueueError as error:
+            return Fetched(
+                b"", error, partition.high_watermark, partition.last_stable_offset, partition.log.start_offset
+            )
+        stable = partition.last_stable_offset
+        aborted = partition.log.aborted_transactions(wanted.offset, stable) if is_committed_only and data else None
+        return Fetched(data, None, partition.high_watermark, stable, partition.log.start_offset, aborted)
+
+    def _watch(self) -> None:
+        for wanted in self._wanted:
+            if isinstance(wanted.partition, Partition):
+                wanted.partition.waiters.watch(self._woken)
+
+    def _woken(self) -> None:
+        if self._look is None and not self.is_over:
+            self._look = self._loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._look = None
+        if not self.is_over and not self._try():
+            self._watch()
+
+    def _finish(self, results: Sequence[Fetched]) -> None:
+        self.is_over = True
+        self._stop_waiting()
+        fault = next((result.error for result in results if result.error), None)
+        self._broker.pipeline.leave(OPERATION, self._caller.protocol, self._began, fault.code if fault else OK)
+        self._done(results)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._look is not None:
+            self._look.cancel()
+        for wanted in self._wanted:
+            if isinstance(wanted.partition, Partition):
+                wanted.partition.waiters.forget(self._woken)

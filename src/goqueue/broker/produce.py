@@ -1,0 +1,152 @@
+"""Publishing: from the sections of many requests to one append per partition, and from outcomes to replies.
+
+Requests come in bursts, as a connection read them, and all that a burst holds for one partition is written at once.
+A request is answered when its caller's terms are met:
+
+| acks | answered when                                                          |
+|------|------------------------------------------------------------------------|
+| 0    | never waits; the protocol sends no reply                               |
+| 1    | the records are in the log                                             |
+| all  | the high watermark has passed them: durable with `goqueue.flush=group` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
+from goqueue.broker.pipeline import OK, Caller, Pipeline
+from goqueue.errors import GoQueueError, NotEnoughReplicas
+from goqueue.runtime.partition import Appended, Outcome, Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+OPERATION = "messages.publish"
+_IN_SYNC = 1
+
+
+class Acks(IntEnum):
+    """Whom a publisher waits for."""
+
+    ALL = -1
+    NONE = 0
+    LEADER = 1
+
+
+class Section(NamedTuple):
+    """The records of one request for one partition, or why there is no such partition."""
+
+    partition: Partition | GoQueueError
+    records: bytearray | memoryview
+
+
+class Publish:
+    """One request: its sections, and once they are all settled, their outcomes, which `done` is told."""
+
+    __slots__ = ("_burst", "_unsettled", "acks", "done", "outcomes", "sections")
+
+    def __init__(self, acks: Acks, sections: Sequence[Section], done: Callable[[Sequence[Outcome]], None]) -> None:
+        self.acks = acks
+        self.sections = sections
+        self.done = done
+        self.outcomes: list[Outcome] = []
+
+    def settle(self, burst: _Burst) -> None:
+        """Wait for what the terms demand, then tell; called once all sections have been appended or refused."""
+        self._burst = burst
+        self._unsettled = 1
+        if self.acks is Acks.ALL:
+            for (partition, _), outcome in zip(self.sections, self.outcomes, strict=True):
+                if isinstance(partition, Partition) and _must_wait(outcome, partition):
+                    self._unsettled += 1
+                    partition.waiters.wait_for(outcome.end_offset, self._settled)
+        self._settled()
+
+    def _settled(self) -> None:
+        self._unsettled -= 1
+        if self._unsettled:
+            return
+        if self.acks is Acks.ALL:
+            self._check_committed()
+        code = OK
+        for outcome in self.outcomes:
+            if isinstance(outcome, GoQueueError):
+                code = outcome.code
+                break
+        burst = self._burst
+        burst.pipeline.leave(OPERATION, burst.protocol, burst.began, code)
+        self.done(self.outcomes)
+
+    def _check_committed(self) -> None:
+        """Turn what was appended but will never be committed into an error."""
+        for number, (partition, _) in enumerate(self.sections):
+            outcome = self.outcomes[number]
+            if isinstance(outcome, Appended) and isinstance(partition, Partition):
+                try:
+                    partition.require_committed(outcome.end_offset)
+                except GoQueueError as error:
+                    self.outcomes[number] = error
+
+
+class _Burst(NamedTuple):
+    """What all requests of a burst share."""
+
+    pipeline: Pipeline
+    protocol: str
+    began: float
+
+
+def publish(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None:
+    """Append what the requests of a burst hold; each is told its outcomes as soon as its terms are met.
+
+    The sections' buffers may be used again at return. Never raises what a request did wrong: that is its outcome.
+    """
+    try:
+        began = broker.pipeline.enter(writes=True)
+    except GoQueueError as error:
+        began = broker.clock.monotonic()
+        for request in requests:
+            request.outcomes = [error] * len(request.sections)
+    else:
+        _append(requests)
+    burst = _Burst(broker.pipeline, caller.protocol, began)
+    for request in requests:
+        request.settle(burst)
+
+
+def _append(requests: Sequence[Publish]) -> None:
+    """Gather the sections of all requests by partition, and append to each partition once."""
+    by_partition: dict[Partition, tuple[list[bytearray | memoryview], list[tuple[list[Outcome], int]]]] = {}
+    for request in requests:
+        outcomes = request.outcomes
+        for partition, records in request.sections:
+            refusal = partition if isinstance(partition, GoQueueError) else _refusal(partition, request.acks)
+            if refusal is None and isinstance(partition, Partition):
+                gathered = by_partition.get(partition)
+                if gathered is None:
+                    gathered = by_partition[partition] = ([], [])
+                gathered[0].append(records)
+                gathered[1].append((outcomes, len(outcomes)))
+            outcomes.append(refusal or _PENDING)
+    for partition, (sections, places) in by_partition.items():
+        for (outcomes, number), outcome in zip(places, partition.append(sections), strict=True):
+            outcomes[number] = outcome
+
+
+def _must_wait(outcome: Outcome, partition: Partition) -> TypeGuard[Appended]:
+    is_open = isinstance(outcome, Appended) and outcome.end_offset > partition.high_watermark
+    return is_open and not partition.log.fault
+
+
+def _refusal(partition: Partition, acks: Acks) -> GoQueueError | None:
+    wanted = partition.settings.min_insync_replicas
+    if acks is Acks.ALL and wanted > _IN_SYNC:
+        return NotEnoughReplicas(
+            f"{partition.topic}-{partition.index} has {_IN_SYNC} replica in sync, min.insync.replicas is {wanted}"
+        )
+    return None
+
+
+_PENDING = Appended(-1, -1)

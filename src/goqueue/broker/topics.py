@@ -1,0 +1,191 @@
+"""Operations on topics: make, change, grow, delete; each is durable when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from goqueue.broker.events import TopicChanged, TopicCreated, TopicDeleted
+from goqueue.broker.pipeline import operation
+from goqueue.errors import (
+    GoQueueError,
+    InvalidPartitions,
+    InvalidReplication,
+    TopicExists,
+    TopicProtected,
+)
+from goqueue.machines.catalog import AlterTopic, CreateTopic, DeleteTopic, GrowTopic
+from goqueue.model.topic import Topic, check_name, is_internal
+from goqueue.model.topic_settings import parse
+from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker, OpenTopic
+
+
+@operation("topics.create", writes=True)
+async def create_topic(
+    broker: Broker,
+    name: str,
+    *,
+    partitions: int | None = None,
+    replication: int = 1,
+    config: Mapping[str, str] | None = None,
+    is_dry_run: bool = False,
+) -> Topic:
+    """Make a topic that can be used at return; without a number of partitions it gets the broker's default."""
+    if is_internal(name):
+        raise TopicProtected(f"{name!r} cannot be made by a client", hint="names with __ in front are the broker's own")
+    return await _create(broker, name, partitions, replication, config or {}, is_dry_run=is_dry_run)
+
+
+async def _create(
+    broker: Broker, name: str, partitions: int | None, replication: int, config: Mapping[str, str], *, is_dry_run: bool
+) -> Topic:
+    count = broker.options.default_partitions if partitions is None else partitions
+    if replication not in {-1, 1}:
+        raise InvalidReplication(f"{replication} replicas were asked for, but there is one broker", hint="ask for 1")
+    parse(config, broker.options.topic_defaults)
+    _require_room_for(broker, count)
+    command = CreateTopic(name, broker.entropy.uuid(), count, config, broker.clock.now_ms())
+    if is_dry_run:
+        broker.catalog.decide(command)
+        return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
+    return await broker.tasks.finish(_make(broker, command), f"create topic {name}")
+
+
+async def _make(broker: Broker, command: CreateTopic) -> Topic:
+    await broker.submit(command)
+    topic = broker.catalog.topic(command.name)
+    await broker.open_topics([topic])
+    fault = next((each for each in broker.topic(topic.name).partitions if isinstance(each, GoQueueError)), None)
+    if fault is not None:
+        # A topic that never worked is not kept; nothing is in it.
+        await _remove(broker, topic)
+        raise fault
+    broker.sink.emit(TopicCreated(topic.name, topic.partitions))
+    return topic
+
+
+@operation("topics.find")
+async def find_topics(
+    broker: Broker, wanted: Sequence[str | UUID] | None, *, may_create: bool = False
+) -> Sequence[OpenTopic | GoQueueError]:
+    """Return topics by name or id, or why there is none; all of them for None, in order of their names."""
+    if wanted is None:
+        return [broker.topics[name] for name in sorted(broker.topics)]
+    return [await _find(broker, each, may_create=may_create) for each in wanted]
+
+
+async def _find(broker: Broker, wanted: str | UUID, *, may_create: bool) -> OpenTopic | GoQueueError:
+    try:
+        if isinstance(wanted, UUID):
+            return broker.topic_by_id(wanted)
+        return broker.topics.get(wanted) or await _ensure(broker, wanted, may_create=may_create)
+    except GoQueueError as error:
+        return error
+
+
+@operation("topics.create_on_demand")
+async def ensure_topic(broker: Broker, name: str) -> OpenTopic:
+    """Return a topic, making it with defaults if the broker is allowed to; UnknownTopic if it is not."""
+    return broker.topics.get(name) or await _ensure(broker, name, may_create=True)
+
+
+async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
+    check_name(name)
+    if not may_create or not broker.options.auto_create_topics or is_internal(name):
+        return broker.topic(name)
+    broker.pipeline.require_room()
+    try:
+        await _create(broker, name, None, 1, {}, is_dry_run=False)
+    except TopicExists:
+        # Somebody else is making it right now, or deleting it; both do not take long.
+        await broker.tasks.settled(f"create topic {name}")
+    return broker.topic(name)
+
+
+@operation("topics.grow", writes=True)
+async def grow_topic(broker: Broker, name: str, partitions: int, *, is_dry_run: bool = False) -> Topic:
+    """Give a topic more partitions, which can be used at return."""
+    _refuse_internal(name)
+    _require_room_for(broker, partitions - broker.catalog.topic(name).partitions)
+    command = GrowTopic(name, partitions)
+    if is_dry_run:
+        broker.catalog.decide(command)
+        return broker.catalog.topic(name)
+    return await broker.tasks.finish(_grow(broker, command), f"grow topic {name}")
+
+
+async def _grow(broker: Broker, command: GrowTopic) -> Topic:
+    await broker.submit(command)
+    topic = broker.catalog.topic(command.name)
+    await broker.open_topics([topic])
+    broker.sink.emit(TopicChanged(topic.name, f"{topic.partitions} partitions"))
+    return topic
+
+
+@operation("topics.alter")
+async def alter_topic(broker: Broker, name: str, config: Mapping[str, str], *, is_dry_run: bool = False) -> Topic:
+    """Replace a topic's own settings with these; what is left out goes back to the broker's default."""
+    _refuse_internal(name)
+    command = AlterTopic(name, config)
+    parse(config, broker.options.topic_defaults)
+    broker.catalog.decide(command)
+    if is_dry_run:
+        return broker.catalog.topic(name)
+    return await broker.tasks.finish(_alter(broker, command), f"alter topic {name}")
+
+
+async def _alter(broker: Broker, command: AlterTopic) -> Topic:
+    await broker.submit(command)
+    opened = broker.topic(command.name)
+    opened.topic = broker.catalog.topic(command.name)
+    opened.settings = broker.settings_of(opened.topic)
+    for partition in opened.partitions:
+        if isinstance(partition, Partition):
+            partition.configure(opened.settings)
+    broker.sink.emit(TopicChanged(command.name, "settings"))
+    return opened.topic
+
+
+@operation("topics.delete")
+async def delete_topic(broker: Broker, name: str) -> None:
+    """Delete a topic with all its records; at return its name is free."""
+    _refuse_internal(name)
+    topic = broker.topic(name).topic
+    await broker.tasks.finish(_remove(broker, topic), f"delete topic {name}")
+
+
+async def _remove(broker: Broker, topic: Topic) -> None:
+    await broker.submit(DeleteTopic(topic.name))
+    await broker.close_topic(topic.name)
+    await broker.finish_removal(topic)
+    broker.sink.emit(TopicDeleted(topic.name))
+
+
+@operation("topics.describe")
+async def describe_topic(broker: Broker, name: str) -> OpenTopic:
+    """Return one topic; UnknownTopic if there is none."""
+    return broker.topic(name)
+
+
+@operation("records.delete")
+async def delete_records(broker: Broker, name: str, index: int, offset: int) -> int:
+    """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
+    return await broker.topic(name).partition(index).delete_before(offset)
+
+
+def _refuse_internal(name: str) -> None:
+    if is_internal(name):
+        raise TopicProtected(f"{name!r} holds the broker's own state and cannot be changed")
+
+
+def _require_room_for(broker: Broker, count: int) -> None:
+    total = sum(len(opened.partitions) for opened in broker.topics.values())
+    if total + max(count, 0) > broker.options.partitions_max:
+        raise InvalidPartitions(
+            f"{count} more partitions would exceed this broker's {broker.options.partitions_max}",
+            hint=f"it has {total}",
+        )

@@ -1,0 +1,30 @@
+"""`goqueue serve`: run a broker until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+from goqueue.cli.config import takes_settings
+from goqueue.server.settings_sources import Loaded
+
+
+@takes_settings
+def serve(loaded: Loaded) -> None:
+    """Run a broker: Kafka clients and HTTP, one process, everything below one directory.
+
+    When it takes connections, it prints one line, `ready kafka=HOST:PORT http=HOST:PORT`. SIGTERM and Ctrl-C let it
+    finish what is under way and exit with 0. What it reports goes to stderr.
+
+    Example: [bold]goqueue serve --data-dir /var/lib/goqueue[/bold]
+
+    Example: [bold]goqueue serve --kafka-port 0 --http-port 0[/bold] takes any free ports.
+    """
+    from goqueue.seams.sink import LoggingSink
+    from goqueue.server.run import run
+
+    logging.basicConfig(
+        level=loaded.settings.log_level.value.upper(), format="%(asctime)s %(levelname)s %(message)s"
+    )
+    run(loaded.settings, LoggingSink(), typer.echo)

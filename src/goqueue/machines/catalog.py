@@ -1,0 +1,254 @@
+"""The catalogue: which topics there are, with their ids and settings, and which producer ids have been given out.
+
+State is a fold over keyed records; `decide` looks at a command and changes nothing, `apply` takes a stored record and
+is the only way in which state changes. Each fact has a key of its own, so the log can be compacted.
+
+| key                | value                                                     | none (tombstone)     |
+|--------------------|-----------------------------------------------------------|----------------------|
+| `cluster`          | the id of this cluster                                    | never                |
+| `topic NAME`       | id, partitions, settings, when it was made, is it going   | there is no topic    |
+| `producer-ids`     | the first producer id that nobody was given               | never                |
+
+A topic goes in two steps, so that its files can never be taken for those of a later topic with its name:
+
+    absent --create--> there --delete--> going --forget--> absent
+                         |                 |
+                         grow, alter       its name is taken, nobody can use it; its files are being removed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, assert_never
+from uuid import UUID
+
+import msgspec
+
+from goqueue.errors import Corrupt, InvalidPartitions, TopicExists, UnknownTopic
+from goqueue.model.topic import PARTITIONS_MAX, Topic, check_name
+
+CLUSTER_KEY = b"cluster"
+PRODUCER_IDS_KEY = b"producer-ids"
+_TOPIC_PREFIX = b"topic "
+
+
+class NameCluster(NamedTuple):
+    """Give the cluster its id, unless it has one."""
+
+    id: UUID
+
+
+class CreateTopic(NamedTuple):
+    """Make a topic."""
+
+    name: str
+    id: UUID
+    partitions: int
+    config: Mapping[str, str]
+    now_ms: int
+
+
+class GrowTopic(NamedTuple):
+    """Give a topic more partitions."""
+
+    name: str
+    partitions: int
+
+
+class AlterTopic(NamedTuple):
+    """Replace the settings of a topic."""
+
+    name: str
+    config: Mapping[str, str]
+
+
+class DeleteTopic(NamedTuple):
+    """Take a topic out of use; its files may go once this is durable."""
+
+    name: str
+
+
+class ForgetTopic(NamedTuple):
+    """Free the name of a topic whose files are gone."""
+
+    name: str
+
+
+class TakeProducerIds(NamedTuple):
+    """Reserve producer ids, which nobody else will be given."""
+
+    ids: int
+
+
+Command = NameCluster | CreateTopic | GrowTopic | AlterTopic | DeleteTopic | ForgetTopic | TakeProducerIds
+
+
+class KeyedRecord(NamedTuple):
+    """A fact under its key; without a value, it holds no longer."""
+
+    key: bytes
+    value: bytes | None
+
+
+class _ClusterValue(msgspec.Struct, frozen=True):
+    id: UUID
+
+
+class _ProducerIdsValue(msgspec.Struct, frozen=True):
+    next_id: int
+
+
+class _TopicValue(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: UUID
+    partitions: int
+    created_ms: int
+    config: dict[str, str] = {}
+    is_going: bool = False
+
+
+class Catalog:
+    """All topics, the cluster's id and the producer ids in use, as of the last applied record."""
+
+    def __init__(self) -> None:
+        self.cluster_id: UUID | None = None
+        self.next_producer_id = 0
+        self._topics: dict[str, Topic] = {}
+
+    @property
+    def topics(self) -> Iterable[Topic]:
+        """All topics in order of their names, those that are going included."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of that name; UnknownTopic if there is none, or if it is going."""
+        topic = self._topics.get(name)
+        if topic is None or topic.is_going:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return topic
+
+    def decide(self, command: Command) -> Sequence[KeyedRecord]:
+        """Return the records that carry out a command; raises what forbids it. None means that nothing changes."""
+        match command:
+            case NameCluster():
+                return [] if self.cluster_id else [_record(CLUSTER_KEY, _ClusterValue(command.id))]
+            case CreateTopic():
+                return [self._decide_create(command)]
+            case GrowTopic():
+                return [self._decide_grow(command)]
+            case AlterTopic():
+                return self._decide_alter(command)
+            case DeleteTopic():
+                return [_topic_record(self.topic(command.name), is_going=True)]
+            case ForgetTopic():
+                going = self._topics.get(command.name)
+                return [KeyedRecord(_topic_key(command.name), None)] if going and going.is_going else []
+            case TakeProducerIds():
+                return [_record(PRODUCER_IDS_KEY, _ProducerIdsValue(self.next_producer_id + command.ids))]
+            case _:
+                assert_never(command)
+
+    def _decide_create(self, command: CreateTopic) -> KeyedRecord:
+        check_name(command.name)
+        existing = self._topics.get(command.name)
+        if existing is not None:
+            state = "is being deleted" if existing.is_going else "exists already"
+            raise TopicExists(f"topic {command.name!r} {state}")
+        _check_partitions(command.partitions)
+        return _record(
+            _topic_key(command.name),
+            _TopicValue(command.id, command.partitions, command.now_ms, dict(command.config)),
+        )
+
+    def _decide_grow(self, command: GrowTopic) -> KeyedRecord:
+        topic = self.topic(command.name)
+        if command.partitions <= topic.partitions:
+            raise InvalidPartitions(
+                f"topic {topic.name!r} has {topic.partitions} partitions and cannot get {command.partitions}",
+                hint="partitions can only be added",
+            )
+        _check_partitions(command.partitions)
+        return _topic_record(topic, partitions=command.partitions)
+
+    def _decide_alter(self, command: AlterTopic) -> Sequence[KeyedRecord]:
+        topic = self.topic(command.name)
+        return [] if topic.config == command.config else [_topic_record(topic, config=command.config)]
+
+    def apply(self, record: KeyedRecord) -> None:
+        """Take note of a stored record; Corrupt if it is none of ours."""
+        try:
+            self._apply(record.key, record.value)
+        except msgspec.MsgspecError as error:
+            raise Corrupt(f"the catalogue has a record {record.key!r} that cannot be read: {error}") from error
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        if key.startswith(_TOPIC_PREFIX):
+            name = key.removeprefix(_TOPIC_PREFIX).decode("utf-8", "surrogateescape")
+            if value is None:
+                self._topics.pop(name, None)
+            else:
+                self._topics[name] = _topic(name, msgspec.json.decode(value, type=_TopicValue))
+        elif key == CLUSTER_KEY and value is not None:
+            self.cluster_id = msgspec.json.decode(value, type=_ClusterValue).id
+        elif key == PRODUCER_IDS_KEY and value is not None:
+            self.next_producer_id = msgspec.json.decode(value, type=_ProducerIdsValue).next_id
+        else:
+            raise Corrupt(f"the catalogue has a record {key!r} that this version does not know")
+
+    def records(self) -> list[KeyedRecord]:
+        """Return the records that a new catalogue would need to become equal to this one."""
+        found = [_topic_record(topic) for topic in self.topics]
+        if self.cluster_id:
+            found.append(_record(CLUSTER_KEY, _ClusterValue(self.cluster_id)))
+        if self.next_producer_id:
+            found.append(_record(PRODUCER_IDS_KEY, _ProducerIdsValue(self.next_producer_id)))
+        return found
+
+    def validate(self) -> None:
+        """Check the catalogue's own invariants; AssertionError if one is broken."""
+        ids = [topic.id for topic in self.topics]
+        assert len(ids) == len(set(ids))
+        for topic in self.topics:
+            check_name(topic.name)
+            assert 1 <= topic.partitions <= PARTITIONS_MAX
+        assert self.next_producer_id >= 0
+
+
+def _check_partitions(count: int) -> None:
+    if not 1 <= count <= PARTITIONS_MAX:
+        raise InvalidPartitions(f"a topic cannot have {count} partitions", hint=f"1 to {PARTITIONS_MAX}")
+
+
+def _topic_key(name: str) -> bytes:
+    return _TOPIC_PREFIX + name.encode("utf-8", "surrogateescape")
+
+
+def _topic(name: str, value: _TopicValue) -> Topic:
+    return Topic(
+        name=name,
+        id=value.id,
+        partitions=value.partitions,
+        created_ms=value.created_ms,
+        config=value.config,
+        is_going=value.is_going,
+    )
+
+
+def _topic_record(
+    topic: Topic,
+    *,
+    partitions: int | None = None,
+    config: Mapping[str, str] | None = None,
+    is_going: bool | None = None,
+) -> KeyedRecord:
+    value = _TopicValue(
+        topic.id,
+        topic.partitions if partitions is None else partitions,
+        topic.created_ms,
+        dict(topic.config if config is None else config),
+        topic.is_going if is_going is None else is_going,
+    )
+    return _record(_topic_key(topic.name), value)
+
+
+def _record(key: bytes, value: msgspec.Struct) -> KeyedRecord:
+    return KeyedRecord(key, msgspec.json.encode(value))

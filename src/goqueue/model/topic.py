@@ -1,0 +1,47 @@
+"""Topics as everybody names them: the rules of names, and what is known of one topic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from goqueue.errors import InvalidTopicName
+
+NAME_MAX = 249
+PARTITIONS_MAX = 10_000
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as the catalogue knows it; `config` has only what was set for this topic."""
+
+    name: str
+    id: UUID
+    partitions: int
+    created_ms: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    is_going: bool = False
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the broker keeps its own state there."""
+        return is_internal(self.name)
+
+
+def is_internal(name: str) -> bool:
+    """Tell whether a topic of that name belongs to the broker itself."""
+    return name.startswith("__")
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidTopicName unless a topic may have that name."""
+    if name in {".", ".."}:
+        raise InvalidTopicName(f"{name!r} cannot be the name of a topic")
+    if not _NAME.fullmatch(name):
+        shown = name if len(name) <= NAME_MAX else name[:40] + "..."
+        raise InvalidTopicName(
+            f"{shown!r} cannot be the name of a topic", hint="1 to 249 letters, digits, dots, underscores and hyphens"
+        )

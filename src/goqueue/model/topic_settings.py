@@ -1,0 +1,148 @@
+"""The settings of a topic under Kafka's names, and what they mean to its logs.
+
+A topic stores only what its owner has set; everything else comes from the broker's defaults when it is needed, so a
+new default reaches old topics. `TABLE` is the one list of settings: parsing, describing and documentation use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from enum import Enum, StrEnum
+from typing import NamedTuple
+
+from goqueue.errors import Invalid, InvalidTopicSettings
+from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
+
+
+class Stamp(StrEnum):
+    """Whose clock stamps the records: that of their producer, or the broker's when it appends them."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+class Compression(StrEnum):
+    """Batches are kept as their producer compressed them; nothing else is offered."""
+
+    PRODUCER = "producer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """All settings of one topic, with defaults filled in."""
+
+    log: LogSettings = field(default_factory=LogSettings)
+    stamp: Stamp = Stamp.CREATE_TIME
+    compression: Compression = Compression.PRODUCER
+    min_insync_replicas: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_insync_replicas <= 1000:
+            raise Invalid(f"min.insync.replicas is {self.min_insync_replicas}, but must lie between 1 and 1000")
+
+
+class Setting(NamedTuple):
+    """One setting: its name for users, where its value lies, what kind of value it is, and what it does."""
+
+    name: str
+    attribute: str
+    kind: type
+    description: str
+
+    def read(self, settings: TopicSettings) -> str:
+        """Return the value as text, as Kafka's tools write it."""
+        value = getattr(settings.log if _is_of_log(self) else settings, self.attribute)
+        return str(value.value) if isinstance(value, Enum) else str(value)
+
+    @property
+    def choices(self) -> list[str]:
+        """The values that it can have, if they can be listed."""
+        return [str(member.value) for member in self.kind] if issubclass(self.kind, Enum) else []
+
+
+_TOPIC_ATTRIBUTES = frozenset({"stamp", "compression", "min_insync_replicas"})
+
+TABLE: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("cleanup.policy", "cleanup", Cleanup, "Old records are deleted, compacted by key, or both."),
+        Setting("compression.type", "compression", Compression, "Batches stay compressed as their producer sent them."),
+        Setting("delete.retention.ms", "delete_retention_ms", int, "How long a compacted topic keeps tombstones."),
+        Setting(
+            "goqueue.flush",
+            "flush",
+            FlushPolicy,
+            "group: replies to acks=all wait for an fsync, and a power loss costs nothing that was acknowledged so; "
+            "interval: nothing waits, and a power loss costs what was written since the last fsync.",
+        ),
+        Setting(
+            "goqueue.flush.interval.ms",
+            "flush_interval_ms",
+            int,
+            "With goqueue.flush=interval, the longest time between a write and its fsync.",
+        ),
+        Setting("index.interval.bytes", "index_interval_bytes", int, "One row of the index for so many bytes of log."),
+        Setting("max.compaction.lag.ms", "max_compaction_lag_ms", int, "Records older than this are always compacted."),
+        Setting("max.message.bytes", "max_message_bytes", int, "The largest batch that is accepted, as it is sent."),
+        Setting("message.timestamp.type", "stamp", Stamp, "Whose clock stamps the records: producer or broker."),
+        Setting(
+            "min.cleanable.dirty.ratio",
+            "min_cleanable_dirty_ratio",
+            float,
+            "Compaction runs when this part of the log is new since the last pass.",
+        ),
+        Setting("min.compaction.lag.ms", "min_compaction_lag_ms", int, "Records younger than this are not compacted."),
+        Setting("min.insync.replicas", "min_insync_replicas", int, "acks=all needs so many replicas that are in sync."),
+        Setting("retention.bytes", "retention_bytes", int, "A partition larger than this loses its oldest segments."),
+        Setting("retention.ms", "retention_ms", int, "Segments whose records are older than this are deleted."),
+        Setting("segment.bytes", "segment_bytes", int, "A segment of a partition grows up to this size."),
+        Setting("segment.ms", "segment_ms", int, "A segment older than this is sealed even if it is not full."),
+    )
+}
+
+
+def parse(config: Mapping[str, str], defaults: TopicSettings) -> TopicSettings:
+    """Return a topic's settings: its own on top of the defaults; InvalidTopicSettings names all faults."""
+    faults: list[str] = []
+    log_changes: dict[str, object] = {}
+    changes: dict[str, object] = {}
+    for name, text in config.items():
+        setting = TABLE.get(name)
+        if setting is None:
+            faults.append(_unknown(name))
+            continue
+        value, fault = _parse_value(setting, text)
+        if fault:
+            faults.append(fault)
+        else:
+            (log_changes if _is_of_log(setting) else changes)[setting.attribute] = value
+    try:
+        log = replace(defaults.log, **log_changes)  # type: ignore[arg-type]
+        settings = replace(defaults, log=log, **changes)  # type: ignore[arg-type]
+    except Invalid as error:
+        faults.append(error.message)
+    if faults:
+        raise InvalidTopicSettings("; ".join(faults))
+    return settings
+
+
+def _parse_value(setting: Setting, text: str) -> tuple[object, str]:
+    if setting.name == "cleanup.policy":
+        # Kafka takes the two policies in any order, with spaces.
+        text = ",".join(sorted({part.strip() for part in text.split(",")}))
+    try:
+        return setting.kind(text.strip()), ""
+    except ValueError:
+        allowed = " or ".join(setting.choices) or ("a whole number" if setting.kind is int else "a number")
+        return None, f"{setting.name} is {text!r}, but must be {allowed}"
+
+
+def _unknown(name: str) -> str:
+    close = get_close_matches(name, TABLE, n=1)
+    return f"{name!r} is no setting of a topic" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _is_of_log(setting: Setting) -> bool:
+    return setting.attribute not in _TOPIC_ATTRIBUTES

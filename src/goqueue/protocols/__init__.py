@@ -1,0 +1,1 @@
+"""Translation between wire formats and operations; nothing is decided here."""

@@ -1,0 +1,100 @@
+"""The door to all listeners: how many connections there may be, and a word about those that were sent away.
+
+A thousand silent connections make one line a second, not a thousand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+from goqueue.seams.sink import Event, Severity, Sink
+
+_REPORT_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsDropped(Event):
+    """Connections were refused or closed for a reason of ours; `address` is that of the last one."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    reason: str
+    count: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a connection may cost; times in milliseconds. `connections_per_address_max` is unlimited at 0."""
+
+    connections_max: int = 10_000
+    connections_per_address_max: int = 0
+    frame_bytes_max: int = 100 * 1024 * 1024
+    request_elements_max: int = 100_000
+    first_byte_timeout_ms: int = 10_000
+    idle_timeout_ms: int = 600_000
+    slow_reader_timeout_ms: int = 30_000
+    reply_buffer_bytes_max: int = 8 * 1024 * 1024
+    http_body_bytes_max: int = 64 * 1024 * 1024
+
+
+class Door:
+    """Counts who is in."""
+
+    def __init__(self, limits: Limits, sink: Sink) -> None:
+        self.limits = limits
+        self.connections = 0
+        self.dropped: Counter[str] = Counter()
+        self._sink = sink
+        self._by_address: Counter[str] = Counter()
+        self._unreported: dict[str, tuple[int, str]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def enter(self, host: str) -> str:
+        """Let a connection in; return why not, if it must stay outside."""
+        if self.connections >= self.limits.connections_max:
+            return f"there are {self.connections} connections already"
+        per_address = self.limits.connections_per_address_max
+        if per_address and self._by_address[host] >= per_address:
+            return f"its address has {per_address} connections already"
+        self.connections += 1
+        if per_address:
+            self._by_address[host] += 1
+        return ""
+
+    def leave(self, host: str) -> None:
+        """Take note that a connection which was let in is gone."""
+        self.connections -= 1
+        if self.limits.connections_per_address_max:
+            self._by_address[host] -= 1
+            if not self._by_address[host]:
+                del self._by_address[host]
+
+    def note_dropped(self, reason: str, address: str) -> None:
+        """Report that a connection was refused or closed: the first of its kind at once, the others together."""
+        self.dropped[reason] += 1
+        count, _ = self._unreported.get(reason, (0, ""))
+        self._unreported[reason] = (count + 1, address)
+        if self._timer is None:
+            self._report()
+            self._timer = asyncio.get_running_loop().call_later(_REPORT_EVERY_S, self._report_again)
+
+    def close(self) -> None:
+        """Report what was not reported yet."""
+        self._report()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _report_again(self) -> None:
+        self._timer = None
+        if self._unreported:
+            self._report()
+            self._timer = asyncio.get_running_loop().call_later(_REPORT_EVERY_S, self._report_again)
+
+    def _report(self) -> None:
+        unreported, self._unreported = self._unreported, {}
+        for reason, (count, address) in unreported.items():
+            self._sink.emit(ConnectionsDropped(reason, count, address))

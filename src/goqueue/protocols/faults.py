@@ -1,0 +1,70 @@
+"""The one table of errors: what each protocol says for each code of `goqueue.errors`.
+
+A code that is not listed is answered as its kind. A test checks that every error of the tree has an entry here or
+through its kind, and that the statuses and codes exist in their protocols.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from goqueue.errors import GoQueueError
+
+
+class Fault(NamedTuple):
+    """How an error is told: Kafka's error code and the status of HTTP."""
+
+    kafka: int
+    http: int
+
+
+UNEXPECTED = Fault(-1, 500)
+
+TABLE: dict[str, Fault] = {
+    # kinds
+    "invalid": Fault(42, 400),
+    "not_found": Fault(3, 404),
+    "conflict": Fault(42, 409),
+    "fenced": Fault(42, 409),
+    "throttled": Fault(89, 429),
+    "unavailable": Fault(56, 503),
+    "corrupt": Fault(56, 500),
+    # batches and records
+    "corrupt_batch": Fault(2, 400),
+    "unsupported_format": Fault(43, 400),
+    "too_large": Fault(10, 413),
+    "invalid_record": Fault(87, 400),
+    # logs and partitions
+    "corrupt_log": Fault(56, 500),
+    "offset_out_of_range": Fault(1, 416),
+    "log_offline": Fault(56, 503),
+    "disk_full": Fault(56, 507),
+    "not_enough_replicas": Fault(19, 503),
+    "unknown_partition": Fault(3, 404),
+    "unknown_leader_epoch": Fault(75, 409),
+    "leader_epoch_fenced": Fault(74, 409),
+    # producers
+    "producer_fenced": Fault(47, 409),
+    "out_of_order_sequence": Fault(45, 409),
+    # topics
+    "unknown_topic": Fault(3, 404),
+    "unknown_topic_id": Fault(100, 404),
+    "topic_exists": Fault(36, 409),
+    "topic_protected": Fault(17, 403),
+    "invalid_topic_name": Fault(17, 400),
+    "invalid_topic_settings": Fault(40, 400),
+    "invalid_partitions": Fault(37, 400),
+    "invalid_replication": Fault(38, 400),
+    # requests
+    "malformed_request": Fault(42, 400),
+    "draining": Fault(6, 503),
+}
+
+
+def fault_of(error: GoQueueError) -> Fault:
+    """Return how an error is told: by its own code, or by the nearest kind above it."""
+    for kind in type(error).__mro__:
+        found = TABLE.get(getattr(kind, "code", ""))
+        if found is not None:
+            return found
+    return UNEXPECTED

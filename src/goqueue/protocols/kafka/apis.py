@@ -1,0 +1,74 @@
+"""What is offered: each API with its versions and who handles it; also the answer to ApiVersions.
+
+An API that is listed gets used: clients choose what they do by this list alone. Produce and Fetch have no handler
+here, since `connection` treats them by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import NamedTuple
+
+from goqueue.protocols.kafka import cluster, configs, offsets, producers, topics
+from goqueue.protocols.kafka.context import Context
+from goqueue.protocols.kafka.decode import Request
+from goqueue.protocols.kafka.encode import Reply, encode
+
+PRODUCE = 0
+FETCH = 1
+API_VERSIONS = 18
+_UNSUPPORTED_VERSION = 35
+
+Handler = Callable[[Context, Request], Awaitable[Reply | bytes]]
+"""Answers a request: with values to be encoded, or with the encoded body."""
+
+
+class Api(NamedTuple):
+    """One API: its key, the versions that are offered, the first one with tagged fields, and its handler."""
+
+    key: int
+    first: int
+    last: int
+    flexible_from: int
+    handler: Handler | None = None
+
+    def offers(self, version: int) -> bool:
+        """Tell whether a version is offered."""
+        return self.first <= version <= self.last
+
+
+APIS = {
+    api.key: api
+    for api in (
+        Api(PRODUCE, 3, 12, 9),
+        Api(FETCH, 4, 17, 12),
+        Api(2, 1, 10, 6, offsets.list_offsets),
+        Api(cluster.METADATA, 0, 13, 9, cluster.metadata),
+        Api(10, 0, 6, 3, cluster.find_coordinator),
+        Api(API_VERSIONS, 0, 4, 3),
+        Api(19, 2, 7, 5, topics.create_topics),
+        Api(20, 1, 6, 4, topics.delete_topics),
+        Api(21, 0, 2, 2, topics.remove_records),
+        Api(22, 0, 5, 2, producers.init_producer_id),
+        Api(23, 2, 4, 4, offsets.offset_for_leader_epoch),
+        Api(32, 1, 4, 4, configs.describe_configs),
+        Api(33, 0, 2, 2, configs.alter_configs),
+        Api(37, 0, 3, 2, topics.create_partitions),
+        Api(44, 0, 1, 1, configs.alter_configs_incrementally),
+        Api(60, 0, 1, 0, cluster.describe_cluster),
+        Api(75, 0, 0, 0, cluster.describe_topic_partitions),
+    )
+}
+
+
+@cache
+def api_versions(version: int) -> bytes:
+    """Return the body of the answer to ApiVersions.
+
+    A client that asks in a version which we lack is answered in version 0, which all can read, and asks again.
+    """
+    api = APIS[API_VERSIONS]
+    error, version = (0, version) if api.offers(version) else (_UNSUPPORTED_VERSION, 0)
+    keys = [{"api_key": each.key, "min_version": each.first, "max_version": each.last} for each in APIS.values()]
+    return bytes(encode(API_VERSIONS, version, {"error_code": error, "api_keys": keys}))

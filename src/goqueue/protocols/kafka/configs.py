@@ -1,0 +1,185 @@
+"""Settings: DescribeConfigs, IncrementalAlterConfigs and its older form, AlterConfigs.
+
+Settings of topics can be read and changed; those of the broker can be read (they come from its command line,
+environment and file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from goqueue.broker.topics import alter_topic, describe_topic
+from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
+from goqueue.model.topic_settings import TABLE, Setting, TopicSettings
+from goqueue.protocols.kafka.context import Context, told
+from goqueue.protocols.kafka.decode import Request
+from goqueue.protocols.kafka.encode import Reply
+
+
+class Resource(IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Source(IntEnum):
+    """Where a value comes from."""
+
+    TOPIC = 1
+    BROKER = 4
+    DEFAULT = 5
+
+
+class Change(IntEnum):
+    """What an alteration does to a value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_KINDS: Mapping[type, int] = {bool: 1, int: 5, float: 6, str: 2}
+_STRING = 2
+_LIST = 7
+
+
+async def describe_configs(context: Context, request: Request) -> Reply:
+    """List settings with their values and where they come from."""
+    results = []
+    for resource in request.resources or ():
+        named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        try:
+            configs = await _describe(context, resource)
+            results.append({**named, **told(None), "configs": configs})
+        except GoQueueError as error:
+            results.append({**named, **told(error), "configs": []})
+    return {"results": results}
+
+
+async def _describe(context: Context, resource: Request) -> list[Reply]:
+    keys = resource.configuration_keys
+    if resource.resource_type == Resource.TOPIC:
+        opened = await describe_topic(context.broker, context.caller, resource.resource_name)
+        return [
+            described(setting, opened.settings, opened.topic.config)
+            for setting in TABLE.values()
+            if keys is None or setting.name in keys
+        ]
+    if resource.resource_type == Resource.BROKER:
+        if resource.resource_name not in {"", str(context.node_id)}:
+            raise Invalid(f"there is no broker {resource.resource_name!r}", hint=f"this is broker {context.node_id}")
+        return [each for each in _broker_configs(context) if keys is None or each["name"] in keys]
+    raise Invalid(f"resources of type {resource.resource_type} have no settings here", hint="2 is topics, 4 brokers")
+
+
+def described(setting: Setting, settings: TopicSettings, own: Mapping[str, str]) -> Reply:
+    """Return one setting of a topic; `own` are those that were set for this topic."""
+    value = setting.read(settings)
+    default = setting.read(TopicSettings())
+    source = Source.TOPIC if setting.name in own else Source.DEFAULT if value == default else Source.BROKER
+    synonyms = [{"name": setting.name, "value": default, "source": Source.DEFAULT}]
+    if source is not Source.DEFAULT:
+        synonyms.insert(0, {"name": setting.name, "value": value, "source": source})
+    return {
+        "name": setting.name,
+        "value": value,
+        "read_only": False,
+        "is_default": source is not Source.TOPIC,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": synonyms,
+        "config_type": _LIST if setting.name == "cleanup.policy" else _KINDS.get(setting.kind, _STRING),
+        "documentation": setting.description,
+    }
+
+
+def _broker_configs(context: Context) -> list[Reply]:
+    options = context.broker.options
+    values = {
+        "auto.create.topics.enable": (str(options.auto_create_topics).lower(), bool),
+        "broker.id": (str(options.node_id), int),
+        "num.partitions": (str(options.default_partitions), int),
+        "default.replication.factor": ("1", int),
+        "fetch.max.bytes": (str(options.fetch_bytes_max), int),
+    }
+    topic_defaults = {
+        f"log.{name}" if not name.startswith("goqueue.") else name: (setting.read(options.topic_defaults), setting.kind)
+        for name, setting in TABLE.items()
+    }
+    return [
+        {
+            "name": name,
+            "value": value,
+            "read_only": True,
+            "is_default": True,
+            "config_source": Source.BROKER,
+            "synonyms": [],
+            "config_type": _KINDS.get(kind, _STRING),
+            "documentation": None,
+        }
+        for name, (value, kind) in (values | topic_defaults).items()
+    ]
+
+
+async def alter_configs_incrementally(context: Context, request: Request) -> Reply:
+    """Change single settings of topics."""
+    return await _alter(context, request)
+
+
+async def alter_configs(context: Context, request: Request) -> Reply:
+    """Replace all settings of topics; what is left out goes back to its default."""
+    return await _alter(context, request)
+
+
+async def _alter(context: Context, request: Request) -> Reply:
+    results = []
+    for resource in request.resources or ():
+        named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        try:
+            await _alter_one(context, resource, is_dry_run=request.validate_only)
+            results.append({**told(None), **named})
+        except GoQueueError as error:
+            results.append({**told(error), **named})
+    return {"responses": results}
+
+
+async def _alter_one(context: Context, resource: Request, *, is_dry_run: bool) -> None:
+    if resource.resource_type != Resource.TOPIC:
+        raise Invalid("only settings of topics can be changed here", hint="the broker's come from where it is started")
+    opened = await describe_topic(context.broker, context.caller, resource.resource_name)
+    changes = resource.configs or ()
+    names = [change.name for change in changes]
+    if len(names) != len(set(names)):
+        raise Invalid("a setting is named twice in one request")
+    if any(hasattr(change, "config_operation") for change in changes):
+        config = dict(opened.topic.config)
+        for change in changes:
+            _apply(config, change, opened.settings)
+    else:
+        config = {change.name: change.value for change in changes if change.value is not None}
+    await alter_topic(context.broker, context.caller, resource.resource_name, config, is_dry_run=is_dry_run)
+
+
+def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> None:
+    setting = TABLE.get(change.name)
+    if change.config_operation == Change.DELETE:
+        if setting is None:
+            raise InvalidTopicSettings(f"{change.name!r} is no setting of a topic")
+        config.pop(change.name, None)
+    elif change.value is None:
+        raise InvalidTopicSettings(f"{change.name} was given no value")
+    elif change.config_operation == Change.SET:
+        config[change.name] = change.value
+    elif setting is None or setting.name != "cleanup.policy":
+        raise InvalidTopicSettings(f"{change.name} is no list, so nothing can be added or taken away")
+    else:
+        present = [each for each in setting.read(settings).split(",") if each]
+        named = [each.strip() for each in change.value.split(",")]
+        if change.config_operation == Change.APPEND:
+            kept = present + [each for each in named if each not in present]
+        else:
+            kept = [each for each in present if each not in named]
+        config[change.name] = ",".join(kept)

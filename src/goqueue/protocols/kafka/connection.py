@@ -1,0 +1,356 @@
+"""One Kafka connection: requests in, replies out in the same order.
+
+Every complete frame of a read is handled before anything is sent. Produce requests that follow each other are
+gathered and published as one burst; then all replies that are ready leave with one write.
+
+A reply that is not ready has a slot, and those behind it wait for it. While a slot belongs to a fetch that waits or to
+a request that takes its time, no further request of this connection is handled, as Kafka does it; bytes are still
+read, up to a limit, so that a client that leaves is noticed. Publishing does not wait: many requests may be on
+their way to the disk at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from typing_extensions import override
+
+from goqueue.broker.fetch import Fetch
+from goqueue.broker.pipeline import Caller
+from goqueue.broker.produce import Acks, Publish, publish
+from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.protocols.kafka.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api, api_versions
+from goqueue.protocols.kafka.context import Context
+from goqueue.protocols.kafka.decode import Cursor, Request, decode, skip_tags
+from goqueue.protocols.kafka.encode import encode
+from goqueue.protocols.kafka.fetch import fetch_of
+from goqueue.protocols.kafka.frames import Frames
+from goqueue.protocols.kafka.produce import parse, publish_of
+from goqueue.protocols.kafka.produce_plan import Plan, plan_of
+
+if TYPE_CHECKING:
+    from goqueue.protocols.kafka.front import KafkaFront
+
+_HEADER = struct.Struct(">hhih")
+_FRAME_HEAD = struct.Struct(">ii")
+_FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
+_SLOTS_MAX = 1000
+_UNREAD_MAX = 256 * 1024
+
+Parts = list[bytes]
+
+
+class Slot:
+    """The place of a reply among the replies of a connection; `parts` is None until it is ready."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """The protocol of one connection; made by `KafkaFront`."""
+
+    def __init__(self, front: KafkaFront) -> None:
+        self._front = front
+        self._frames = Frames(front.pool, frame_bytes_max=front.limits.frame_bytes_max)
+        self._slots: deque[Slot] = deque()
+        self._out: Parts = []
+        self._burst: list[Publish] = []
+        self._is_bursting = False
+        self._holds = 0
+        self._is_paused = False
+        self._fetch: Fetch | None = None
+        self._plan: Plan | None = None
+        self._transport: asyncio.Transport | None = None
+        self._context: Context | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._slow_timer: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
+        self._has_heard = False
+        self.host = ""
+        self.address = ""
+
+    # -- what the transport calls
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
+        self.host, self.address = host, f"{host}:{port}"
+        refusal = self._front.admit(self)
+        if refusal:
+            self._front.door.note_dropped(refusal, self.address)
+            self._transport.abort()
+            self._transport = None
+            return
+        reached = (transport.get_extra_info("sockname") or ("localhost", 0))[:2]
+        caller = Caller("kafka", self.address)
+        self._context = Context(self._front.broker, caller, self._front.reached_at(reached), self._front.kept)
+        self._transport.set_write_buffer_limits(high=self._front.limits.reply_buffer_bytes_max)
+        self._heard_at = self._front.loop.time()
+        self._watch()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._transport = None
+            self._front.forget(self)
+        for timer in (self._watchdog, self._slow_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._fetch is not None:
+            self._fetch.cancel()
+        self._slots.clear()
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.buffer()
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        self._has_heard = True
+        self._heard_at = self._front.loop.time()
+        self._frames.received(nbytes)
+        self._handle_frames()
+
+    @override
+    def pause_writing(self) -> None:
+        self._holds += 1
+        timeout_s = self._front.limits.slow_reader_timeout_ms / 1000
+        self._slow_timer = self._front.loop.call_later(timeout_s, self._drop, "it does not read its replies")
+
+    @override
+    def resume_writing(self) -> None:
+        if self._slow_timer is not None:
+            self._slow_timer.cancel()
+        self._release()
+
+    # -- requests
+
+    def _handle_frames(self) -> None:
+        """Handle all frames that are there, unless something must be waited for, and send what is ready."""
+        self._is_bursting = True
+        try:
+            while not self._holds and len(self._slots) < _SLOTS_MAX and (frame := self._frames.next()) is not None:
+                self._handle(frame)
+            self._publish_burst()
+            self._frames.keep()
+        except MalformedRequest as error:
+            self._drop(error.message)
+            return
+        except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever broke must not touch others
+            self._front.failed(self, error)
+            self._drop("its request could not be handled")
+            return
+        finally:
+            self._is_bursting = False
+        self._pace()
+        self._send()
+
+    def _handle(self, frame: memoryview) -> None:
+        if len(frame) < _HEADER.size:
+            raise MalformedRequest(f"a frame of {len(frame)} bytes has no header")
+        key, version, correlation, client_id_size = _HEADER.unpack_from(frame)
+        if key == PRODUCE and self._follow_plan(version, correlation, frame):
+            return
+        cursor = Cursor(frame, _HEADER.size, elements_max=self._front.limits.request_elements_max)
+        if client_id_size > 0:
+            cursor.take(client_id_size)
+        api = APIS.get(key)
+        if key == API_VERSIONS:
+            self._publish_burst()
+            self._reply(self._new_slot(), [_FRAME_HEAD.pack(4 + len(body := api_versions(version)), correlation), body])
+            return
+        if api is None or not api.offers(version):
+            raise MalformedRequest(f"api {key} in version {version} is not offered")
+        if version >= api.flexible_from:
+            try:
+                skip_tags(cursor)
+            except IndexError:
+                raise MalformedRequest("a request ends in its header") from None
+        if key == PRODUCE:
+            self._handle_produce(version, correlation, cursor, frame)
+            return
+        self._publish_burst()
+        cursor = Cursor(bytes(frame[cursor.position :]), elements_max=cursor.elements_left)
+        request = decode(key, version, cursor)
+        request.version = version
+        if key == FETCH:
+            self._handle_fetch(version, correlation, request)
+        else:
+            self._handle_other(api, version, correlation, request)
+
+    def _follow_plan(self, version: int, correlation: int, frame: memoryview) -> bool:
+        """Handle a produce request the short way, if it is like the one before."""
+        plan = self._plan
+        if plan is None or plan.version != version or plan.revision != self._front.broker.revision:
+            return False
+        records = plan.records_of(frame)
+        if records is None:
+            return False
+        slot = self._new_slot()
+        self._burst.append(plan.publish(records, correlation, partial(self._reply, slot)))
+        return True
+
+    def _handle_produce(self, version: int, correlation: int, cursor: Cursor, frame: memoryview) -> None:
+        request = parse(self._front.broker, version, cursor)
+        self._plan = plan_of(request, version, frame, self._front.broker.revision)
+        is_flexible = version >= APIS[PRODUCE].flexible_from
+        if request.acks is Acks.NONE:
+            self._burst.append(publish_of(request, version, _send_nothing))
+            return
+        slot = self._new_slot()
+
+        def send(body: bytes) -> None:
+            self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body])
+
+        self._burst.append(publish_of(request, version, send))
+
+    def _publish_burst(self) -> None:
+        if self._burst:
+            burst, self._burst = self._burst, []
+            publish(self._front.broker, self._require_context().caller, burst)
+
+    def _handle_fetch(self, version: int, correlation: int, request: Request) -> None:
+        slot = self._new_slot()
+        is_flexible = version >= APIS[FETCH].flexible_from
+
+        def send(body: Parts) -> None:
+            size = sum(map(len, body))
+            self._reply(slot, [_head(correlation, size, is_flexible=is_flexible), *body])
+            if self._fetch is not None:
+                self._fetch = None
+                self._release()
+
+        fetch = fetch_of(self._require_context(), version, request, send)
+        if fetch is not None:
+            fetch.begin()
+            if not fetch.is_over:
+                self._fetch = fetch
+                self._holds += 1
+
+    def _handle_other(self, api: Api, version: int, correlation: int, request: Request) -> None:
+        self._holds += 1
+        work = self._answer(self._new_slot(), api, version, correlation, request)
+        self._front.tasks.start(work, f"kafka api {api.key} for {self.address}")
+
+    async def _answer(self, slot: Slot, api: Api, version: int, correlation: int, request: Request) -> None:
+        assert api.handler is not None
+        try:
+            reply = await api.handler(self._require_context(), request)
+            body = reply if isinstance(reply, bytes) else bytes(encode(api.key, version, reply))
+        except GoQueueError as error:
+            # Handlers put errors into their replies; what is left has no place there.
+            self._drop(error.message)
+            return
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            self._front.failed(self, error)
+            self._drop("its request could not be handled")
+            return
+        is_flexible = version >= api.flexible_from
+        self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body])
+        self._release()
+
+    def _require_context(self) -> Context:
+        assert self._context is not None
+        return self._context
+
+    # -- replies
+
+    def _new_slot(self) -> Slot:
+        slot = Slot()
+        self._slots.append(slot)
+        return slot
+
+    def _reply(self, slot: Slot, parts: Parts) -> None:
+        """Put a reply into its slot, and send all that are ready from the first slot on."""
+        slot.parts = parts
+        slots = self._slots
+        if not slots:
+            self._out += parts
+        while slots and slots[0].parts is not None:
+            self._out += slots.popleft().parts or ()
+        if not self._is_bursting:
+            self._send()
+            if self._frames.unread and not self._holds:
+                self._front.loop.call_soon(self._go_on)
+
+    def _send(self) -> None:
+        if not self._out or self._transport is None:
+            self._out.clear()
+            return
+        out, self._out = self._out, []
+        if len(out) == 1:
+            self._transport.write(out[0])
+        else:
+            self._transport.writelines(out)
+
+    # -- waiting
+
+    def _release(self) -> None:
+        """End one reason to wait; if it was the last, go on with the requests that have arrived meanwhile."""
+        self._holds -= 1
+        if not self._holds and not self._is_bursting and self._transport is not None:
+            self._front.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport is not None and not self._holds and not self._is_bursting:
+            self._handle_frames()
+
+    def _pace(self) -> None:
+        """Read no more while too much waits to be handled."""
+        if self._transport is None:
+            return
+        is_full = self._frames.unread > _UNREAD_MAX and bool(self._holds or len(self._slots) >= _SLOTS_MAX)
+        if is_full and not self._is_paused:
+            self._transport.pause_reading()
+        elif not is_full and self._is_paused:
+            self._transport.resume_reading()
+        self._is_paused = is_full
+
+    # -- the end
+
+    def drain(self) -> bool:
+        """Answer what waits, take no more, and tell whether all replies have been handed to the transport."""
+        self._holds += 1
+        if self._fetch is not None:
+            self._fetch.finish_now()
+        return not self._slots
+
+    def close(self) -> None:
+        """Close the connection once what was written has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _drop(self, reason: str) -> None:
+        """Close the connection now, for a reason that is reported."""
+        if self._transport is not None:
+            self._front.door.note_dropped(reason, self.address)
+            self._transport.abort()
+
+    def _watch(self) -> None:
+        """Close the connection if it says nothing at first, stops in the middle of a frame, or is idle for long."""
+        limits = self._front.limits
+        is_expecting = not self._has_heard or bool(self._frames.unread and not self._holds)
+        timeout_s = (limits.first_byte_timeout_ms if is_expecting else limits.idle_timeout_ms) / 1000
+        left_s = self._heard_at + timeout_s - self._front.loop.time()
+        if left_s <= 0 and not self._slots:
+            self._drop("it sent nothing for too long" if is_expecting else "it was idle for too long")
+            return
+        self._watchdog = self._front.loop.call_later(max(left_s, 1.0) if self._slots else left_s, self._watch)
+
+
+def _head(correlation: int, body_size: int, *, is_flexible: bool) -> bytes:
+    if is_flexible:
+        return _FRAME_HEAD_FLEXIBLE.pack(body_size + 5, correlation, 0)
+    return _FRAME_HEAD.pack(body_size + 4, correlation)
+
+
+def _send_nothing(body: bytes) -> None:
+    del body

@@ -1,0 +1,69 @@
+"""What a request is handled with, and what every handler does with names and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from goqueue.broker.broker import Broker, OpenTopic
+from goqueue.broker.pipeline import Caller
+from goqueue.errors import GoQueueError
+from goqueue.protocols.faults import fault_of
+from goqueue.runtime.partition import Partition
+from goqueue.seams.network import Address
+
+UNKNOWN_OPERATIONS = -(2**31)
+"""What a reply says where it could list the operations that the caller may do, and does not."""
+
+
+class KeptReplies:
+    """Encoded replies, kept until anything changes that they tell."""
+
+    _COUNT_MAX = 256
+
+    def __init__(self) -> None:
+        self._revision = -1
+        self._bodies: dict[Hashable, bytes] = {}
+
+    def find(self, revision: int, key: Hashable) -> bytes | None:
+        """Return the reply that was kept under a key, if it is of this revision."""
+        return self._bodies.get(key) if revision == self._revision else None
+
+    def keep(self, revision: int, key: Hashable, body: bytes) -> None:
+        """Keep a reply; all of older revisions go."""
+        if revision != self._revision or len(self._bodies) >= self._COUNT_MAX:
+            self._bodies.clear()
+        self._revision = revision
+        self._bodies[key] = body
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The broker, who asks, and the address under which clients of this connection reach the broker."""
+
+    broker: Broker
+    caller: Caller
+    reached_at: Address
+    kept: KeptReplies = field(default_factory=KeptReplies)
+
+    @property
+    def node_id(self) -> int:
+        """The id of this broker."""
+        return self.broker.options.node_id
+
+
+def partition_of(topic: OpenTopic | GoQueueError, index: int) -> Partition | GoQueueError:
+    """Return a partition of a topic, or why there is none."""
+    if isinstance(topic, GoQueueError):
+        return topic
+    try:
+        return topic.partition(index)
+    except GoQueueError as error:
+        return error
+
+
+def told(error: GoQueueError | None) -> dict[str, object]:
+    """Return the fields that tell an error, or that there is none."""
+    if error is None:
+        return {"error_code": 0, "error_message": None}
+    return {"error_code": fault_of(error).kafka, "error_message": str(error)}

@@ -1,0 +1,217 @@
+"""Produce, by hand: requests are parsed in place, and replies are put together from bytes.
+
+    request   [transactional id] [acks i16] [timeout i32]
+              topics: [name, or id from v13 on] partitions: [index i32] [records: size, bytes]
+    response  topics: [name or id] partitions: [index i32] [error i16] [base offset i64] [append time i64]
+              [start offset i64, v5] [record errors, message, v8]; [throttle i32] last
+
+From v9 on sizes are varints one too large (0 is null), and tag sections follow each structure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from goqueue.broker.broker import Broker, OpenTopic
+from goqueue.broker.produce import Acks, Publish, Section
+from goqueue.errors import GoQueueError, InvalidRecord, MalformedRequest
+from goqueue.protocols.faults import fault_of
+from goqueue.protocols.kafka.context import partition_of
+from goqueue.protocols.kafka.decode import Cursor, skip_tags
+from goqueue.protocols.kafka.encode import uvarint
+from goqueue.runtime.partition import Appended, Outcome
+
+FLEXIBLE_FROM = 9
+_TOPIC_IDS_FROM = 13
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_RESULT = struct.Struct(">ihqq")
+_RESULT_V5 = struct.Struct(">ihqqq")
+_TAG = b"\0"
+_NO_ERRORS_FLEXIBLE = b"\x01"
+_NO_ERRORS = _INT32.pack(0)
+_NO_MESSAGE_FLEXIBLE = b"\0"
+_NO_MESSAGE = _INT16.pack(-1)
+_NO_THROTTLE = _INT32.pack(0)
+_ACKS = {each.value: each for each in Acks}
+
+
+class TopicPart(NamedTuple):
+    """A topic of a request as its bytes on the wire, and the partitions asked for."""
+
+    wire_name: bytes
+    indexes: list[int]
+
+
+class ProduceRequest(NamedTuple):
+    """A parsed request: how to answer it is in `topics`, what to store in `sections`, both in the same order.
+
+    `records_at` is where the records of the last section begin with their size.
+    """
+
+    acks: Acks
+    topics: list[TopicPart]
+    sections: list[Section]
+    records_at: int
+
+
+def parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
+    """Read a request; its sections are views of the buffer. MalformedRequest if it is none."""
+    try:
+        return _parse(broker, version, cursor)
+    except (struct.error, IndexError):
+        raise MalformedRequest(f"a produce request ends at byte {cursor.position}, in the middle") from None
+
+
+def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
+    is_flexible = version >= FLEXIBLE_FROM
+    is_transactional = _skip_string(cursor, is_flexible=is_flexible)
+    acks_code, _ = _ACKS_TIMEOUT.unpack_from(cursor.data, cursor.position)
+    cursor.position += _ACKS_TIMEOUT.size
+    acks = _ACKS.get(acks_code)
+    if acks is None:
+        raise MalformedRequest(f"acks is {acks_code}, allowed are -1, 0 and 1")
+    topics = []
+    sections: list[Section] = []
+    records_at = 0
+    for _ in range(_count(cursor, is_flexible=is_flexible)):
+        wire_name, found = _topic(broker, version, cursor)
+        indexes = []
+        for _ in range(_count(cursor, is_flexible=is_flexible)):
+            (index,) = _INT32.unpack_from(cursor.data, cursor.position)
+            cursor.position += 4
+            indexes.append(index)
+            records_at = cursor.position
+            records = _records(cursor, is_flexible=is_flexible)
+            partition = partition_of(found, index) if not is_transactional else _NO_TRANSACTIONS
+            sections.append(Section(partition, records))
+            if is_flexible:
+                skip_tags(cursor)
+        if is_flexible:
+            skip_tags(cursor)
+        topics.append(TopicPart(wire_name, indexes))
+    if is_flexible:
+        skip_tags(cursor)
+    return ProduceRequest(acks, topics, sections, records_at)
+
+
+def publish_of(request: ProduceRequest, version: int, send: Callable[[bytes], None]) -> Publish:
+    """Return the operation for a request; `send` gets the body of the reply when it is due."""
+    if request.acks is Acks.NONE:
+        return Publish(request.acks, request.sections, _no_reply)
+    return Publish(request.acks, request.sections, lambda outcomes: send(reply_body(request, version, outcomes)))
+
+
+def _no_reply(outcomes: Sequence[Outcome]) -> None:
+    del outcomes
+
+
+def _skip_string(cursor: Cursor, *, is_flexible: bool) -> bool:
+    """Pass over a nullable string and tell whether there was one."""
+    if is_flexible:
+        size = cursor.uvarint() - 1
+    else:
+        (size,) = _INT16.unpack_from(cursor.data, cursor.position)
+        cursor.position += 2
+    if size > 0:
+        cursor.take(size)
+    return size > 0
+
+
+def _count(cursor: Cursor, *, is_flexible: bool) -> int:
+    if is_flexible:
+        return cursor.count(cursor.uvarint() - 1)
+    (count,) = _INT32.unpack_from(cursor.data, cursor.position)
+    cursor.position += 4
+    return cursor.count(count)
+
+
+def _topic(broker: Broker, version: int, cursor: Cursor) -> tuple[bytes, OpenTopic | GoQueueError]:
+    """Return a topic's bytes as the reply repeats them, and the topic itself or why there is none."""
+    begin = cursor.position
+    try:
+        if version >= _TOPIC_IDS_FROM:
+            return (wire := cursor.take(16)), broker.topic_by_id(UUID(bytes=wire))
+        size = cursor.uvarint() - 1 if version >= FLEXIBLE_FROM else _int16(cursor)
+        name = cursor.take(size)
+        wire = bytes(cursor.data[begin : cursor.position])
+        return wire, broker.topics_by_wire_name.get(name) or broker.topic(name.decode("utf-8", "replace"))
+    except MalformedRequest:
+        raise
+    except GoQueueError as error:
+        return bytes(cursor.data[begin : cursor.position]), error
+
+
+def _int16(cursor: Cursor) -> int:
+    (value,) = _INT16.unpack_from(cursor.data, cursor.position)
+    cursor.position += 2
+    return int(value)
+
+
+def _records(cursor: Cursor, *, is_flexible: bool) -> memoryview:
+    if is_flexible:
+        size = cursor.uvarint() - 1
+    else:
+        (size,) = _INT32.unpack_from(cursor.data, cursor.position)
+        cursor.position += 4
+    begin = cursor.position
+    end = begin + max(size, 0)
+    if end > len(cursor.data):
+        raise MalformedRequest(f"{size} bytes of records are announced at byte {begin}, but the request ends before")
+    cursor.position = end
+    return memoryview(cursor.data)[begin:end]
+
+
+def reply_body(request: ProduceRequest, version: int, outcomes: Sequence[Outcome]) -> bytes:
+    """Return the body of the reply that tells the outcomes, which are in the order of the partitions."""
+    is_flexible = version >= FLEXIBLE_FROM
+    parts = [_size(len(request.topics), is_flexible=is_flexible)]
+    following = iter(outcomes)
+    for topic in request.topics:
+        parts += (topic.wire_name, _size(len(topic.indexes), is_flexible=is_flexible))
+        for index in topic.indexes:
+            parts.append(_result(version, index, next(following)))
+        if is_flexible:
+            parts.append(_TAG)
+    parts.append(_NO_THROTTLE)
+    if is_flexible:
+        parts.append(_TAG)
+    return b"".join(parts)
+
+
+def _size(count: int, *, is_flexible: bool) -> bytes:
+    return uvarint(count + 1) if is_flexible else _INT32.pack(count)
+
+
+def _result(version: int, index: int, outcome: Outcome) -> bytes:
+    if isinstance(outcome, GoQueueError):
+        code, message, outcome = fault_of(outcome).kafka, outcome.message, _NOTHING
+    else:
+        code, message = 0, ""
+    base, timestamp, start = outcome.base_offset, outcome.timestamp, outcome.start_offset
+    if version < 5:
+        return _RESULT.pack(index, code, base, timestamp)
+    result = _RESULT_V5.pack(index, code, base, timestamp, start)
+    if version < 8:
+        return result
+    if version < FLEXIBLE_FROM:
+        return result + _NO_ERRORS + _message(message)
+    return result + _NO_ERRORS_FLEXIBLE + _compact_message(message) + _TAG
+
+
+def _message(text: str) -> bytes:
+    data = text.encode()
+    return _INT16.pack(len(data)) + data if text else _NO_MESSAGE
+
+
+def _compact_message(text: str) -> bytes:
+    data = text.encode()
+    return uvarint(len(data) + 1) + data if text else _NO_MESSAGE_FLEXIBLE
+
+
+_NOTHING = Appended(-1, -1)
+_NO_TRANSACTIONS = InvalidRecord("transactions are not offered")

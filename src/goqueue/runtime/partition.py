@@ -1,0 +1,299 @@
+"""The owner of one partition: the only one who appends to its log and tells how far it may be read.
+
+    start_offset  <=  last_stable_offset  <=  high_watermark  <=  end_offset
+
+Readers see records below the high watermark, and those who read committed data only see them below the last stable
+offset. With `goqueue.flush=group` the high watermark is the durable end of the log: nobody sees what a power loss
+could take back. With `interval` it is the end. It never goes back.
+
+Appends come in sections: what one request holds for this partition. The sections of one call share one write, and
+each has an outcome of its own. There is no await between looking at state and changing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import NamedTuple
+
+from goqueue.errors import EpochFenced, GoQueueError, InvalidRecord, LogOffline, OffsetOutOfRange, UnknownEpoch
+from goqueue.log.batches import NewBatch, check_batches
+from goqueue.log.log import Log
+from goqueue.log.reader import TimedOffset
+from goqueue.machines.producer import Duplicate, Refused
+from goqueue.model.log_settings import FlushPolicy
+from goqueue.model.topic_settings import Stamp, TopicSettings
+from goqueue.records.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    write_header,
+)
+from goqueue.runtime.flusher import Flusher
+from goqueue.runtime.upkeep import keep_up
+from goqueue.runtime.waiters import Waiters
+from goqueue.seams.clock import Clock
+
+NO_TIMESTAMP = -1
+# Length, attributes, two deltas, key, value and the number of headers take a byte each at least.
+_RECORD_BYTES_MIN = 7
+_FORBIDDEN_TO_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
+
+
+class Appended(NamedTuple):
+    """A section is in the log, or was already; it is committed once the high watermark reaches `end_offset`.
+
+    `timestamp` is what the broker stamped, if it did. `start_offset` is where the log starts.
+    """
+
+    base_offset: int
+    end_offset: int
+    timestamp: int = NO_TIMESTAMP
+    start_offset: int = -1
+
+
+Outcome = Appended | GoQueueError
+
+
+class Partition:
+    """One partition of a topic, on the event loop that owns it."""
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        settings: TopicSettings,
+        clock: Clock,
+        threads: Executor | None = None,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.settings = settings
+        self.leader_epoch = max(0, log.epochs.latest)
+        self.waiters = Waiters()
+        self.flusher = Flusher(log, threads, self._progressed)
+        self.high_watermark = log.durable_end
+        # Set when the topic goes: what readers who still hold on to the partition are told.
+        self.gone: GoQueueError | None = None
+        self.records_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._clock = clock
+        self._threads = threads
+        self._raise_high_watermark()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the oldest open transaction starts, but never beyond the high watermark."""
+        return min(self.log.last_stable_offset, self.high_watermark)
+
+    def configure(self, settings: TopicSettings) -> None:
+        """Go on with other settings."""
+        self.settings = settings
+        self.log.configure(settings.log)
+        self._raise_high_watermark()
+        if self.log.wants_flush:
+            self.flusher.note_append()
+
+    def append(self, sections: Sequence[bytearray | memoryview]) -> list[Outcome]:
+        """Append what several requests hold for this partition, in order; return what became of each.
+
+        A section is stored whole or not at all. Duplicates of an idempotent producer are answered with the offset that
+        they have. The buffers are written to, and may be used again at return.
+        """
+        outcomes: list[Outcome] = []
+        staged: list[tuple[int, list[NewBatch]]] = []
+        writers: set[int] = set()
+        for section in sections:
+            try:
+                batches = self._admit(section)
+                producer_id = batches[0].header.producer_id
+                if producer_id >= 0:
+                    if producer_id in writers:
+                        # Its next sequence is known only once the batch before is in the log.
+                        self._write(staged, outcomes)
+                        staged, writers = [], set()
+                    writers.add(producer_id)
+                    duplicate = self._judge(batches)
+                    if duplicate is not None:
+                        outcomes.append(duplicate)
+                        continue
+            except GoQueueError as error:
+                outcomes.append(error)
+                continue
+            staged.append((len(outcomes), batches))
+            outcomes.append(_NOT_YET)
+        self._write(staged, outcomes)
+        return outcomes
+
+    def _admit(self, section: bytearray | memoryview) -> list[NewBatch]:
+        """Check a section against the rules for what clients may write."""
+        batches = check_batches(section, bytes_max=self.settings.log.max_message_bytes)
+        if not batches:
+            raise InvalidRecord("the request has no records for this partition")
+        if len(batches) > 1 and any(batch.header.producer_id >= 0 for batch in batches):
+            raise InvalidRecord("an idempotent producer sends one batch per partition and request")
+        for batch in batches:
+            if fault := _fault_of_client(batch.header):
+                raise InvalidRecord(fault)
+        return batches if self.settings.stamp is Stamp.CREATE_TIME else [self._stamped(batch) for batch in batches]
+
+    def _stamped(self, batch: NewBatch) -> NewBatch:
+        """Give a batch the time of its append."""
+        attributes = batch.header.attributes | LOG_APPEND_TIME_BIT
+        header = batch.header._replace(attributes=attributes, max_timestamp=self._clock.now_ms())
+        write_header(batch.data, header)
+        return NewBatch(header, batch.data)
+
+    def _judge(self, batches: list[NewBatch]) -> Appended | None:
+        """Ask the table of producers about a batch; return where it is if it is there already."""
+        header = batches[0].header
+        verdict = self.log.producers.decide(header)
+        if isinstance(verdict, Refused):
+            raise verdict.error
+        if isinstance(verdict, Duplicate):
+            end = verdict.base_offset + header.last_offset_delta + 1
+            return Appended(verdict.base_offset, end, NO_TIMESTAMP, self.log.start_offset)
+        return None
+
+    def _write(self, staged: list[tuple[int, list[NewBatch]]], outcomes: list[Outcome]) -> None:
+        if not staged:
+            return
+        batches = [batch for _, section in staged for batch in section]
+        try:
+            headers = self.log.append(batches, leader_epoch=self.leader_epoch)
+        except GoQueueError as error:
+            for number, _ in staged:
+                outcomes[number] = error
+            return
+        is_stamped = self.settings.stamp is Stamp.LOG_APPEND_TIME
+        start_offset = self.log.start_offset
+        position = 0
+        for number, section in staged:
+            first = headers[position]
+            position += len(section)
+            last = headers[position - 1]
+            timestamp = last.max_timestamp if is_stamped else NO_TIMESTAMP
+            outcomes[number] = Appended(first.base_offset, last.next_offset, timestamp, start_offset)
+        self.records_in += headers[-1].next_offset - headers[0].base_offset
+        self.bytes_in += sum([len(batch.data) for batch in batches])
+        self.flusher.note_append()
+        self._raise_high_watermark()
+
+    def read(self, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> bytes:
+        """Return whole batches from an offset on, as far as a reader may see; nothing if there is no more yet."""
+        if self.gone is not None:
+            raise self.gone
+        end = self.last_stable_offset if is_committed_only else self.high_watermark
+        data = self.log.read(offset, bytes_max=bytes_max, end_offset=end)
+        self.bytes_out += len(data)
+        return data
+
+    def bytes_after(self, offset: int) -> int:
+        """Return about how many bytes a reader at an offset could get; 0 only if there is nothing."""
+        return self.log.segments.bytes_from(offset) if offset < self.high_watermark else 0
+
+    def offset_for_time(self, timestamp: int) -> TimedOffset | None:
+        """Return the first visible record with that timestamp or a later one."""
+        return self._if_visible(self.log.offset_for_time(timestamp))
+
+    def offset_of_max_timestamp(self) -> TimedOffset | None:
+        """Return the first record with the greatest timestamp, if readers may see it."""
+        return self._if_visible(self.log.offset_of_max_timestamp())
+
+    def _if_visible(self, found: TimedOffset | None) -> TimedOffset | None:
+        return found if found is not None and found.offset < self.high_watermark else None
+
+    def check_epoch(self, known_epoch: int) -> None:
+        """Refuse a caller whose idea of the leader's epoch (-1 for none) is not that of this partition."""
+        if known_epoch < 0 or known_epoch == self.leader_epoch:
+            return
+        kind = EpochFenced if known_epoch < self.leader_epoch else UnknownEpoch
+        raise kind(f"{self.topic}-{self.index} has leader epoch {self.leader_epoch}, not {known_epoch}")
+
+    async def delete_before(self, offset: int) -> int:
+        """Delete the records before an offset, durably; return the new start. -1 stands for all that is visible."""
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise OffsetOutOfRange(offset, start=self.log.start_offset, end=self.high_watermark)
+        if target > self.log.start_offset:
+            self.log.delete_before(target)
+            self.flusher.note_append()
+            await self.flusher.drain()
+            if self.log.fault:
+                raise LogOffline(self.log.fault)
+        return self.log.start_offset
+
+    async def committed(self, offset: int) -> None:
+        """Wait until the high watermark reaches an offset; LogOffline if it cannot any more."""
+        if offset > self.high_watermark and not self.log.fault:
+            arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.waiters.wait_for(offset, partial(_arrive, arrival))
+            await arrival
+        self.require_committed(offset)
+
+    def require_committed(self, offset: int) -> None:
+        """Raise LogOffline if an offset that was waited for is not committed."""
+        if offset > self.high_watermark:
+            raise LogOffline(f"{self.topic}-{self.index} takes no writes: {self.log.fault or 'it is closed'}")
+
+    async def close(self) -> None:
+        """Make everything durable, wake who waits, and let go of the log."""
+        await self.flusher.drain()
+        # What takes long is done in a thread, beside that of other partitions; little is left for `close`.
+        await keep_up(self.log, self._threads, is_checkpoint_due=True)
+        self.log.close()
+        self.waiters.wake_all()
+
+    def _progressed(self) -> None:
+        if self.log.fault:
+            self.waiters.wake_all()
+        else:
+            self._raise_high_watermark()
+
+    def _raise_high_watermark(self) -> None:
+        is_durable_only = self.settings.log.flush is FlushPolicy.GROUP
+        end = self.log.durable_end if is_durable_only else self.log.end_offset
+        if end > self.high_watermark:
+            self.high_watermark = end
+            self.waiters.reached(end)
+
+
+def _arrive(arrival: asyncio.Future[None]) -> None:
+    if not arrival.done():
+        arrival.set_result(None)
+
+
+_NOT_YET = LogOffline("the section was not written")
+
+
+def _fault_of_client(header: BatchHeader) -> str:
+    """Return what a client may not write, though a log could hold it; empty if there is nothing."""
+    if header.record_count != header.last_offset_delta + 1:
+        return f"a batch says {header.record_count} records, but has offsets for {header.last_offset_delta + 1}"
+    if header.record_count == 0:
+        return "a batch has no records"
+    if header.attributes & _FORBIDDEN_TO_CLIENTS:
+        return _forbidden(header)
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return f"producer {header.producer_id} sent no sequence"
+    is_plain = not header.attributes & CODEC_MASK
+    if is_plain and header.size_bytes - HEADER_BYTES < header.record_count * _RECORD_BYTES_MIN:
+        return f"a batch of {header.size_bytes} bytes cannot hold {header.record_count} records"
+    return ""
+
+
+def _forbidden(header: BatchHeader) -> str:
+    if header.is_control:
+        return "only the broker writes control batches"
+    if header.is_transactional:
+        return "transactions are not offered"
+    return "only compaction sets a delete horizon"

@@ -1,0 +1,79 @@
+"""The one place where tasks are created: named, owned, and ended with their owner.
+
+Work that must not stop half-way when its caller goes away (a client that hangs up while a topic is being made) runs
+here, and the caller only waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from goqueue.seams.sink import Event, Severity, Sink
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed(Event):
+    """A task ended with an error that nobody expected."""
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    task: str
+    error: str
+
+
+class Tasks:
+    """The tasks of one owner."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._running: dict[asyncio.Task[Any], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run something beside the caller; an error that nobody fetches is reported."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    async def finish(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        """Run something to its end, even if the caller is cancelled meanwhile, and return its result."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running[task] = None
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    async def settled(self, name: str) -> None:
+        """Wait until no task of that name is running, whatever came of it."""
+        if running := [task for task in self._running if task.get_name() == name]:
+            await asyncio.wait(running)
+
+    async def close(self) -> None:
+        """Cancel what is running and wait for its end."""
+        while self._running:
+            running = list(self._running)
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+
+    async def drain(self) -> None:
+        """Wait until nothing is running any more."""
+        while self._running:
+            await asyncio.wait(list(self._running))
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._sink.emit(TaskFailed(task.get_name(), repr(error)))
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._running.pop(task, None)
+        if not task.cancelled():
+            # The caller may be gone; then nobody else looks at the error.
+            task.exception()

@@ -1,0 +1,137 @@
+"""The life of a server: start, serve, drain, stop.
+
+Composes the broker with its listeners. At the start, a listener opens only when the broker behind it is ready, so a
+connection that is accepted can be served. At the end nothing new is taken, what waits is answered, and the logs are
+closed last; a second stop is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from goqueue.broker.broker import Broker
+from goqueue.model.broker_options import BrokerOptions
+from goqueue.model.topic_settings import TopicSettings
+from goqueue.protocols.door import Door, Limits
+from goqueue.protocols.kafka.front import KafkaFront
+from goqueue.seams.clock import Clock
+from goqueue.seams.disk import Disk, RealDisk, lock_directory
+from goqueue.seams.entropy import Entropy
+from goqueue.seams.network import Address, Listener, Network
+from goqueue.seams.sink import Event, Severity, Sink
+from goqueue.server.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStarted(Event):
+    """The server takes requests; `flush` is what topics do that do not say otherwise."""
+
+    data_dir: str
+    topics: int
+    flush: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTimedOut(Event):
+    """Requests were still under way when the time to stop was over; they were cut off."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    timeout_ms: int
+
+
+class Server:
+    """One broker with its listeners."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        disk: Disk,
+        network: Network,
+        clock: Clock,
+        entropy: Entropy,
+        sink: Sink,
+        threads: Executor | None = None,
+    ) -> None:
+        self.settings = settings
+        self.addresses: dict[str, Address] = {}
+        self.door = Door(_limits(settings), sink)
+        self._sink = sink
+        self._disk = disk
+        self._network = network
+        self._listeners: list[Listener] = []
+        self._held = ExitStack()
+        self.broker = Broker(
+            disk,
+            settings.data_dir,
+            _options(settings),
+            clock=clock,
+            entropy=entropy,
+            sink=sink,
+            threads=threads,
+        )
+        self._kafka = KafkaFront(
+            self.broker, self.door, advertised=(settings.advertised_host, settings.advertised_kafka_port)
+        )
+
+    async def start(self) -> None:
+        """Open the data directory and the ports; DataDirectoryLocked if another process has it."""
+        settings = self.settings
+        if isinstance(self._disk, RealDisk):
+            self._held.enter_context(lock_directory(Path(settings.data_dir)))
+        try:
+            await self.broker.start()
+            kafka = await self._network.listen(settings.host, settings.kafka_port, self._kafka.connection)
+            self._listeners.append(kafka)
+            self.addresses["kafka"] = kafka.address
+        except BaseException:
+            await self.stop()
+            raise
+        self._sink.emit(ServerStarted(str(settings.data_dir), len(self.broker.topics), settings.default_flush.value))
+
+    async def stop(self) -> None:
+        """Drain, within the time that the settings give, then close everything."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
+        try:
+            async with asyncio.timeout(self.settings.drain_timeout_ms / 1000):
+                await self._kafka.drain()
+        except TimeoutError:
+            self._sink.emit(DrainTimedOut(self.settings.drain_timeout_ms))
+        await self._kafka.close()
+        self.door.close()
+        self.broker.pipeline.is_draining = True
+        await self.broker.stop()
+        self._held.close()
+
+
+def _options(settings: Settings) -> BrokerOptions:
+    return BrokerOptions(
+        node_id=settings.node_id,
+        auto_create_topics=settings.auto_create_topics,
+        default_partitions=settings.default_partitions,
+        topic_defaults=TopicSettings(log=settings.default_log_settings()),
+        fetch_bytes_max=settings.reply_buffer_bytes_max,
+        disk_guard_free_fraction=settings.disk_guard_free_fraction,
+        upkeep_interval_ms=settings.upkeep_interval_ms,
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        connections_max=settings.connections_max,
+        connections_per_address_max=settings.connections_per_address_max,
+        frame_bytes_max=settings.frame_bytes_max,
+        request_elements_max=settings.request_elements_max,
+        first_byte_timeout_ms=settings.first_byte_timeout_ms,
+        idle_timeout_ms=settings.idle_timeout_ms,
+        slow_reader_timeout_ms=settings.slow_reader_timeout_ms,
+        reply_buffer_bytes_max=settings.reply_buffer_bytes_max,
+        http_body_bytes_max=settings.http_body_bytes_max,
+    )
