@@ -99,26 +99,30 @@ class Fetch:
     def _try(self) -> bool:
         """Answer if there is enough, or if waiting cannot help."""
         terms = self._terms
-        if terms.wait_ms > 0 and not self._has_error() and self._available() < terms.bytes_min:
+        may_wait = terms.wait_ms > 0 and terms.bytes_min > 0
+        available = self._available()
+        if may_wait and available is not None and available < terms.bytes_min:
             return False
         results = self._read()
-        has_error = any(result.error for result in results)
-        size = sum(len(result.data) for result in results)
-        if terms.wait_ms > 0 and not has_error and not size and terms.bytes_min > 0:
-            # A guess of the index was too good: an open transaction may hide all of it.
+        if may_wait and available is not None and not any(result.data or result.error for result in results):
+            # The guess was too good: an open transaction hides all of it.
             return False
         self._finish(results)
         return True
 
-    def _has_error(self) -> bool:
-        return any(isinstance(wanted.partition, GoQueueError) for wanted in self._wanted)
-
-    def _available(self) -> int:
-        return sum(
-            min(wanted.partition.bytes_after(wanted.offset), wanted.bytes_max)
-            for wanted in self._wanted
-            if isinstance(wanted.partition, Partition)
-        )
+    def _available(self) -> int | None:
+        """Return about how many bytes there are; None if there is an error to be told."""
+        total = 0
+        for partition, offset, bytes_max, known_epoch in self._wanted:
+            if isinstance(partition, GoQueueError):
+                return None
+            try:
+                partition.check_read(offset, known_epoch)
+            except GoQueueError:
+                return None
+            # One batch comes in any case, however little is asked for.
+            total += min(partition.bytes_after(offset), max(bytes_max, 1))
+        return total
 
     def _read(self) -> list[Fetched]:
         left = self._terms.bytes_max
@@ -137,11 +141,11 @@ class Fetch:
             return Fetched(b"", partition)
         is_committed_only = self._terms.is_committed_only
         try:
-            partition.check_epoch(wanted.known_epoch)
+            partition.check_read(wanted.offset, wanted.known_epoch)
             data = b""
-            if left > 0:
+            if left > 0 or is_first:
                 data = partition.read(
-                    wanted.offset, bytes_max=min(wanted.bytes_max, left), is_committed_only=is_committed_only
+                    wanted.offset, bytes_max=max(min(wanted.bytes_max, left), 0), is_committed_only=is_committed_only
                 )
             if len(data) > left and not is_first:
                 # A reader always gets one batch, however large; more than that only within its limit.

@@ -8,13 +8,16 @@ A request is answered when its caller's terms are met:
 | 0    | never waits; the protocol sends no reply                               |
 | 1    | the records are in the log                                             |
 | all  | the high watermark has passed them: durable with `goqueue.flush=group` |
+
+While a log is far behind with its syncs, everybody waits for the disk: a kernel that has to write back too much blocks
+whoever writes next, which would be all clients at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.pipeline import OK, Caller, Pipeline
 from goqueue.errors import GoQueueError, NotEnoughReplicas
@@ -57,11 +60,15 @@ class Publish:
         """Wait for what the terms demand, then tell; called once all sections have been appended or refused."""
         self._burst = burst
         self._unsettled = 1
-        if self.acks is Acks.ALL:
-            for (partition, _), outcome in zip(self.sections, self.outcomes, strict=True):
-                if isinstance(partition, Partition) and _must_wait(outcome, partition):
-                    self._unsettled += 1
-                    partition.waiters.wait_for(outcome.end_offset, self._settled)
+        for (partition, _), outcome in zip(self.sections, self.outcomes, strict=True):
+            if isinstance(partition, GoQueueError) or isinstance(outcome, GoQueueError) or partition.log.fault:
+                continue
+            if self.acks is Acks.ALL and outcome.end_offset > partition.high_watermark:
+                self._unsettled += 1
+                partition.waiters.wait_for(outcome.end_offset, self._settled)
+            elif partition.flusher.is_behind:
+                self._unsettled += 1
+                partition.flusher.when_durable(outcome.end_offset, self._settled)
         self._settled()
 
     def _settled(self) -> None:
@@ -133,11 +140,6 @@ def _append(requests: Sequence[Publish]) -> None:
     for partition, (sections, places) in by_partition.items():
         for (outcomes, number), outcome in zip(places, partition.append(sections), strict=True):
             outcomes[number] = outcome
-
-
-def _must_wait(outcome: Outcome, partition: Partition) -> TypeGuard[Appended]:
-    is_open = isinstance(outcome, Appended) and outcome.end_offset > partition.high_watermark
-    return is_open and not partition.log.fault
 
 
 def _refusal(partition: Partition, acks: Acks) -> GoQueueError | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -52,7 +54,7 @@ async def _create(
     if is_dry_run:
         broker.catalog.decide(command)
         return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
-    return await broker.tasks.finish(_make(broker, command), f"create topic {name}")
+    return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
 
 
 async def _make(broker: Broker, command: CreateTopic) -> Topic:
@@ -62,7 +64,7 @@ async def _make(broker: Broker, command: CreateTopic) -> Topic:
     fault = next((each for each in broker.topic(topic.name).partitions if isinstance(each, GoQueueError)), None)
     if fault is not None:
         # A topic that never worked is not kept; nothing is in it.
-        await _remove(broker, topic)
+        await _remove(broker, topic.name)
         raise fault
     broker.sink.emit(TopicCreated(topic.name, topic.partitions))
     return topic
@@ -98,11 +100,9 @@ async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
     if not may_create or not broker.options.auto_create_topics or is_internal(name):
         return broker.topic(name)
     broker.pipeline.require_room()
-    try:
+    # Somebody else may be faster; then it is made by now.
+    with suppress(TopicExists):
         await _create(broker, name, None, 1, {}, is_dry_run=False)
-    except TopicExists:
-        # Somebody else is making it right now, or deleting it; both do not take long.
-        await broker.tasks.settled(f"create topic {name}")
     return broker.topic(name)
 
 
@@ -115,7 +115,7 @@ async def grow_topic(broker: Broker, name: str, partitions: int, *, is_dry_run: 
     if is_dry_run:
         broker.catalog.decide(command)
         return broker.catalog.topic(name)
-    return await broker.tasks.finish(_grow(broker, command), f"grow topic {name}")
+    return await broker.tasks.in_turn(_turn(name), partial(_grow, broker, command))
 
 
 async def _grow(broker: Broker, command: GrowTopic) -> Topic:
@@ -127,26 +127,29 @@ async def _grow(broker: Broker, command: GrowTopic) -> Topic:
 
 
 @operation("topics.alter")
-async def alter_topic(broker: Broker, name: str, config: Mapping[str, str], *, is_dry_run: bool = False) -> Topic:
-    """Replace a topic's own settings with these; what is left out goes back to the broker's default."""
+async def alter_topic(
+    broker: Broker, name: str, edit: Callable[[OpenTopic], Mapping[str, str]], *, is_dry_run: bool = False
+) -> Topic:
+    """Give a topic the settings of its own that `edit` makes of those it has; it is asked when no other change runs."""
     _refuse_internal(name)
-    command = AlterTopic(name, config)
-    parse(config, broker.options.topic_defaults)
-    broker.catalog.decide(command)
+    return await broker.tasks.in_turn(_turn(name), partial(_alter, broker, name, edit, is_dry_run=is_dry_run))
+
+
+async def _alter(
+    broker: Broker, name: str, edit: Callable[[OpenTopic], Mapping[str, str]], *, is_dry_run: bool
+) -> Topic:
+    opened = broker.topic(name)
+    config = edit(opened)
+    settings = parse(config, broker.options.topic_defaults)
     if is_dry_run:
-        return broker.catalog.topic(name)
-    return await broker.tasks.finish(_alter(broker, command), f"alter topic {name}")
-
-
-async def _alter(broker: Broker, command: AlterTopic) -> Topic:
-    await broker.submit(command)
-    opened = broker.topic(command.name)
-    opened.topic = broker.catalog.topic(command.name)
-    opened.settings = broker.settings_of(opened.topic)
+        return opened.topic
+    await broker.submit(AlterTopic(name, config))
+    opened.topic = broker.catalog.topic(name)
+    opened.settings = settings
     for partition in opened.partitions:
         if isinstance(partition, Partition):
-            partition.configure(opened.settings)
-    broker.sink.emit(TopicChanged(command.name, "settings"))
+            partition.configure(settings)
+    broker.sink.emit(TopicChanged(name, "settings"))
     return opened.topic
 
 
@@ -154,11 +157,12 @@ async def _alter(broker: Broker, command: AlterTopic) -> Topic:
 async def delete_topic(broker: Broker, name: str) -> None:
     """Delete a topic with all its records; at return its name is free."""
     _refuse_internal(name)
+    broker.topic(name)
+    await broker.tasks.in_turn(_turn(name), partial(_remove, broker, name))
+
+
+async def _remove(broker: Broker, name: str) -> None:
     topic = broker.topic(name).topic
-    await broker.tasks.finish(_remove(broker, topic), f"delete topic {name}")
-
-
-async def _remove(broker: Broker, topic: Topic) -> None:
     await broker.submit(DeleteTopic(topic.name))
     await broker.close_topic(topic.name)
     await broker.finish_removal(topic)
@@ -175,6 +179,11 @@ async def describe_topic(broker: Broker, name: str) -> OpenTopic:
 async def delete_records(broker: Broker, name: str, index: int, offset: int) -> int:
     """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
     return await broker.topic(name).partition(index).delete_before(offset)
+
+
+def _turn(name: str) -> str:
+    """Return what changes of a topic are queued under: one at a time, in the order in which they came."""
+    return f"change of topic {name}"
 
 
 def _refuse_internal(name: str) -> None:

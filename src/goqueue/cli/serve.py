@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import typer
 
 from goqueue.cli.config import takes_settings
+from goqueue.seams.network import Address
 from goqueue.server.settings_sources import Loaded
+
+_HINTS = """
+  Kafka clients   bootstrap.servers={kafka}
+  kcat            echo hello | kcat -P -b {kafka} -t greetings
+                  kcat -C -e -b {kafka} -t greetings
+  HTTP            curl http://{http}/topics
+  command line    echo hello | goqueue produce greetings
+                  goqueue consume greetings --follow
+  to stop         Ctrl-C
+"""
 
 
 @takes_settings
@@ -24,7 +36,12 @@ def serve(loaded: Loaded) -> None:
     from goqueue.seams.sink import LoggingSink
     from goqueue.server.run import run
 
-    logging.basicConfig(
-        level=loaded.settings.log_level.value.upper(), format="%(asctime)s %(levelname)s %(message)s"
-    )
-    run(loaded.settings, LoggingSink(), typer.echo)
+    logging.basicConfig(level=loaded.settings.log_level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    run(loaded.settings, LoggingSink(), _announce)
+
+
+def _announce(addresses: Mapping[str, Address]) -> None:
+    """Print the line that programs wait for, and for people what to try next."""
+    shown = {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in addresses.items()}
+    typer.echo("ready " + " ".join(f"{name}={address}" for name, address in shown.items()))
+    typer.echo(_HINTS.format(**shown), err=True)

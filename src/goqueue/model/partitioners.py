@@ -52,8 +52,8 @@ def murmur2(data: bytes) -> int:
     size = len(data)
     tail = size & 3
     h = _MURMUR2_SEED ^ size
-    for (k,) in _WORDS.iter_unpack(data[: size - tail] if tail else data):
-        k = k * _MURMUR2_M & _MASK
+    for (word,) in _WORDS.iter_unpack(data[: size - tail] if tail else data):
+        k = word * _MURMUR2_M & _MASK
         h = (h * _MURMUR2_M & _MASK) ^ ((k ^ k >> 24) * _MURMUR2_M & _MASK)
     if tail:
         h = (h ^ int.from_bytes(data[size - tail :], "little")) * _MURMUR2_M & _MASK

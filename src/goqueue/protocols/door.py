@@ -17,12 +17,13 @@ _REPORT_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsDropped(Event):
-    """Connections were refused or closed for a reason of ours; `address` is that of the last one."""
+    """Connections were refused or closed for a reason of ours; `address` and `detail` are those of the last one."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     reason: str
     count: int
     address: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +50,16 @@ class Door:
         self.dropped: Counter[str] = Counter()
         self._sink = sink
         self._by_address: Counter[str] = Counter()
-        self._unreported: dict[str, tuple[int, str]] = {}
+        self._unreported: dict[str, tuple[int, str, str]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, host: str) -> str:
         """Let a connection in; return why not, if it must stay outside."""
         if self.connections >= self.limits.connections_max:
-            return f"there are {self.connections} connections already"
+            return "too many connections"
         per_address = self.limits.connections_per_address_max
         if per_address and self._by_address[host] >= per_address:
-            return f"its address has {per_address} connections already"
+            return "too many connections from its address"
         self.connections += 1
         if per_address:
             self._by_address[host] += 1
@@ -72,11 +73,14 @@ class Door:
             if not self._by_address[host]:
                 del self._by_address[host]
 
-    def note_dropped(self, reason: str, address: str) -> None:
-        """Report that a connection was refused or closed: the first of its kind at once, the others together."""
+    def note_dropped(self, reason: str, address: str, detail: str = "") -> None:
+        """Report that a connection was refused or closed: the first one at once, those of the next second together.
+
+        Reasons are few and fixed; what differs between two connections is detail.
+        """
         self.dropped[reason] += 1
-        count, _ = self._unreported.get(reason, (0, ""))
-        self._unreported[reason] = (count + 1, address)
+        count, _, _ = self._unreported.get(reason, (0, "", ""))
+        self._unreported[reason] = (count + 1, address, detail)
         if self._timer is None:
             self._report()
             self._timer = asyncio.get_running_loop().call_later(_REPORT_EVERY_S, self._report_again)
@@ -96,5 +100,5 @@ class Door:
 
     def _report(self) -> None:
         unreported, self._unreported = self._unreported, {}
-        for reason, (count, address) in unreported.items():
-            self._sink.emit(ConnectionsDropped(reason, count, address))
+        for reason, (count, address, detail) in unreported.items():
+            self._sink.emit(ConnectionsDropped(reason, count, address, detail))

@@ -57,7 +57,15 @@ TABLE: dict[str, Fault] = {
     "invalid_replication": Fault(38, 400),
     # requests
     "malformed_request": Fault(42, 400),
+    "not_offered": Fault(42, 400),
     "draining": Fault(6, 503),
+    # requests that never were one, by HTTP
+    "unknown_path": Fault(42, 404),
+    "method_not_allowed": Fault(42, 405),
+    "request_timeout": Fault(42, 408),
+    "body_too_large": Fault(42, 413),
+    "unsupported_media_type": Fault(42, 415),
+    "head_too_large": Fault(42, 431),
 }
 
 

@@ -4,7 +4,8 @@
 |----------|-----------------------------------------------|-----------------------------------------------|
 | group    | at once after an append, or right behind the  | whoever asked for `durable`; all appends that |
 |          | one under way                                 | arrived meanwhile share it                    |
-| interval | at most `flush.interval.ms` after an append   | nobody has to                                 |
+| interval | at most `flush.interval.ms` after an append,  | nobody has to                                 |
+|          | or when much has been written since the last  |                                               |
 
 A flush that fails stops the log: it is never tried again, and all who wait get LogOffline.
 """
@@ -12,7 +13,6 @@ A flush that fails stops the log: it is never tried again, and all who wait get 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
@@ -21,6 +21,11 @@ from goqueue.errors import LogOffline
 from goqueue.log.flush import Flush
 from goqueue.log.log import Log
 from goqueue.model.log_settings import FlushPolicy
+from goqueue.runtime.waiters import Waiters, Wake, arrival
+
+# If the kernel has to write back too much at once, it blocks whoever writes next: and that is the event loop.
+_MUCH_BYTES = 16 * 1024 * 1024
+_TOO_MUCH_BYTES = 128 * 1024 * 1024
 
 
 class Flusher:
@@ -36,14 +41,23 @@ class Flusher:
         self._timer: asyncio.Handle | None = None
         self._is_soon = False
         self._running: asyncio.Future[None] | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._ends: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
+        self._ends: list[Wake] = []
         # When the oldest change that the flush under way does not cover must be durable, by the interval policy.
         self._due_at: float | None = None
+        self._unsynced_bytes = 0
+        self._being_synced_bytes = 0
 
-    def note_append(self) -> None:
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is not durable yet that whoever writes should wait for the disk."""
+        return self._unsynced_bytes + self._being_synced_bytes >= _TOO_MUCH_BYTES
+
+    def note_append(self, size_bytes: int = 0) -> None:
         """See to it that what has changed becomes durable as the log's policy says; call it after every change."""
-        if self.log.settings.flush is FlushPolicy.GROUP or self._waiting or self._ends:
+        self._unsynced_bytes += size_bytes
+        is_much = self._unsynced_bytes >= _MUCH_BYTES
+        if self.log.settings.flush is FlushPolicy.GROUP or len(self._waiters) or self._ends or is_much:
             self._hurry()
             return
         if self._due_at is None:
@@ -53,21 +67,24 @@ class Flusher:
 
     async def durable(self, offset: int) -> None:
         """Wait until all records before an offset are durable; LogOffline if that cannot be any more."""
-        if offset <= self.log.durable_end:
-            return
-        self._refuse_offline()
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((offset, waiter))
+        if offset > self.log.durable_end and not self.log.fault:
+            await arrival(partial(self.when_durable, offset))
+        if offset > self.log.durable_end:
+            raise LogOffline(self.log.fault)
+
+    def when_durable(self, offset: int, wake: Wake) -> None:
+        """Call `wake` once all records before an offset are durable, or cannot become so any more."""
+        self._waiters.wait_for(offset, wake)
         self._hurry()
-        await waiter
 
     async def drain(self) -> None:
         """Wait until no flush is under way and none is due."""
         while self._timer is not None or self._running is not None:
-            end: asyncio.Future[None] = self._loop.create_future()
-            self._ends.append(end)
-            self._hurry()
-            await end
+            await arrival(self._when_ended)
+
+    def _when_ended(self, wake: Wake) -> None:
+        self._ends.append(wake)
+        self._hurry()
 
     async def truncate(self, offset: int) -> None:
         """Cut the log back, once nothing is under way and nobody waits for what will be cut; blocks the loop."""
@@ -87,6 +104,7 @@ class Flusher:
         self._timer = None
         self._is_soon = False
         self._due_at = None
+        self._unsynced_bytes, self._being_synced_bytes = 0, self._unsynced_bytes
         flush = self.log.flush()
         if flush is None:
             self._settle()
@@ -96,6 +114,7 @@ class Flusher:
 
     def _end(self, flush: Flush, running: asyncio.Future[None]) -> None:
         self._running = None
+        self._being_synced_bytes = 0
         error = running.exception()
         if error is None:
             self.log.flushed(flush)
@@ -107,25 +126,12 @@ class Flusher:
 
     def _settle(self) -> None:
         """Wake all who have what they wait for, or can no longer get it."""
-        fault, durable_end = self.log.fault, self.log.durable_end
-        still: deque[tuple[int, asyncio.Future[None]]] = deque()
-        for offset, waiter in self._waiting:
-            if waiter.done():
-                continue
-            if offset <= durable_end:
-                waiter.set_result(None)
-            elif fault:
-                waiter.set_exception(LogOffline(fault))
-            else:
-                still.append((offset, waiter))
-        self._waiting = still
+        if self.log.fault:
+            self._waiters.wake_all()
+        else:
+            self._waiters.reached(self.log.durable_end)
         ends, self._ends = self._ends, []
-        for end in ends:
-            if not end.done():
-                end.set_result(None)
+        for wake in ends:
+            wake()
         if self._on_progress is not None:
             self._on_progress()
-
-    def _refuse_offline(self) -> None:
-        if self.log.fault:
-            raise LogOffline(self.log.fault)

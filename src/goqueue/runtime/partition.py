@@ -12,7 +12,6 @@ each has an outcome of its own. There is no await between looking at state and c
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -37,7 +36,7 @@ from goqueue.records.layout import (
 )
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.upkeep import keep_up
-from goqueue.runtime.waiters import Waiters
+from goqueue.runtime.waiters import Waiters, arrival
 from goqueue.seams.clock import Clock
 
 NO_TIMESTAMP = -1
@@ -184,9 +183,18 @@ class Partition:
             timestamp = last.max_timestamp if is_stamped else NO_TIMESTAMP
             outcomes[number] = Appended(first.base_offset, last.next_offset, timestamp, start_offset)
         self.records_in += headers[-1].next_offset - headers[0].base_offset
-        self.bytes_in += sum([len(batch.data) for batch in batches])
-        self.flusher.note_append()
+        size = sum([len(batch.data) for batch in batches])
+        self.bytes_in += size
+        self.flusher.note_append(size)
         self._raise_high_watermark()
+
+    def check_read(self, offset: int, known_epoch: int = -1) -> None:
+        """Raise what would keep a reader from reading at an offset, be it now or later."""
+        if self.gone is not None:
+            raise self.gone
+        self.check_epoch(known_epoch)
+        if not self.log.start_offset <= offset <= self.log.end_offset:
+            raise OffsetOutOfRange(offset, start=self.log.start_offset, end=self.high_watermark)
 
     def read(self, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> bytes:
         """Return whole batches from an offset on, as far as a reader may see; nothing if there is no more yet."""
@@ -235,9 +243,7 @@ class Partition:
     async def committed(self, offset: int) -> None:
         """Wait until the high watermark reaches an offset; LogOffline if it cannot any more."""
         if offset > self.high_watermark and not self.log.fault:
-            arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.waiters.wait_for(offset, partial(_arrive, arrival))
-            await arrival
+            await arrival(partial(self.waiters.wait_for, offset))
         self.require_committed(offset)
 
     def require_committed(self, offset: int) -> None:
@@ -265,11 +271,6 @@ class Partition:
         if end > self.high_watermark:
             self.high_watermark = end
             self.waiters.reached(end)
-
-
-def _arrive(arrival: asyncio.Future[None]) -> None:
-    if not arrival.done():
-        arrival.set_result(None)
 
 
 _NOT_YET = LogOffline("the section was not written")

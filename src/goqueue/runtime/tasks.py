@@ -7,7 +7,7 @@ here, and the caller only waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -31,6 +31,7 @@ class Tasks:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._running: dict[asyncio.Task[Any], None] = {}
+        self._turns: dict[str, asyncio.Task[Any]] = {}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -44,15 +45,24 @@ class Tasks:
 
     async def finish(self, work: Coroutine[Any, Any, T], name: str) -> T:
         """Run something to its end, even if the caller is cancelled meanwhile, and return its result."""
+        return await asyncio.shield(self._keep(work, name))
+
+    async def in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run something to its end as `finish` does, once all that was begun under this name before has ended."""
+
+        async def run(before: asyncio.Task[Any] | None) -> T:
+            if before is not None:
+                await asyncio.wait([before])
+            return await work()
+
+        task = self._turns[name] = self._keep(run(self._turns.get(name)), name)
+        return await asyncio.shield(task)
+
+    def _keep(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._running[task] = None
         task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
-
-    async def settled(self, name: str) -> None:
-        """Wait until no task of that name is running, whatever came of it."""
-        if running := [task for task in self._running if task.get_name() == name]:
-            await asyncio.wait(running)
+        return task
 
     async def close(self) -> None:
         """Cancel what is running and wait for its end."""
@@ -74,6 +84,8 @@ class Tasks:
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._running.pop(task, None)
+        if self._turns.get(task.get_name()) is task:
+            del self._turns[task.get_name()]
         if not task.cancelled():
             # The caller may be gone; then nobody else looks at the error.
             task.exception()

@@ -1,11 +1,12 @@
 """Those who wait for a partition to get on: until it reaches an offset, or until anything changes at all.
 
-Whoever waits gives a callback. It is called from the loop, once, and must not raise: it runs inside of somebody else's
-event, whose connection would pay for it.
+Whoever waits gives a callback. It is called from the loop, once, inside of somebody else's event: so if it raises, that
+is reported to the loop, and neither that event nor the others who wait notice.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
@@ -41,18 +42,37 @@ class Waiters:
         """Wake those who wait for this offset or an earlier one, and all who watch."""
         heap = self._by_offset
         while heap and heap[0][0] <= offset:
-            heappop(heap)[2]()
+            _wake(heappop(heap)[2])
         self._wake_watchers()
 
     def wake_all(self) -> None:
         """Wake everybody: what they wait for will not come."""
         heap, self._by_offset = self._by_offset, []
         for _, _, wake in sorted(heap, key=lambda entry: entry[:2]):
-            wake()
+            _wake(wake)
         self._wake_watchers()
 
     def _wake_watchers(self) -> None:
         if self._watchers:
             watchers, self._watchers = self._watchers, {}
             for wake in watchers:
-                wake()
+                _wake(wake)
+
+
+async def arrival(arrange: Callable[[Wake], None]) -> None:
+    """Wait until a callback is called; `arrange` is given it and sees to that."""
+    arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not arrived.done():
+            arrived.set_result(None)
+
+    arrange(wake)
+    await arrived
+
+
+def _wake(wake: Wake) -> None:
+    try:
+        wake()
+    except Exception as error:  # noqa: BLE001 - the edge between those who wait
+        asyncio.get_running_loop().call_exception_handler({"message": "a waiter failed", "exception": error})

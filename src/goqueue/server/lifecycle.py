@@ -8,6 +8,7 @@ closed last; a second stop is harmless.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,10 @@ from typing import ClassVar
 from goqueue.broker.broker import Broker
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.topic_settings import TopicSettings
+from goqueue.observe.health import HealthChecks
+from goqueue.observe.metrics import Metrics
 from goqueue.protocols.door import Door, Limits
+from goqueue.protocols.http.front import HttpFront
 from goqueue.protocols.kafka.front import KafkaFront
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, RealDisk, lock_directory
@@ -64,7 +68,7 @@ class Server:
         self._sink = sink
         self._disk = disk
         self._network = network
-        self._listeners: list[Listener] = []
+        self._listeners: dict[str, Listener] = {}
         self._held = ExitStack()
         self.broker = Broker(
             disk,
@@ -78,6 +82,12 @@ class Server:
         self._kafka = KafkaFront(
             self.broker, self.door, advertised=(settings.advertised_host, settings.advertised_kafka_port)
         )
+        self._http = HttpFront(
+            self.broker,
+            self.door,
+            health=HealthChecks(self.broker, self._listening).examine,
+            metrics=Metrics(self.broker, self.door).expose,
+        )
 
     async def start(self) -> None:
         """Open the data directory and the ports; DataDirectoryLocked if another process has it."""
@@ -86,25 +96,33 @@ class Server:
             self._held.enter_context(lock_directory(Path(settings.data_dir)))
         try:
             await self.broker.start()
-            kafka = await self._network.listen(settings.host, settings.kafka_port, self._kafka.connection)
-            self._listeners.append(kafka)
-            self.addresses["kafka"] = kafka.address
+            await self._listen("kafka", settings.kafka_port, self._kafka.connection)
+            await self._listen("http", settings.http_port, self._http.connection)
         except BaseException:
             await self.stop()
             raise
         self._sink.emit(ServerStarted(str(settings.data_dir), len(self.broker.topics), settings.default_flush.value))
 
+    async def _listen(self, name: str, port: int, connection: Callable[[], asyncio.BaseProtocol]) -> None:
+        listener = await self._network.listen(self.settings.host, port, connection)
+        self._listeners[name] = listener
+        self.addresses[name] = listener.address
+
+    def _listening(self) -> Mapping[str, bool]:
+        return {name: name in self._listeners for name in ("kafka", "http")}
+
     async def stop(self) -> None:
         """Drain, within the time that the settings give, then close everything."""
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
             listener.close()
         try:
             async with asyncio.timeout(self.settings.drain_timeout_ms / 1000):
-                await self._kafka.drain()
+                await asyncio.gather(self._kafka.drain(), self._http.drain())
         except TimeoutError:
             self._sink.emit(DrainTimedOut(self.settings.drain_timeout_ms))
         await self._kafka.close()
+        await self._http.close()
         self.door.close()
         self.broker.pipeline.is_draining = True
         await self.broker.stop()

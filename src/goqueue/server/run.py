@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import uvloop
 
@@ -23,12 +25,13 @@ _THREADS = 16
 _COLLECT_AFTER = 20_000
 
 
-def run(settings: Settings, sink: Sink, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `announce` gets the line that says where."""
+def run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, Address]], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` is told the address of each listener when all are open."""
+    _allow_many_files()
     uvloop.run(_run(settings, sink, announce))
 
 
-async def _run(settings: Settings, sink: Sink, announce: Callable[[str], None]) -> None:
+async def _run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, Address]], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -47,11 +50,13 @@ async def _run(settings: Settings, sink: Sink, announce: Callable[[str], None]) 
         # What exists now stays, and requests leave no cycles behind: the collector need not look so often.
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
-        announce("ready " + " ".join(f"{name}={_shown(address)}" for name, address in server.addresses.items()))
+        announce(server.addresses)
         await stop.wait()
         await server.stop()
 
 
-def _shown(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _allow_many_files() -> None:
+    """Ask for as many open files as this process may have: connections and logs need one or two each."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

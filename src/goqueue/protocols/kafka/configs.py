@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
+from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics import alter_topic, describe_topic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
 from goqueue.model.topic_settings import TABLE, Setting, TopicSettings
@@ -149,18 +150,20 @@ async def _alter(context: Context, request: Request) -> Reply:
 async def _alter_one(context: Context, resource: Request, *, is_dry_run: bool) -> None:
     if resource.resource_type != Resource.TOPIC:
         raise Invalid("only settings of topics can be changed here", hint="the broker's come from where it is started")
-    opened = await describe_topic(context.broker, context.caller, resource.resource_name)
     changes = resource.configs or ()
     names = [change.name for change in changes]
     if len(names) != len(set(names)):
         raise Invalid("a setting is named twice in one request")
-    if any(hasattr(change, "config_operation") for change in changes):
+
+    def edit(opened: OpenTopic) -> Mapping[str, str]:
+        if not any(hasattr(change, "config_operation") for change in changes):
+            return {change.name: change.value for change in changes if change.value is not None}
         config = dict(opened.topic.config)
         for change in changes:
             _apply(config, change, opened.settings)
-    else:
-        config = {change.name: change.value for change in changes if change.value is not None}
-    await alter_topic(context.broker, context.caller, resource.resource_name, config, is_dry_run=is_dry_run)
+        return config
+
+    await alter_topic(context.broker, context.caller, resource.resource_name, edit, is_dry_run=is_dry_run)
 
 
 def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> None:

@@ -40,6 +40,8 @@ _FRAME_HEAD = struct.Struct(">ii")
 _FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
 _SLOTS_MAX = 1000
 _UNREAD_MAX = 256 * 1024
+# Whoever sends a request more slowly than this, once the time for the first byte is over, holds a buffer for nothing.
+_SLOWEST_BYTES_PER_S = 4096
 
 Parts = list[bytes]
 
@@ -61,6 +63,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frames = Frames(front.pool, frame_bytes_max=front.limits.frame_bytes_max)
         self._slots: deque[Slot] = deque()
         self._out: Parts = []
+        self._out_bytes = 0
         self._burst: list[Publish] = []
         self._is_bursting = False
         self._holds = 0
@@ -72,7 +75,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._watchdog: asyncio.TimerHandle | None = None
         self._slow_timer: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
-        self._has_heard = False
+        # When we began to wait for the rest of a request, or for the first one.
+        self._waiting_since: float | None = None
         self.host = ""
         self.address = ""
 
@@ -93,7 +97,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         caller = Caller("kafka", self.address)
         self._context = Context(self._front.broker, caller, self._front.reached_at(reached), self._front.kept)
         self._transport.set_write_buffer_limits(high=self._front.limits.reply_buffer_bytes_max)
-        self._heard_at = self._front.loop.time()
+        self._heard_at = self._waiting_since = self._front.loop.time()
         self._watch()
 
     @override
@@ -114,7 +118,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        self._has_heard = True
         self._heard_at = self._front.loop.time()
         self._frames.received(nbytes)
         self._handle_frames()
@@ -139,10 +142,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             while not self._holds and len(self._slots) < _SLOTS_MAX and (frame := self._frames.next()) is not None:
                 self._handle(frame)
+                if self._out_bytes > self._front.limits.reply_buffer_bytes_max:
+                    self._send()
             self._publish_burst()
             self._frames.keep()
+            self._note_rest()
         except MalformedRequest as error:
-            self._drop(error.message)
+            self._drop("its request could not be read", error.message)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever broke must not touch others
             self._front.failed(self, error)
@@ -152,6 +158,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._is_bursting = False
         self._pace()
         self._send()
+
+    def _note_rest(self) -> None:
+        """Take note whether a request is on its way, of which only a part has arrived."""
+        if self._holds or not self._frames.unread:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self._heard_at
 
     def _handle(self, frame: memoryview) -> None:
         if len(frame) < _HEADER.size:
@@ -202,13 +215,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         request = parse(self._front.broker, version, cursor)
         self._plan = plan_of(request, version, frame, self._front.broker.revision)
         is_flexible = version >= APIS[PRODUCE].flexible_from
-        if request.acks is Acks.NONE:
-            self._burst.append(publish_of(request, version, _send_nothing))
-            return
         slot = self._new_slot()
 
         def send(body: bytes) -> None:
-            self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body])
+            # acks=0 has no reply, but its place in the queue all the same: it must wait if the disk is behind.
+            is_answered = request.acks is not Acks.NONE
+            self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body] if is_answered else [])
 
         self._burst.append(publish_of(request, version, send))
 
@@ -247,7 +259,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             body = reply if isinstance(reply, bytes) else bytes(encode(api.key, version, reply))
         except GoQueueError as error:
             # Handlers put errors into their replies; what is left has no place there.
-            self._drop(error.message)
+            self._drop("its request could not be handled", error.message)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a task
             self._front.failed(self, error)
@@ -272,10 +284,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Put a reply into its slot, and send all that are ready from the first slot on."""
         slot.parts = parts
         slots = self._slots
-        if not slots:
-            self._out += parts
-        while slots and slots[0].parts is not None:
-            self._out += slots.popleft().parts or ()
+        while slots and (ready := slots[0].parts) is not None:
+            slots.popleft()
+            self._out += ready
+            self._out_bytes += sum(map(len, ready))
         if not self._is_bursting:
             self._send()
             if self._frames.unread and not self._holds:
@@ -285,7 +297,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._out or self._transport is None:
             self._out.clear()
             return
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         if len(out) == 1:
             self._transport.write(out[0])
         else:
@@ -328,29 +340,31 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _drop(self, reason: str) -> None:
+    def _drop(self, reason: str, detail: str = "") -> None:
         """Close the connection now, for a reason that is reported."""
         if self._transport is not None:
-            self._front.door.note_dropped(reason, self.address)
+            self._front.door.note_dropped(reason, self.address, detail)
             self._transport.abort()
 
     def _watch(self) -> None:
-        """Close the connection if it says nothing at first, stops in the middle of a frame, or is idle for long."""
+        """Close the connection if it says nothing at first, takes too long over a request, or is idle for long."""
         limits = self._front.limits
-        is_expecting = not self._has_heard or bool(self._frames.unread and not self._holds)
-        timeout_s = (limits.first_byte_timeout_ms if is_expecting else limits.idle_timeout_ms) / 1000
-        left_s = self._heard_at + timeout_s - self._front.loop.time()
+        if self._waiting_since is None:
+            reason = "it was idle for too long"
+            end = self._heard_at + limits.idle_timeout_ms / 1000
+        else:
+            reason = "it took too long to send a request"
+            end = self._waiting_since + limits.first_byte_timeout_ms / 1000 + self._frames.unread / _SLOWEST_BYTES_PER_S
+        left_s = end - self._front.loop.time()
         if left_s <= 0 and not self._slots:
-            self._drop("it sent nothing for too long" if is_expecting else "it was idle for too long")
+            self._drop(reason)
             return
-        self._watchdog = self._front.loop.call_later(max(left_s, 1.0) if self._slots else left_s, self._watch)
+        # A request may begin to arrive at any time, and must not have to wait for the end of a long pause.
+        look_s = min(max(left_s, 1.0), limits.first_byte_timeout_ms / 1000)
+        self._watchdog = self._front.loop.call_later(look_s, self._watch)
 
 
 def _head(correlation: int, body_size: int, *, is_flexible: bool) -> bytes:
     if is_flexible:
         return _FRAME_HEAD_FLEXIBLE.pack(body_size + 5, correlation, 0)
     return _FRAME_HEAD.pack(body_size + 4, correlation)
-
-
-def _send_nothing(body: bytes) -> None:
-    del body

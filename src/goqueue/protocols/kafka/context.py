@@ -15,6 +15,8 @@ from goqueue.seams.network import Address
 UNKNOWN_OPERATIONS = -(2**31)
 """What a reply says where it could list the operations that the caller may do, and does not."""
 
+_MESSAGE_MAX = 1000
+
 
 class KeptReplies:
     """Encoded replies, kept until anything changes that they tell."""
@@ -66,4 +68,10 @@ def told(error: GoQueueError | None) -> dict[str, object]:
     """Return the fields that tell an error, or that there is none."""
     if error is None:
         return {"error_code": 0, "error_message": None}
-    return {"error_code": fault_of(error).kafka, "error_message": str(error)}
+    return {"error_code": fault_of(error).kafka, "error_message": message_of(error)}
+
+
+def message_of(error: GoQueueError) -> str:
+    """Return what an error says, short enough for any string of the protocol, whatever a client has put into it."""
+    text = str(error)
+    return text if len(text) <= _MESSAGE_MAX else text[:_MESSAGE_MAX] + "..."

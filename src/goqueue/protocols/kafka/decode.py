@@ -19,8 +19,7 @@ from goqueue.protocols.kafka.schema import Field, Shape, newest_version, request
 ELEMENTS_MAX = 100_000
 _VARINT_BYTES_MAX = 5
 _UUID_BYTES = 16
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
+_CAN_BE_NULL = frozenset({"string", "bytes"})
 
 
 class Cursor:
@@ -132,13 +131,28 @@ def _read_tags(cursor: Cursor, tagged: dict[int, tuple[str, Reader]], values: di
 
 
 def _field_reader(field: Field, newest: Shape | None, *, is_flexible: bool) -> Reader:
-    if field.shape is not None:
-        element = _struct_reader(field.shape, newest)
-        if not field.is_array:
-            return _optional(element) if field.is_nullable else element
-    else:
+    if field.shape is None:
         element = _primitive(field.kind, is_flexible=is_flexible)
-    return _array(element, is_flexible=is_flexible) if field.is_array else element
+    else:
+        element = _struct_reader(field.shape, newest)
+        if field.is_nullable and not field.is_array:
+            return _optional(element)
+    if field.is_array:
+        if field.kind in _CAN_BE_NULL:
+            element = _never_null(element, field.name)
+        element = _array(element, is_flexible=is_flexible)
+    can_be_null = field.is_array or field.kind in _CAN_BE_NULL
+    return _never_null(element, field.name) if can_be_null and not field.is_nullable else element
+
+
+def _never_null(element: Reader, name: str) -> Reader:
+    def read(cursor: Cursor) -> Any:
+        value = element(cursor)
+        if value is None:
+            raise MalformedRequest(f"{name} is null, which it must not be")
+        return value
+
+    return read
 
 
 def _optional(element: Reader) -> Reader:

@@ -18,9 +18,10 @@ from goqueue.errors import MalformedRequest
 SHARED_BYTES = 1024 * 1024
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
-# Up to this size, room for a whole frame is made at once; beyond it, room doubles as bytes arrive.
-_AT_ONCE_BYTES = 2 * 1024 * 1024
+# Room for a frame grows in steps, so that it costs no more than a few times what has arrived.
 _SMALL_BYTES = 4096
+_LARGE_BYTES = 2 * 1024 * 1024
+_GROWTH = 16
 _POOL_BUFFERS = 16
 
 
@@ -33,13 +34,13 @@ class BufferPool:
 
     def take(self, size: int) -> bytearray:
         """Return a buffer with room for at least `size` bytes."""
-        if size > _SMALL_BYTES and size <= _AT_ONCE_BYTES:
-            return self._free.pop() if self._free else bytearray(_AT_ONCE_BYTES)
+        if _LARGE_BYTES // _GROWTH < size <= _LARGE_BYTES:
+            return self._free.pop() if self._free else bytearray(_LARGE_BYTES)
         return bytearray(size)
 
     def give_back(self, buffer: bytearray) -> None:
         """Keep a buffer for the next one who needs it, if it is worth it."""
-        if len(buffer) == _AT_ONCE_BYTES and len(self._free) < _POOL_BUFFERS:
+        if len(buffer) == _LARGE_BYTES and len(self._free) < _POOL_BUFFERS:
             self._free.append(buffer)
 
 
@@ -107,7 +108,8 @@ class Frames:
         frame = self._size() + _SIZE_BYTES if left >= _SIZE_BYTES else _SMALL_BYTES
         if frame <= left:
             return max(2 * left, _SMALL_BYTES)
-        return frame if frame <= _AT_ONCE_BYTES else min(frame, max(_AT_ONCE_BYTES, 2 * left))
+        growth = _GROWTH if left * _GROWTH <= _LARGE_BYTES else 2
+        return min(frame, max(left * growth, _SMALL_BYTES))
 
     def _release(self) -> None:
         if self._own is not None:

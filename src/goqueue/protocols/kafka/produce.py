@@ -19,7 +19,7 @@ from goqueue.broker.broker import Broker, OpenTopic
 from goqueue.broker.produce import Acks, Publish, Section
 from goqueue.errors import GoQueueError, InvalidRecord, MalformedRequest
 from goqueue.protocols.faults import fault_of
-from goqueue.protocols.kafka.context import partition_of
+from goqueue.protocols.kafka.context import message_of, partition_of
 from goqueue.protocols.kafka.decode import Cursor, skip_tags
 from goqueue.protocols.kafka.encode import uvarint
 from goqueue.runtime.partition import Appended, Outcome
@@ -101,13 +101,7 @@ def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
 
 def publish_of(request: ProduceRequest, version: int, send: Callable[[bytes], None]) -> Publish:
     """Return the operation for a request; `send` gets the body of the reply when it is due."""
-    if request.acks is Acks.NONE:
-        return Publish(request.acks, request.sections, _no_reply)
     return Publish(request.acks, request.sections, lambda outcomes: send(reply_body(request, version, outcomes)))
-
-
-def _no_reply(outcomes: Sequence[Outcome]) -> None:
-    del outcomes
 
 
 def _skip_string(cursor: Cursor, *, is_flexible: bool) -> bool:
@@ -189,7 +183,7 @@ def _size(count: int, *, is_flexible: bool) -> bytes:
 
 def _result(version: int, index: int, outcome: Outcome) -> bytes:
     if isinstance(outcome, GoQueueError):
-        code, message, outcome = fault_of(outcome).kafka, outcome.message, _NOTHING
+        code, message, outcome = fault_of(outcome).kafka, message_of(outcome), _NOTHING
     else:
         code, message = 0, ""
     base, timestamp, start = outcome.base_offset, outcome.timestamp, outcome.start_offset

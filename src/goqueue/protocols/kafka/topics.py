@@ -75,7 +75,8 @@ def _made(context: Context, topic: Topic) -> Reply:
 
 async def delete_topics(context: Context, request: Request) -> Reply:
     """Delete topics, by name or by id."""
-    wanted = request.topics or [Request(name=name, topic_id=_NO_TOPIC_ID) for name in request.topic_names or ()]
+    names = getattr(request, "topic_names", ())  # the form of old versions
+    wanted = request.topics or [Request(name=name, topic_id=_NO_TOPIC_ID) for name in names]
     results = []
     for topic in wanted:
         name = topic.name

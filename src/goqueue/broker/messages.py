@@ -1,0 +1,384 @@
+"""Single messages: published by whoever builds no batches, read by whoever opens none.
+
+Publishing sorts messages into partitions, packs each partition's share into batches and goes the way of every publish
+(`produce`). A message that cannot be stored fails alone.
+
+Reading goes the way of every fetch (`fetch`) and opens what it brings. That is work on the event loop, so it is
+bounded: by the number of messages, and by their bytes once opened, however well they were compressed.
+
+Both are admitted and counted where they go through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from uuid import UUID
+
+from goqueue.broker.fetch import Fetch, Fetched, Terms, Wanted
+from goqueue.broker.offsets import NO_OFFSET, Place, find_offset
+from goqueue.broker.produce import Acks, Publish, Section, publish
+from goqueue.broker.topics import ensure_topic
+from goqueue.errors import (
+    Corrupt,
+    CorruptBatch,
+    GoQueueError,
+    TooLarge,
+    TopicProtected,
+    UnsupportedFormat,
+)
+from goqueue.model.partitioners import RoundRobin, murmur2_partition
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.records.layout import HEADER_BYTES
+from goqueue.records.layout import headers as headers_of
+from goqueue.records.reader import Record, read_records
+from goqueue.runtime.partition import Outcome, Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.pipeline import Caller
+
+T = TypeVar("T")
+
+KEY_BYTES_MAX = 64 * 1024
+HEADERS_BYTES_MAX = 64 * 1024
+MESSAGES_MAX = 10_000
+"""How many messages one call publishes or reads at most."""
+
+# What the numbers of a record, and of each of its headers, take at most.
+_RECORD_OVERHEAD = 40
+_HEADER_OVERHEAD = 10
+# Hashing takes about 60 ns per byte: more than this is done beside the loop.
+_HASHED_ON_LOOP_BYTES = 256 * 1024
+
+
+class NewMessage(NamedTuple):
+    """A message to publish. Without a timestamp (milliseconds since 1970) it gets the time of now."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+class Published(NamedTuple):
+    """Where a message is, and its timestamp."""
+
+    partition: int
+    offset: int
+    timestamp: int
+
+
+Fate = Published | GoQueueError
+
+
+class Turns:
+    """Which partition of each topic gets the next batch of messages without a key."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[UUID, RoundRobin] = {}
+
+    def next_partition(self, broker: Broker, opened: OpenTopic) -> int:
+        """Return whose turn it is among the partitions that take writes; any, if none does."""
+        turn = self._by_topic.get(opened.topic.id) or self._begin(broker, opened.topic.id)
+        count = len(opened.partitions)
+        for _ in range(count):
+            index = turn.next_partition(count)
+            candidate = opened.partitions[index]
+            if isinstance(candidate, Partition) and not candidate.log.fault:
+                break
+        return index
+
+    def _begin(self, broker: Broker, topic_id: UUID) -> RoundRobin:
+        if len(self._by_topic) > 2 * len(broker.topics_by_id):
+            # Most of these topics were deleted.
+            self._by_topic = {each: turn for each, turn in self._by_topic.items() if each in broker.topics_by_id}
+        turn = self._by_topic[topic_id] = RoundRobin()
+        return turn
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one partition gets: the messages' numbers in the request, their records, and how large these may be."""
+
+    numbers: list[int] = field(default_factory=list)
+    records: list[NewRecord] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+
+async def publish_messages(
+    broker: Broker, caller: Caller, turns: Turns, topic: str, messages: Sequence[NewMessage | GoQueueError], acks: Acks
+) -> list[Fate]:
+    """Publish messages to a topic, which is made if the broker may; return the fate of each, in their order.
+
+    What stands in the place of a message that the caller could not read is its fate. Raises what concerns the topic.
+    """
+    opened = broker.topics.get(topic) or await ensure_topic(broker, caller, topic)
+    if opened.topic.is_internal:
+        raise TopicProtected(f"{topic!r} holds the broker's own state, and nobody else writes to it")
+    fates: list[Fate | None] = [None] * len(messages)
+    shares = _shares(opened, messages, await _choose(broker, turns, opened, messages), broker.clock.now_ms(), fates)
+    sections = []
+    numbers = []
+    for index, share in shares.items():
+        try:
+            partition = opened.partition(index)
+        except GoQueueError as error:
+            _settle(fates, share, index, error)
+            continue
+        sections.append(Section(partition, _pack(share, opened.settings.log.max_message_bytes)))
+        numbers.append(index)
+    if sections:
+        outcomes = await _publish(broker, caller, acks, sections)
+        for index, outcome in zip(numbers, outcomes, strict=True):
+            _settle(fates, shares[index], index, outcome)
+    return [fate for fate in fates if fate is not None]
+
+
+async def _choose(
+    broker: Broker, turns: Turns, opened: OpenTopic, messages: Sequence[NewMessage | GoQueueError]
+) -> Sequence[int]:
+    """Return the partition of each message; all without a key share one, and the next request has the next turn."""
+    key_bytes = 0
+    needs_turn = False
+    for message in messages:
+        if isinstance(message, NewMessage) and message.partition is None:
+            if message.key is None:
+                needs_turn = True
+            else:
+                key_bytes += len(message.key)
+    turn = turns.next_partition(broker, opened) if needs_turn else 0
+    choose = partial(_chosen, messages, len(opened.partitions), turn)
+    if key_bytes <= _HASHED_ON_LOOP_BYTES:
+        return choose()
+    return await asyncio.get_running_loop().run_in_executor(broker.threads, choose)
+
+
+def _chosen(messages: Sequence[NewMessage | GoQueueError], count: int, turn: int) -> list[int]:
+    chosen = []
+    for message in messages:
+        if isinstance(message, GoQueueError):
+            chosen.append(turn)
+        elif message.partition is not None:
+            chosen.append(message.partition)
+        elif message.key is None:
+            chosen.append(turn)
+        else:
+            chosen.append(murmur2_partition(message.key, count) if len(message.key) <= KEY_BYTES_MAX else turn)
+    return chosen
+
+
+def _shares(
+    opened: OpenTopic,
+    messages: Sequence[NewMessage | GoQueueError],
+    chosen: Sequence[int],
+    now_ms: int,
+    fates: list[Fate | None],
+) -> dict[int, _Share]:
+    """Sort messages by partition; those that cannot be stored get their fate instead."""
+    batch_bytes_max = opened.settings.log.max_message_bytes
+    shares: dict[int, _Share] = {}
+    for number, message in enumerate(messages):
+        if isinstance(message, GoQueueError):
+            fates[number] = message
+            continue
+        key, value, headers, _, timestamp = message
+        size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        headers_bytes = 0
+        if headers:
+            headers_bytes = sum(len(name.encode()) + len(text or b"") for name, text in headers)
+            size += headers_bytes + _HEADER_OVERHEAD * len(headers)
+        record = NewRecord(now_ms if timestamp is None else timestamp, key, value, headers)
+        fault = _fault(record, size, headers_bytes, batch_bytes_max)
+        if fault is not None:
+            fates[number] = fault
+            continue
+        share = shares.get(chosen[number])
+        if share is None:
+            share = shares[chosen[number]] = _Share()
+        share.numbers.append(number)
+        share.records.append(record)
+        share.sizes.append(size)
+    return shares
+
+
+def _fault(record: NewRecord, size: int, headers_bytes: int, batch_bytes_max: int) -> GoQueueError | None:
+    if record.key is not None and len(record.key) > KEY_BYTES_MAX:
+        return TooLarge(f"the key has {len(record.key)} bytes, at most {KEY_BYTES_MAX} are taken")
+    if headers_bytes > HEADERS_BYTES_MAX:
+        return TooLarge(f"the headers have {headers_bytes} bytes, at most {HEADERS_BYTES_MAX} are taken")
+    # The size is an upper bound. Only a message that it speaks against is built to see.
+    if size + HEADER_BYTES > batch_bytes_max and (exact := len(build_batch([record]))) > batch_bytes_max:
+        return TooLarge(
+            f"the message takes {exact} bytes, the topic's max.message.bytes is {batch_bytes_max}",
+            hint="make it smaller, or raise max.message.bytes of the topic",
+        )
+    return None
+
+
+def _pack(share: _Share, batch_bytes_max: int) -> bytearray:
+    """Return one partition's records as one batch, or as several if one would be larger than the topic allows."""
+    records = share.records
+    if HEADER_BYTES + sum(share.sizes) <= batch_bytes_max:
+        return build_batch(records)
+    packed = bytearray()
+    first = 0
+    room = batch_bytes_max - HEADER_BYTES
+    for number, size in enumerate(share.sizes):
+        if size > room and number > first:
+            packed += build_batch(records[first:number])
+            first = number
+            room = batch_bytes_max - HEADER_BYTES
+        room -= size
+    packed += build_batch(records[first:])
+    return packed
+
+
+async def _publish(broker: Broker, caller: Caller, acks: Acks, sections: Sequence[Section]) -> Sequence[Outcome]:
+    settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
+    publish(broker, caller, [Publish(acks, sections, partial(_hand_over, settled))])
+    return await settled
+
+
+def _hand_over(awaited: asyncio.Future[T], result: T) -> None:
+    """Give somebody what they wait for, unless they have left."""
+    if not awaited.done():
+        awaited.set_result(result)
+
+
+def _settle(fates: list[Fate | None], share: _Share, index: int, outcome: Outcome) -> None:
+    """Tell the messages of one partition what became of them."""
+    if isinstance(outcome, GoQueueError):
+        for number in share.numbers:
+            fates[number] = outcome
+        return
+    offset = outcome.base_offset
+    is_stamped = outcome.timestamp >= 0
+    for number, record in zip(share.numbers, share.records, strict=True):
+        fates[number] = Published(index, offset, outcome.timestamp if is_stamped else record.timestamp)
+        offset += 1
+
+
+class Reading(NamedTuple):
+    """What to read: from an offset, or else from a time on, or else from the start.
+
+    Ends at the limit of messages, or where more than `bytes_max` bytes would come; one message always comes.
+    """
+
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    limit: int = 100
+    wait_ms: int = 0
+    bytes_max: int = 1024 * 1024
+
+
+class Messages(NamedTuple):
+    """What was read, where to go on, and from where to where there is something to read (the end is exclusive)."""
+
+    records: list[Record]
+    next_offset: int
+    start_offset: int
+    end_offset: int
+
+
+class Polls:
+    """The reads that wait for messages."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._waiting: dict[Fetch, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, fetch: Fetch) -> None:
+        """Begin a fetch; if it waits, it is known here until it is over."""
+        fetch.begin()
+        if not fetch.is_over:
+            self._waiting[fetch] = None
+            if self.is_closed:
+                fetch.finish_now()
+
+    def end(self, fetch: Fetch) -> None:
+        """Forget a fetch, which goes on no longer."""
+        self._waiting.pop(fetch, None)
+        fetch.cancel()
+
+    def close(self) -> None:
+        """Answer all that wait with what there is; from now on nobody waits."""
+        self.is_closed = True
+        for fetch in list(self._waiting):
+            fetch.finish_now()
+
+
+async def read_messages(
+    broker: Broker, caller: Caller, polls: Polls, topic: str, index: int, reading: Reading
+) -> Messages:
+    """Read messages of a partition; waits for the first one if asked to. OffsetOutOfRange tells what there is."""
+    offset = await _first_offset(broker, caller, topic, index, reading)
+    wanted = Wanted(_partition(broker, topic, index), offset, reading.bytes_max)
+    arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
+    fetch = Fetch(broker, caller, [wanted], Terms(wait_ms=reading.wait_ms), partial(_hand_over, arrived))
+    try:
+        polls.begin(fetch)
+        (fetched,) = await arrived
+    finally:
+        polls.end(fetch)
+    if fetched.error is not None:
+        raise fetched.error
+    records, next_offset = _open(fetched.data, offset, reading)
+    return Messages(records, next_offset, fetched.start_offset, fetched.high_watermark)
+
+
+def _partition(broker: Broker, topic: str, index: int) -> Partition | GoQueueError:
+    try:
+        return broker.topic(topic).partition(index)
+    except GoQueueError as error:
+        return error
+
+
+async def _first_offset(broker: Broker, caller: Caller, topic: str, index: int, reading: Reading) -> int:
+    if reading.offset is not None:
+        return reading.offset
+    where = Place.EARLIEST if reading.timestamp_ms is None else reading.timestamp_ms
+    found = await find_offset(broker, caller, topic, index, where)
+    if found.offset == NO_OFFSET:
+        # Nothing is that young: what comes next is.
+        found = await find_offset(broker, caller, topic, index, Place.LATEST)
+    return found.offset
+
+
+def _open(data: bytes, offset: int, reading: Reading) -> tuple[list[Record], int]:
+    """Return the records from an offset on, within the limits, and the offset behind them."""
+    opened: list[Record] = []
+    size = 0
+    view = memoryview(data)
+    for position, header in headers_of(data):
+        if header.is_control:
+            offset = max(offset, header.next_offset)
+            continue
+        try:
+            records = read_records(view[position:])
+        except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
+            if opened:
+                break
+            raise Corrupt(
+                f"the records from offset {header.base_offset} on cannot be read: {error.message}",
+                hint=f"reading can go on at offset {header.next_offset}",
+            ) from error
+        for record in records:
+            if record.offset < offset:
+                continue
+            size += len(record.key or b"") + len(record.value or b"")
+            if opened and (size > reading.bytes_max or len(opened) == reading.limit):
+                return opened, offset
+            opened.append(record)
+            offset = record.offset + 1
+        offset = max(offset, header.next_offset)
+        if len(opened) >= reading.limit:
+            break
+    return opened, offset
