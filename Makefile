@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH_BIN := build/bench/venv/bin
+BENCH_STAMP := build/bench/.installed
+MEASURE := $(BIN)/goqueue bench
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format lock bench readme clean
+.PHONY: help run test test-long check format lock bench bench-peers readme clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,8 +19,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: $(STAMP) ## Install, then run the log benchmark
-	$(BIN)/goqueue bench log
+run: $(STAMP) ## Install, then run a broker with its data in ./data
+	$(BIN)/goqueue serve --data-dir data
 
 test: $(STAMP) ## Install, then run all tests
 	$(BIN)/pytest
@@ -43,8 +46,26 @@ lock: ## Write requirements.lock anew from pyproject.toml
 		--no-annotate --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements.lock pyproject.toml
 	rm -rf $(VENV)-lock
 
-bench: $(STAMP) ## Run the benchmarks and store their results
-	$(BIN)/goqueue bench log --json --output bench/results/log.json
+$(BENCH_STAMP): requirements-bench.lock bench/install-peers
+	PYTHON=$(PYTHON) bench/install-peers python
+	@touch $@
+
+bench: $(STAMP) $(BENCH_STAMP) ## Run all benchmarks and store their results
+	$(MEASURE) log --output bench/results/log.json
+	$(MEASURE) publish --output bench/results/publish.json
+	$(MEASURE) publish --flush interval --acks 1 --output bench/results/publish-interval.json
+	$(MEASURE) replay --output bench/results/replay.json
+	$(MEASURE) replay --client raw --output bench/results/replay-raw.json
+	$(MEASURE) latency --output bench/results/latency.json
+	$(MEASURE) latency --flush interval --acks 1 --output bench/results/latency-interval.json
+	$(MEASURE) requests --output bench/results/requests.json
+	$(MEASURE) requests --flush interval --acks 1 --output bench/results/requests-interval.json
+	$(MAKE) bench-peers
+
+bench-peers: $(BENCH_STAMP) ## Compare with the peers that are installed (bench/install-peers installs them)
+	mkdir -p docs/images
+	$(BENCH_BIN)/python -m bench.peers --output bench/results/peers.json
+	$(BENCH_BIN)/python -m bench.peers.chart bench/results/peers.json docs/images/peers.png docs/images/peers.svg
 
 readme: $(STAMP) ## Put the stored results into README.md
 	$(BIN)/python bench/readme.py

@@ -3,22 +3,24 @@
 The blocks of one document are one session, in a directory of its own and in the order of the text:
 
 - a `python` block is a program of its own; a `text` block right behind it is what it prints;
-- a `console` block holds calls of `goqueue` behind a `$`, each followed by what it prints.
+- a `console` block holds commands behind a `$`, each followed by what it prints. One that ends with `&` runs on until
+  the end of the session; the next one is typed when it has printed its first line.
 
 In what is printed, `...` stands for anything, and the width of gaps does not matter. A program may end by killing
-itself if its text says so.
+itself if its text says so. Documents use the usual ports; here each session gets ports of its own.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +29,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+KAFKA_PORT, HTTP_PORT, GRPC_PORT = 9092, 8080, 9000
 
 _BLOCK = re.compile(
     r"^```(?P<language>python|console)\n(?P<body>.*?)^```\n(?:\n?```text\n(?P<output>.*?)^```\n)?",
@@ -45,22 +48,32 @@ class Step(NamedTuple):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_example_of_a_document_prints_what_the_document_says(document: Path, tmp_path: Path) -> None:
-    steps = list(steps_of(document.read_text("utf-8")))
-    for step in steps:
-        run(step, tmp_path)
+    play(document.read_text("utf-8"), tmp_path)
 
 
 def test_an_example_that_prints_something_else_is_found(tmp_path: Path) -> None:
-    steps = list(steps_of('```python\nprint("one")\n```\n\n```text\ntwo\n```\n'))
-    assert [step.output for step in steps] == ["two\n"]
     with pytest.raises(pytest.fail.Exception, match="prints something else"):
-        run(steps[0], tmp_path)
+        play('```python\nprint("one")\n```\n\n```text\ntwo\n```\n', tmp_path)
 
 
 def test_an_example_that_fails_is_found(tmp_path: Path) -> None:
-    steps = list(steps_of("```python\nraise SystemExit(3)\n```\n"))
     with pytest.raises(pytest.fail.Exception, match="ends with 3"):
-        run(steps[0], tmp_path)
+        play("```python\nraise SystemExit(3)\n```\n", tmp_path)
+    with pytest.raises(pytest.fail.Exception, match="ends with 3"):
+        play("```console\n$ exit 3\n```\n", tmp_path)
+
+
+def test_a_command_in_the_background_runs_until_the_end_of_its_document(tmp_path: Path) -> None:
+    told = f"ready kafka=127.0.0.1:{KAFKA_PORT} http=127.0.0.1:{HTTP_PORT}"
+    play(f"```console\n$ goqueue serve &\n{told}\n$ curl -s http://127.0.0.1:{HTTP_PORT}/topics\n...\n```\n", tmp_path)
+
+
+def play(text: str, directory: Path) -> None:
+    """Do all that a document shows."""
+    with ExitStack() as stack:
+        session = Session(directory, stack)
+        for step in steps_of(text):
+            session.run(step)
 
 
 def steps_of(text: str) -> Iterator[Step]:
@@ -71,32 +84,89 @@ def steps_of(text: str) -> Iterator[Step]:
             continue
         for call in re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]:
             line, _, output = call.partition("\n")
-            name, *arguments = shlex.split(line)
-            assert name == "goqueue", f"{line!r} is no call of goqueue"
-            yield Step([str(Path(sysconfig.get_path("scripts")) / name), *arguments], line, output)
+            yield Step(["bash", "-c", line], line, output)
 
 
-def run(step: Step, directory: Path) -> None:
-    """Do one step; a command of `goqueue` may exit with 1, which is how it says that it found something."""
-    ended = subprocess.run(
-        step.command,
-        cwd=directory,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS_MAX,
-        check=False,
-    )
-    printed = ended.stdout + ended.stderr
-    expected = {0}
-    if step.command[0] != sys.executable:
-        expected = {0, 1}
-    elif "SIGKILL" in step.shown:
-        expected = {-signal.SIGKILL}
-    if ended.returncode not in expected:
-        pytest.fail(f"{step.shown}\nends with {ended.returncode}:\n{printed}", pytrace=False)
-    if step.output is not None and not is_as_told(step.output, printed):
-        pytest.fail(f"{step.shown}\nprints something else:\n{printed}", pytrace=False)
+class Session:
+    """A reader at a terminal: a directory, an environment, ports, and what they have started."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        ports = free_ports(3)
+        self._ports = dict(zip((KAFKA_PORT, HTTP_PORT, GRPC_PORT), ports, strict=True))
+        self._directory = directory
+        self._stack = stack
+        self._environment = {
+            **os.environ,
+            "PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}",
+            "COLUMNS": "200",
+            "GOQUEUE_KAFKA_PORT": str(ports[0]),
+            "GOQUEUE_HTTP_PORT": str(ports[1]),
+            "GOQUEUE_GRPC_PORT": str(ports[2]),
+            "GOQUEUE_SERVER": f"http://127.0.0.1:{ports[1]}",
+            "GOQUEUE_DISK_GUARD_FREE_FRACTION": "0",
+        }
+
+    def run(self, step: Step) -> None:
+        """Do one step; a command of `goqueue` may exit with 1, which is how it says that it found something."""
+        if step.shown.endswith(" &"):
+            self._check(step, self._stack.enter_context(self._in_background(step)))
+            return
+        ended = subprocess.run(
+            self._with_ports(step.command),
+            cwd=self._directory,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS_MAX,
+            check=False,
+        )
+        printed = ended.stdout + ended.stderr
+        expected = {0, 1} if "goqueue" in step.shown and step.command[0] == "bash" else {0}
+        if "SIGKILL" in step.shown:
+            expected = {-signal.SIGKILL}
+        if ended.returncode not in expected:
+            pytest.fail(f"{step.shown}\nends with {ended.returncode}:\n{printed}", pytrace=False)
+        # Libraries of others have a word to say on stderr now and then; commands of ours are told with theirs.
+        self._check(step, printed if step.command[0] == "bash" else ended.stdout)
+
+    @contextmanager
+    def _in_background(self, step: Step) -> Iterator[str]:
+        command = self._with_ports(["bash", "-c", "exec " + step.shown.removesuffix(" &")])
+        log = self._directory / "background.log"
+        with log.open("a") as errors:
+            process = subprocess.Popen(
+                command, cwd=self._directory, env=self._environment, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                pytest.fail(f"{step.shown}\nprints nothing:\n{log.read_text()}", pytrace=False)
+            yield line
+        finally:
+            process.terminate()
+            process.communicate(timeout=_SECONDS_MAX)
+
+    def _with_ports(self, command: Sequence[str]) -> list[str]:
+        command = list(command)
+        for usual, own in self._ports.items():
+            command = [part.replace(f":{usual}", f":{own}") for part in command]
+        return command
+
+    def _check(self, step: Step, printed: str) -> None:
+        for usual, own in self._ports.items():
+            printed = printed.replace(f":{own}", f":{usual}")
+        if step.output is not None and not is_as_told(step.output, printed):
+            pytest.fail(f"{step.shown}\nprints something else:\n{printed}", pytrace=False)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses at the moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def is_as_told(told: str, printed: str) -> bool:

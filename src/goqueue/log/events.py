@@ -76,6 +76,7 @@ class ForeignFile(LogEvent):
 class Recovered(LogEvent):
     """The log is open; `bytes_checked` of it had to be read because the last stop was not clean."""
 
+    severity: ClassVar[Severity] = Severity.DEBUG
     start_offset: int
     end_offset: int
     bytes_checked: int

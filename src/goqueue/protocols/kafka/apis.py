@@ -25,13 +25,17 @@ Handler = Callable[[Context, Request], Awaitable[Reply | bytes]]
 
 
 class Api(NamedTuple):
-    """One API: its key, the versions that are offered, the first one with tagged fields, and its handler."""
+    """One API: its key, the versions that are offered, the first one with tagged fields, and its handler.
+
+    `advertised_from` is the first version that clients are told of, if that is not the first that is offered.
+    """
 
     key: int
     first: int
     last: int
     flexible_from: int
     handler: Handler | None = None
+    advertised_from: int | None = None
 
     def offers(self, version: int) -> bool:
         """Tell whether a version is offered."""
@@ -41,7 +45,9 @@ class Api(NamedTuple):
 APIS = {
     api.key: api
     for api in (
-        Api(PRODUCE, 3, 12, 9),
+        # Old versions of librdkafka (kcat) compress only if they are told of version 0, which they do not use then.
+        # Kafka 4 does the same for them.
+        Api(PRODUCE, 3, 12, 9, advertised_from=0),
         Api(FETCH, 4, 17, 12),
         Api(2, 1, 10, 6, offsets.list_offsets),
         Api(cluster.METADATA, 0, 13, 9, cluster.metadata),
@@ -70,5 +76,12 @@ def api_versions(version: int) -> bytes:
     """
     api = APIS[API_VERSIONS]
     error, version = (0, version) if api.offers(version) else (_UNSUPPORTED_VERSION, 0)
-    keys = [{"api_key": each.key, "min_version": each.first, "max_version": each.last} for each in APIS.values()]
+    keys = [
+        {
+            "api_key": each.key,
+            "min_version": each.first if each.advertised_from is None else each.advertised_from,
+            "max_version": each.last,
+        }
+        for each in APIS.values()
+    ]
     return bytes(encode(API_VERSIONS, version, {"error_code": error, "api_keys": keys}))

@@ -1,0 +1,118 @@
+"""The broker that the clients talk to, the clients, and topics of their own for every test.
+
+The broker is one of ours, one per worker, unless GOQUEUE_TEST_BOOTSTRAP names another (`host:port`): so the same
+tests can be run against Apache Kafka, which shows that they ask for what Kafka does. A client that is not installed
+is a failure, never a skip: `.ci/install-clients` installs those that are not Python packages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from tests.clients.adapters.aio import AiokafkaClient
+from tests.clients.adapters.aio_admin import AiokafkaAdmin
+from tests.clients.adapters.confluent import ConfluentClient
+from tests.clients.adapters.confluent_admin import ConfluentAdmin
+from tests.clients.adapters.kafka_python import KafkaPythonClient
+from tests.clients.adapters.kafka_python_admin import KafkaPythonAdmin
+from tests.clients.adapters.kafkajs import KafkajsClient
+from tests.clients.adapters.kafkajs_admin import KafkajsAdmin
+from tests.clients.adapters.kcat import KcatClient
+from tests.clients.contract import Admin, Client, NewTopic
+from tests.clients.expect import eventually
+
+_BOOTSTRAP_VARIABLE = "GOQUEUE_TEST_BOOTSTRAP"
+_CLIENTS: dict[str, Callable[[str], Client]] = {
+    "confluent": ConfluentClient,
+    "kcat": KcatClient,
+    "aiokafka": AiokafkaClient,
+    "kafka-python": KafkaPythonClient,
+    "kafkajs": KafkajsClient,
+}
+_ADMINS: dict[str, Callable[[str], Admin]] = {
+    "confluent": ConfluentAdmin,
+    "aiokafka": AiokafkaAdmin,
+    "kafka-python": KafkaPythonAdmin,
+    "kafkajs": KafkajsAdmin,
+}
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def bootstrap() -> Iterator[str]:
+    """The address of the broker under test, `host:port`."""
+    if named := os.environ.get(_BOOTSTRAP_VARIABLE):
+        yield named
+        return
+    from goqueue.testing import Broker
+
+    with Broker() as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def is_goqueue() -> bool:
+    """Whether the broker is ours; its defaults are not those of Apache Kafka."""
+    return _BOOTSTRAP_VARIABLE not in os.environ
+
+
+@pytest.fixture(scope="session")
+def clients(bootstrap: str) -> Iterator[dict[str, Client]]:
+    """All clients by name, started once."""
+    started = {name: start(bootstrap) for name, start in _CLIENTS.items()}
+    yield started
+    for each in started.values():
+        each.close()
+
+
+@pytest.fixture(params=_CLIENTS)
+def client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client:
+    """Each of the clients in turn."""
+    return clients[request.param]
+
+
+@pytest.fixture(scope="session")
+def admins(bootstrap: str) -> Iterator[dict[str, Admin]]:
+    """All admin clients by name, started once; kcat has none."""
+    started = {name: start(bootstrap) for name, start in _ADMINS.items()}
+    yield started
+    for each in started.values():
+        each.close()
+
+
+@pytest.fixture(params=_ADMINS)
+def admin(request: pytest.FixtureRequest, admins: dict[str, Admin]) -> Admin:
+    """Each of the admin clients in turn."""
+    return admins[request.param]
+
+
+@pytest.fixture
+def new_name(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Make names of topics that nobody has used, also in earlier runs against the same broker."""
+    test = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:150]
+
+    def make() -> str:
+        return f"{test}-{os.getpid()}-{os.urandom(3).hex()}-{next(_numbers)}"
+
+    return make
+
+
+@pytest.fixture
+def new_topic(new_name: Callable[[], str], admins: dict[str, Admin]) -> Callable[..., str]:
+    """Create a topic that is ready for use, and return its name."""
+
+    def create(partitions: int = 1, settings: dict[str, str] | None = None) -> str:
+        topic = NewTopic(name=new_name(), partitions=partitions, settings=settings or {})
+        creator = admins["confluent"]
+        assert isinstance(creator, ConfluentAdmin)
+        creator.create([topic])
+        eventually(lambda: topic.name in creator.topics(), f"{topic.name} is among the topics")
+        eventually(lambda: creator.is_ready(topic.name, partitions), f"every partition of {topic.name} answers")
+        return topic.name
+
+    return create
