@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from uuid import UUID
 
-from goqueue.broker.events import DiskGuard, PartitionUnavailable, UnknownDirectory
+from goqueue.broker.events import DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.errors import GoQueueError, LogOffline, Unavailable, UnknownPartition, UnknownTopic, UnknownTopicId
@@ -110,7 +111,9 @@ class Broker:
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
         for topic in self.catalog.topics:
             if topic.is_going:
-                await self.finish_removal(topic)
+                # What cannot be removed now is in nobody's way.
+                with suppress(Unavailable):
+                    await self.finish_removal(topic)
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
@@ -195,14 +198,21 @@ class Broker:
             await partition.close()
 
     async def finish_removal(self, topic: Topic) -> None:
-        """Remove the files of a topic that is going, and free its name."""
+        """Remove the files of a topic that is going, and free its name; Unavailable if that must be tried again."""
         directories = self.directories_of(topic)
 
         def remove() -> None:
             for directory in directories:
                 remove_tree(self.disk, directory)
 
-        await asyncio.get_running_loop().run_in_executor(self.threads, remove)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self.threads, remove)
+        except OSError as error:
+            self.sink.emit(RemovalFailed(topic.name, str(error)))
+            raise Unavailable(
+                f"topic {topic.name!r} is deleted, but not all its files are: {error}",
+                hint="the next start tries again",
+            ) from error
         await self.submit(ForgetTopic(topic.name))
 
     def directories_of(self, topic: Topic) -> Sequence[PurePath]:

@@ -24,6 +24,15 @@ class TopicDeleted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RemovalFailed(Event):
+    """The files of a deleted topic could not all be removed; its name stays taken until a later start has done it."""
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicChanged(Event):
     """A topic has other settings, or more partitions."""
 

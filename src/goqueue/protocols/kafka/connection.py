@@ -328,17 +328,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # -- the end
 
-    def drain(self) -> bool:
-        """Answer what waits, take no more, and tell whether all replies have been handed to the transport."""
+    def drain(self) -> None:
+        """Answer what waits for more to read, and handle no further request."""
         self._holds += 1
         if self._fetch is not None:
             self._fetch.finish_now()
-        return not self._slots
 
     def close(self) -> None:
         """Close the connection once what was written has left."""
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection now; what was not sent yet is lost."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _drop(self, reason: str, detail: str = "") -> None:
         """Close the connection now, for a reason that is reported."""
@@ -353,7 +357,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             reason = "it was idle for too long"
             end = self._heard_at + limits.idle_timeout_ms / 1000
         else:
-            reason = "it took too long to send a request"
+            reason = "it took too long to send a request" if self._frames.unread else "it sent nothing"
             end = self._waiting_since + limits.first_byte_timeout_ms / 1000 + self._frames.unread / _SLOWEST_BYTES_PER_S
         left_s = end - self._front.loop.time()
         if left_s <= 0 and not self._slots:

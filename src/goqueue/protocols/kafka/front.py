@@ -83,17 +83,17 @@ class KafkaFront:
         """Answer what is under way and close all connections; the caller sets a deadline."""
         self._is_draining = True
         await self.tasks.drain()
-        waiting = [connection for connection in self._connections if not connection.drain()]
+        for connection in list(self._connections):
+            connection.drain()
         for partition in self.broker.partitions:
             await partition.flusher.drain()
-        del waiting
         for connection in list(self._connections):
             connection.close()
         await self._emptied.wait()
 
     async def close(self) -> None:
-        """End everything now."""
+        """End everything now, whoever may still be reading."""
         self._is_draining = True
         await self.tasks.close()
         for connection in list(self._connections):
-            connection.close()
+            connection.abort()
