@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import uvloop
 
+from goqueue.protocols.kafka.apis import warm_up
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.disk import RealDisk
 from goqueue.seams.entropy import SystemEntropy
@@ -51,8 +52,10 @@ async def _run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, 
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
         announce(server.addresses)
+        warming = loop.run_in_executor(threads, warm_up)
         await stop.wait()
         await server.stop()
+        await warming
 
 
 def _allow_many_files() -> None:

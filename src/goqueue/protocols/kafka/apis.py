@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from goqueue.protocols.kafka import cluster, configs, offsets, producers, topics
 from goqueue.protocols.kafka.context import Context
-from goqueue.protocols.kafka.decode import Request
-from goqueue.protocols.kafka.encode import Reply, encode
+from goqueue.protocols.kafka.decode import Request, prepare_request
+from goqueue.protocols.kafka.encode import Reply, encode, prepare_response
 
 PRODUCE = 0
 FETCH = 1
@@ -85,3 +85,16 @@ def api_versions(version: int) -> bytes:
         for each in APIS.values()
     ]
     return bytes(encode(API_VERSIONS, version, {"error_code": error, "api_keys": keys}))
+
+
+_USUAL_VERSIONS = {3: (4, 5, 6, 12, 13), FETCH: (11, 12, 16), 2: (2, 3, 7), 22: (0, 1, 4), 19: (3, 4), 32: (1, 4)}
+
+
+def warm_up() -> None:
+    """Prepare for what well-known clients ask first, so that the first of them does not wait; takes half a second."""
+    for version in range(APIS[API_VERSIONS].last + 1):
+        api_versions(version)
+    for key, versions in _USUAL_VERSIONS.items():
+        for version in versions:
+            prepare_request(key, version)
+            prepare_response(key, version)

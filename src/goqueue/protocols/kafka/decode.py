@@ -73,7 +73,7 @@ def decode(api_key: int, version: int, cursor: Cursor) -> Request:
     Bytes that follow are ignored, as Kafka does it: librdkafka asks for all topics with three of them too many.
     """
     try:
-        request: Request = _request_reader(api_key, version)(cursor)
+        request: Request = prepare_request(api_key, version)(cursor)
     except (struct.error, IndexError):
         raise MalformedRequest(f"the request ends at byte {cursor.position}, in the middle of a field") from None
     except UnicodeDecodeError as error:
@@ -89,7 +89,8 @@ def skip_tags(cursor: Cursor) -> None:
 
 
 @cache
-def _request_reader(api_key: int, version: int) -> Reader:
+def prepare_request(api_key: int, version: int) -> Reader:
+    """Return what reads a request; made once."""
     return _struct_reader(request_shape(api_key, version), request_shape(api_key, newest_version(api_key)))
 
 

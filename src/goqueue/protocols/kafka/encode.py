@@ -27,7 +27,7 @@ _NO_UUID = bytes(16)
 def encode(api_key: int, version: int, reply: Reply) -> bytearray:
     """Return a response's body."""
     out = bytearray()
-    _response_writer(api_key, version)(out, reply)
+    prepare_response(api_key, version)(out, reply)
     return out
 
 
@@ -42,7 +42,8 @@ def uvarint(value: int) -> bytes:
 
 
 @cache
-def _response_writer(api_key: int, version: int) -> Writer:
+def prepare_response(api_key: int, version: int) -> Writer:
+    """Return what writes a response; made once."""
     return _struct_writer(response_shape(api_key, version))
 
 

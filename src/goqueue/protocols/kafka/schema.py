@@ -2,6 +2,8 @@
 
 kio's own decoder is not used on what clients send: it reserves memory for as many elements as a request claims to
 have, so a frame of ten bytes can end the process. `decode` reads by the same shapes and believes nothing.
+
+kio is imported when the first shape is needed: it takes longer than all the rest of a start.
 """
 
 from __future__ import annotations
@@ -10,10 +12,6 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
-
-from kio import index
-from kio.schema.index import api_key_map, schema_name_map
-from kio.static.constants import EntityType
 
 # Times, error codes and the like travel as plain numbers, and that is how they are handled here.
 _PLAIN = {
@@ -49,18 +47,25 @@ class Shape(NamedTuple):
 @cache
 def request_shape(api_key: int, version: int) -> Shape:
     """Return the shape of a request."""
+    from kio import index
+
     return _shape(index.load_request_schema(api_key, version))
 
 
 @cache
 def response_shape(api_key: int, version: int) -> Shape:
     """Return the shape of a response."""
+    from kio import index
+
     return _shape(index.load_response_schema(api_key, version))
 
 
 @cache
 def newest_version(api_key: int) -> int:
     """Return the newest version of an API that there is a definition for."""
+    from kio.schema.index import api_key_map, schema_name_map
+    from kio.static.constants import EntityType
+
     versions = schema_name_map[api_key_map[api_key]]
     return max(version for version, kinds in versions.items() if EntityType.request in kinds)
 
