@@ -31,6 +31,7 @@ from goqueue.protocols.kafka.fetch import fetch_of
 from goqueue.protocols.kafka.frames import Frames
 from goqueue.protocols.kafka.produce import parse, publish_of
 from goqueue.protocols.kafka.produce_plan import Plan, plan_of
+from goqueue.protocols.patience import Patience
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.front import KafkaFront
@@ -40,8 +41,6 @@ _FRAME_HEAD = struct.Struct(">ii")
 _FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
 _SLOTS_MAX = 1000
 _UNREAD_MAX = 256 * 1024
-# Whoever sends a request more slowly than this, once the time for the first byte is over, holds a buffer for nothing.
-_SLOWEST_BYTES_PER_S = 4096
 
 Parts = list[bytes]
 
@@ -66,17 +65,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._burst: list[Publish] = []
         self._is_bursting = False
+        # How many reasons there are to handle no further request for now; and whether too many replies are due.
         self._holds = 0
+        self._is_full = False
         self._is_paused = False
         self._fetch: Fetch | None = None
         self._plan: Plan | None = None
         self._transport: asyncio.Transport | None = None
         self._context: Context | None = None
-        self._watchdog: asyncio.TimerHandle | None = None
-        self._slow_timer: asyncio.TimerHandle | None = None
-        self._heard_at = 0.0
-        # When we began to wait for the rest of a request, or for the first one.
-        self._waiting_since: float | None = None
+        self._patience = Patience(front.loop, front.limits, is_owed=lambda: bool(self._slots), drop=self._drop)
         self.host = ""
         self.address = ""
 
@@ -97,17 +94,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         caller = Caller("kafka", self.address)
         self._context = Context(self._front.broker, caller, self._front.reached_at(reached), self._front.kept)
         self._transport.set_write_buffer_limits(high=self._front.limits.reply_buffer_bytes_max)
-        self._heard_at = self._waiting_since = self._front.loop.time()
-        self._watch()
+        self._patience.start()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._transport = None
             self._front.forget(self)
-        for timer in (self._watchdog, self._slow_timer):
-            if timer is not None:
-                timer.cancel()
+        self._patience.end()
         if self._fetch is not None:
             self._fetch.cancel()
         self._slots.clear()
@@ -118,20 +112,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard_at = self._front.loop.time()
+        self._patience.heard()
         self._frames.received(nbytes)
         self._handle_frames()
 
     @override
     def pause_writing(self) -> None:
         self._holds += 1
-        timeout_s = self._front.limits.slow_reader_timeout_ms / 1000
-        self._slow_timer = self._front.loop.call_later(timeout_s, self._drop, "it does not read its replies")
+        self._patience.reading_stopped()
 
     @override
     def resume_writing(self) -> None:
-        if self._slow_timer is not None:
-            self._slow_timer.cancel()
+        self._patience.reading_resumed()
         self._release()
 
     # -- requests
@@ -146,7 +138,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._send()
             self._publish_burst()
             self._frames.keep()
-            self._note_rest()
+            self._is_full = len(self._slots) >= _SLOTS_MAX
         except MalformedRequest as error:
             self._drop("its request could not be read", error.message)
             return
@@ -156,15 +148,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         finally:
             self._is_bursting = False
+        if self._frames.unread and not self._holds and not self._is_full:
+            self._patience.expects_rest(self._frames.unread)
+        else:
+            self._patience.expects_nothing()
         self._pace()
         self._send()
-
-    def _note_rest(self) -> None:
-        """Take note whether a request is on its way, of which only a part has arrived."""
-        if self._holds or not self._frames.unread:
-            self._waiting_since = None
-        elif self._waiting_since is None:
-            self._waiting_since = self._heard_at
 
     def _handle(self, frame: memoryview) -> None:
         if len(frame) < _HEADER.size:
@@ -290,7 +279,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._out_bytes += sum(map(len, ready))
         if not self._is_bursting:
             self._send()
-            if self._frames.unread and not self._holds:
+            if self._is_full:
+                self._is_full = False
                 self._front.loop.call_soon(self._go_on)
 
     def _send(self) -> None:
@@ -319,12 +309,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Read no more while too much waits to be handled."""
         if self._transport is None:
             return
-        is_full = self._frames.unread > _UNREAD_MAX and bool(self._holds or len(self._slots) >= _SLOTS_MAX)
-        if is_full and not self._is_paused:
+        must_pause = self._frames.unread > _UNREAD_MAX and bool(self._holds or self._is_full)
+        if must_pause and not self._is_paused:
             self._transport.pause_reading()
-        elif not is_full and self._is_paused:
+        elif not must_pause and self._is_paused:
             self._transport.resume_reading()
-        self._is_paused = is_full
+        self._is_paused = must_pause
 
     # -- the end
 
@@ -349,23 +339,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._front.door.note_dropped(reason, self.address, detail)
             self._transport.abort()
-
-    def _watch(self) -> None:
-        """Close the connection if it says nothing at first, takes too long over a request, or is idle for long."""
-        limits = self._front.limits
-        if self._waiting_since is None:
-            reason = "it was idle for too long"
-            end = self._heard_at + limits.idle_timeout_ms / 1000
-        else:
-            reason = "it took too long to send a request" if self._frames.unread else "it sent nothing"
-            end = self._waiting_since + limits.first_byte_timeout_ms / 1000 + self._frames.unread / _SLOWEST_BYTES_PER_S
-        left_s = end - self._front.loop.time()
-        if left_s <= 0 and not self._slots:
-            self._drop(reason)
-            return
-        # A request may begin to arrive at any time, and must not have to wait for the end of a long pause.
-        look_s = min(max(left_s, 1.0), limits.first_byte_timeout_ms / 1000)
-        self._watchdog = self._front.loop.call_later(look_s, self._watch)
 
 
 def _head(correlation: int, body_size: int, *, is_flexible: bool) -> bytes:
