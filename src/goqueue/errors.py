@@ -170,6 +170,24 @@ class MalformedRequest(Invalid):
     code = "malformed_request"
 
 
+class NotOffered(Invalid):
+    """The request asks for something that this version does not do."""
+
+    code = "not_offered"
+
+
+class InvalidTimestamp(Invalid):
+    """A client stamped records as only the broker may."""
+
+    code = "invalid_timestamp"
+
+
+class UnknownProducer(NotFound):
+    """A producer that the partition does not know, or has forgotten, wants to go on in the middle of its sequence."""
+
+    code = "unknown_producer"
+
+
 class UnknownTopic(NotFound):
     """There is no topic of that name."""
 

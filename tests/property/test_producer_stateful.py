@@ -139,8 +139,10 @@ class ProducerTableMachine(RuleBasedStateMachine):
     def expected(self, header: BatchHeader) -> Fresh | Duplicate | str:
         """Return the verdict by the table of the module, row by row."""
         known = self.known.get(header.producer_id)
-        if header.producer_id < 0 or known is None:
+        if header.producer_id < 0:
             return Fresh()
+        if known is None:
+            return Fresh() if header.base_sequence == 0 else "unknown_producer"
         if header.producer_epoch < known.epoch:
             return "producer_fenced"
         if header.producer_epoch > known.epoch:

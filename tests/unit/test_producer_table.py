@@ -52,10 +52,10 @@ def verdict(table: ProducerTable, asked: BatchHeader) -> str:
 
 
 def table_of(*headers: BatchHeader) -> ProducerTable:
-    """Return the table after the batches, each at an offset ten beyond the one before."""
+    """Return the table after the batches, each at an offset ten beyond the one before; the first may begin anywhere."""
     table = ProducerTable()
     for number, each in enumerate(headers):
-        assert table.decide(each) == Fresh()
+        assert number == 0 or table.decide(each) == Fresh()
         table.apply(each._replace(base_offset=10 * number))
         table.validate()
     return table
@@ -64,7 +64,7 @@ def table_of(*headers: BatchHeader) -> ProducerTable:
 def test_transcript_of_the_table_of_decisions() -> None:
     table = ProducerTable()
     assert verdict(table, header(0)) == "fresh"
-    assert verdict(table, header(500)) == "fresh"
+    assert verdict(table, header(500)) == "unknown_producer"
     table.apply(header(0, count=3, offset=100))
     assert verdict(table, header(3)) == "fresh"
     assert verdict(table, header(0, count=3)) == "duplicate of 100"
@@ -181,13 +181,22 @@ def test_idle_producers_are_forgotten_but_never_with_an_open_transaction() -> No
     table.validate()
 
 
-def test_producer_that_was_forgotten_goes_on_with_any_sequence() -> None:
+def test_producer_that_was_forgotten_is_told_so_and_begins_anew() -> None:
     table = table_of(header(0), header(1))
     table.expire(before_ms=NOW_MS + 1)
-    assert verdict(table, header(2)) == "fresh"
-    table.apply(header(2, offset=30))
+    assert verdict(table, header(2)) == "unknown_producer"
+    assert verdict(table, header(0, epoch=1)) == "fresh"
+    table.apply(header(0, epoch=1, offset=30))
+    assert verdict(table, header(1, epoch=1)) == "fresh"
+    assert verdict(table, header(0, epoch=1)) == "duplicate of 30"
+
+
+def test_second_batch_cannot_take_the_place_of_a_first_one_that_failed() -> None:
+    table = ProducerTable()
+    assert verdict(table, header(0, count=3)) == "fresh"
+    assert verdict(table, header(3)) == "unknown_producer"
+    table.apply(header(0, count=3, offset=0))
     assert verdict(table, header(3)) == "fresh"
-    assert verdict(table, header(2)) == "duplicate of 30"
 
 
 def test_last_batch_of_each_producer_is_what_compaction_must_keep() -> None:

@@ -6,13 +6,17 @@ is appended and changes nothing, so a failed append leaves no trace and its retr
 
 | batch of a producer                        | verdict                                       |
 |--------------------------------------------|-----------------------------------------------|
-| unknown producer, any sequence             | Fresh (its history may have expired)          |
+| unknown producer, sequence 0 or none       | Fresh                                         |
+| unknown producer, any other sequence       | Refused, UnknownProducer                      |
 | epoch lower than the known one             | Refused, ProducerFenced                       |
 | epoch higher, sequence 0                   | Fresh                                         |
 | epoch higher, any other sequence           | Refused, OutOfOrderSequence                   |
 | same epoch, next sequence                  | Fresh                                         |
 | same epoch, equal to one of the last five  | Duplicate, answered with that batch's offset  |
 | same epoch, anything else                  | Refused, OutOfOrderSequence                   |
+
+An unknown producer has to begin at the beginning: if its first batch failed, the one behind it must not take its place.
+One that was forgotten is told so, and begins anew with another epoch or id.
 
 A transaction is open from its first data batch until its marker. The first offset of the oldest open one bounds
 what read-committed readers may see.
@@ -26,7 +30,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from goqueue.errors import GoQueueError, OutOfOrderSequence, ProducerFenced
+from goqueue.errors import GoQueueError, OutOfOrderSequence, ProducerFenced, UnknownProducer
 from goqueue.records.control import ControlType
 from goqueue.records.layout import BatchHeader
 
@@ -122,7 +126,8 @@ class ProducerTable:
             return _FRESH
         known = self._producers.get(header.producer_id)
         if known is None:
-            return _FRESH
+            is_beginning = header.is_control or header.base_sequence in (0, NO_SEQUENCE)
+            return _FRESH if is_beginning else _unknown(header)
         if header.producer_epoch < known.epoch:
             return Refused(
                 ProducerFenced(
@@ -241,6 +246,15 @@ def _judge_sequence(header: BatchHeader, known: ProducerState) -> Verdict:
             return Duplicate(seen.base_offset)
     expected = (known.recent[-1].last_sequence + 1) % _SEQUENCE_END
     return _FRESH if header.base_sequence == expected else _out_of_order(header, expected)
+
+
+def _unknown(header: BatchHeader) -> Refused:
+    return Refused(
+        UnknownProducer(
+            f"producer {header.producer_id} is not known here, but sent sequence {header.base_sequence}",
+            hint="it has to begin with sequence 0",
+        )
+    )
 
 
 def _out_of_order(header: BatchHeader, expected: int) -> Refused:

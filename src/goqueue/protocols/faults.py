@@ -34,6 +34,7 @@ TABLE: dict[str, Fault] = {
     "unsupported_format": Fault(43, 400),
     "too_large": Fault(10, 413),
     "invalid_record": Fault(87, 400),
+    "invalid_timestamp": Fault(32, 400),
     # logs and partitions
     "corrupt_log": Fault(56, 500),
     "offset_out_of_range": Fault(1, 416),
@@ -46,6 +47,7 @@ TABLE: dict[str, Fault] = {
     # producers
     "producer_fenced": Fault(47, 409),
     "out_of_order_sequence": Fault(45, 409),
+    "unknown_producer": Fault(59, 409),
     # topics
     "unknown_topic": Fault(3, 404),
     "unknown_topic_id": Fault(100, 404),

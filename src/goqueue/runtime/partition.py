@@ -17,7 +17,15 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple
 
-from goqueue.errors import EpochFenced, GoQueueError, InvalidRecord, LogOffline, OffsetOutOfRange, UnknownEpoch
+from goqueue.errors import (
+    EpochFenced,
+    GoQueueError,
+    InvalidRecord,
+    InvalidTimestamp,
+    LogOffline,
+    OffsetOutOfRange,
+    UnknownEpoch,
+)
 from goqueue.log.batches import NewBatch, check_batches
 from goqueue.log.log import Log
 from goqueue.log.reader import TimedOffset
@@ -143,6 +151,8 @@ class Partition:
         for batch in batches:
             if fault := _fault_of_client(batch.header):
                 raise InvalidRecord(fault)
+            if batch.header.attributes & LOG_APPEND_TIME_BIT:
+                raise InvalidTimestamp("only the broker says that it has stamped records")
         return batches if self.settings.stamp is Stamp.CREATE_TIME else [self._stamped(batch) for batch in batches]
 
     def _stamped(self, batch: NewBatch) -> NewBatch:
