@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli import bench_broker
+
 if TYPE_CHECKING:
     from goqueue.bench.machine import Machine
     from goqueue.bench.measure import Result
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 _WIDE_COLUMNS = 140
 
 app = typer.Typer(no_args_is_help=True, help="Measure what GoQueue does on this machine.")
+for command in (bench_broker.publish, bench_broker.replay, bench_broker.latency, bench_broker.requests):
+    app.command()(command)
 
 
 @app.callback()

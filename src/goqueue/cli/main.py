@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.cli import bench, config, log, serve
+from goqueue.cli import bench, config, consume, doctor, log, produce, serve, topic
 from goqueue.errors import GoQueueError
 
 
@@ -27,7 +27,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except GoQueueError as error:
-            reason = str(error)
+            reason = f"{error} [{error.code}]"
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -38,6 +38,10 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command()(serve.serve)
+app.add_typer(topic.app, name="topic")
+app.command()(produce.produce)
+app.command()(consume.consume)
+app.command()(doctor.doctor)
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(bench.app, name="bench")

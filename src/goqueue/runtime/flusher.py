@@ -77,6 +77,13 @@ class Flusher:
         self._waiters.wait_for(offset, wake)
         self._hurry()
 
+    async def synced(self) -> None:
+        """Wait until everything that has changed so far is durable, whatever changes meanwhile, or the log is offline."""
+        if self._running is not None:
+            # It does not cover what has changed since it began.
+            await arrival(self._when_ended)
+        await arrival(self._when_ended)
+
     async def drain(self) -> None:
         """Wait until no flush is under way and none is due."""
         while self._timer is not None or self._running is not None:

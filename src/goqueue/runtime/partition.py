@@ -245,7 +245,7 @@ class Partition:
         if target > self.log.start_offset:
             self.log.delete_before(target)
             self.flusher.note_append()
-            await self.flusher.drain()
+            await self.flusher.synced()
             if self.log.fault:
                 raise LogOffline(self.log.fault)
         return self.log.start_offset

@@ -1,0 +1,85 @@
+"""Where the broker is, for every command that talks to one: the option, the client, and names for the shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from goqueue.server.settings_sources import SERVER_VARIABLE
+
+if TYPE_CHECKING:
+    from goqueue.client import Client
+
+# As the client has it, which takes a while to import.
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+UNREACHABLE_HINT = f"start one with `goqueue serve`, or name another with --server or {SERVER_VARIABLE}"
+
+# Whoever presses the tab key does not wait.
+_COMPLETION_TIMEOUT_S = 0.5
+
+
+def _check_server(server: str) -> str:
+    from goqueue.client.client import check_server
+    from goqueue.errors import Invalid
+
+    try:
+        return check_server(server)
+    except Invalid as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+ServerOption = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar=SERVER_VARIABLE,
+        callback=_check_server,
+        help="The HTTP address of the broker.",
+    ),
+]
+
+
+@contextmanager
+def connected(server: str, *, timeout_s: float = 30.0) -> Iterator[Client]:
+    """Talk to a broker; one that does not answer is said so at once, with what to do."""
+    from goqueue.client import Client, Patience
+
+    with telling_what_to_do(), Client(server, timeout_s=timeout_s, patience=Patience(attempts=1)) as client:
+        yield client
+
+
+@contextmanager
+def telling_what_to_do() -> Iterator[None]:
+    """Say of a broker that nobody can reach how to start or name one."""
+    from goqueue.client import ServerUnreachable
+
+    try:
+        yield
+    except ServerUnreachable as error:
+        if error.is_sent:
+            raise
+        raise ServerUnreachable(error.message, hint=UNREACHABLE_HINT) from None
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of topics that begin so, if the broker answers quickly."""
+    from goqueue.client import Client, Patience, topics
+    from goqueue.errors import GoQueueError
+
+    server = ctx.params.get("server") or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
+    try:
+        with Client(server, timeout_s=_COMPLETION_TIMEOUT_S, patience=Patience(attempts=1)) as client:
+            found = client.send(topics.list_all())
+    except GoQueueError:
+        return []
+    return [topic.name for topic in found if topic.name.startswith(incomplete)]
+
+
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The name of the topic.", autocompletion=complete_topic)
+]

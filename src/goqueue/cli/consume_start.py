@@ -1,0 +1,67 @@
+"""Where reading begins, as people write it.
+
+| written                             | begins                                                      |
+|-------------------------------------|-------------------------------------------------------------|
+| `beginning`, `end`                  | at the oldest message; behind the newest                    |
+| `1234`                              | at that offset of each partition                            |
+| `-10`                               | ten messages before the end of each partition               |
+| `2026-01-31`, `2026-01-31T10:00:00` | at the first message that is not older, by the clock here   |
+| `2026-01-31T10:00:00Z`              | the same, with a zone                                       |
+| `10m ago`                           | the same, so long before now                                |
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import NamedTuple
+
+from goqueue.errors import Invalid
+from goqueue.model.units import parse_duration_ms
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_AGO = re.compile(r"(.*\S)\s+ago")
+
+
+class AtOffset(NamedTuple):
+    """An offset of each partition."""
+
+    offset: int
+
+
+class FromEnd(NamedTuple):
+    """So many offsets before the end of each partition."""
+
+    distance: int
+
+
+class AtTime(NamedTuple):
+    """A time in milliseconds since 1970."""
+
+    timestamp_ms: int
+
+
+Start = AtOffset | FromEnd | AtTime
+
+BEGINNING = AtOffset(0)
+END = FromEnd(0)
+
+
+def parse_start(written: str, *, now_ms: int) -> Start:
+    """Return where reading begins; ValueError says what can be written."""
+    text = written.strip()
+    if text in {"beginning", "start"}:
+        return BEGINNING
+    if text == "end":
+        return END
+    if _NUMBER.fullmatch(text):
+        number = int(text)
+        return AtOffset(number) if number >= 0 and text != "-0" else FromEnd(-number)
+    try:
+        if match := _AGO.fullmatch(text):
+            return AtTime(max(now_ms - parse_duration_ms(match[1]), 0))
+        return AtTime(round(datetime.fromisoformat(text).astimezone().timestamp() * 1000))
+    except (Invalid, ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{written!r} is neither beginning, end, an offset, a time such as 2026-01-31T10:00:00Z, nor '10m ago'"
+        ) from None

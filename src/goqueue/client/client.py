@@ -1,0 +1,205 @@
+"""The two clients, sync and async: they carry calls over the network and decide nothing.
+
+Both do what `conversation` says, with httpx, one pool of connections each, and a limit of time on everything. Proxies
+of the environment are not used: a broker is near.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypedDict, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+from typing_extensions import Unpack
+
+from goqueue import __version__
+from goqueue.client.calls import Call, Lost, Reply
+from goqueue.client.conversation import Exchange, Patience, Pause, Steps, converse
+from goqueue.errors import Invalid
+from goqueue.model.units import quoted
+from goqueue.seams.entropy import Entropy, SystemEntropy
+
+T = TypeVar("T")
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+_TIMEOUT_S = 30.0
+_CONNECT_TIMEOUT_S = 5.0
+
+
+class Options(TypedDict, total=False):
+    """How a client goes about it; `timeout_s` (30) bounds every wait, on top of what a call lets the broker take."""
+
+    timeout_s: float
+    patience: Patience
+    entropy: Entropy
+
+
+class _Line:
+    """Where a broker is, and how it is talked to; the same for both clients."""
+
+    def __init__(self, server: str, options: Options) -> None:
+        self.server = check_server(server)
+        self._timeout_s = options.get("timeout_s", _TIMEOUT_S)
+        self._patience = options.get("patience") or Patience()
+        self._entropy = options.get("entropy") or SystemEntropy()
+
+    def _steps(self, call: Call[T]) -> Steps[T]:
+        return converse(call, self.server, self._patience, self._entropy)
+
+    def _wiring(self) -> dict[str, Any]:
+        return {
+            "trust_env": False,
+            # Certificates take a while to load, and plain HTTP needs none.
+            "verify": self.server.startswith("https:"),
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=100),
+        }
+
+    def _request(self, call: Call[Any]) -> httpx.Request:
+        headers = {"user-agent": f"goqueue/{__version__}", "accept": "application/json"}
+        if call.body is not None:
+            headers["content-type"] = "application/json"
+        timeout = httpx.Timeout(
+            self._timeout_s,
+            connect=min(self._timeout_s, _CONNECT_TIMEOUT_S),
+            read=self._timeout_s + call.wait_s,
+        )
+        return httpx.Request(
+            call.method,
+            self.server + call.path,
+            params=call.query or None,
+            content=call.body,
+            headers=headers,
+            extensions={"timeout": timeout.as_dict()},
+        )
+
+
+class Client(_Line):
+    """A client for code that waits; threads may share it."""
+
+    def __init__(self, server: str = DEFAULT_SERVER, **options: Unpack[Options]) -> None:
+        super().__init__(server, options)
+        self._http = httpx.Client(**self._wiring())
+        self._closed = threading.Event()
+
+    def send(self, call: Call[T]) -> T:
+        """Do what a call asks for; return its result."""
+        steps = self._steps(call)
+        outcome: Reply | Lost | None = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            outcome = self._carry_out(step)
+
+    def close(self) -> None:
+        """Close all connections; a pause between two attempts ends at once."""
+        self._closed.set()
+        self._http.close()
+
+    def _carry_out(self, step: Exchange | Pause) -> Reply | Lost | None:
+        if isinstance(step, Pause):
+            self._closed.wait(step.seconds)
+            return None
+        try:
+            return _as_reply(self._http.send(self._request(step.call)))
+        except httpx.TransportError as error:
+            return _as_lost(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(_Line):
+    """A client for one event loop."""
+
+    def __init__(self, server: str = DEFAULT_SERVER, **options: Unpack[Options]) -> None:
+        super().__init__(server, options)
+        self._http = httpx.AsyncClient(**self._wiring())
+        self._closed = asyncio.Event()
+
+    async def send(self, call: Call[T]) -> T:
+        """Do what a call asks for; return its result."""
+        steps = self._steps(call)
+        outcome: Reply | Lost | None = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            outcome = await self._carry_out(step)
+
+    async def close(self) -> None:
+        """Close all connections; a pause between two attempts ends at once."""
+        self._closed.set()
+        await self._http.aclose()
+
+    async def _carry_out(self, step: Exchange | Pause) -> Reply | Lost | None:
+        if isinstance(step, Pause):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(step.seconds):
+                    await self._closed.wait()
+            return None
+        try:
+            return _as_reply(await self._http.send(self._request(step.call)))
+        except httpx.TransportError as error:
+            return _as_lost(error)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def check_server(server: str) -> str:
+    """Return the address of a broker without a slash at its end; Invalid if it cannot be one."""
+    hint = "write http://HOST:PORT"
+    try:
+        httpx.URL(server)
+        parts = urlsplit(server)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
+        is_address = False
+    if not is_address:
+        raise Invalid(f"{quoted(server)} is no address of a broker", hint=hint)
+    if parts.query or parts.fragment or parts.username:
+        raise Invalid(f"{quoted(server)} has more than an address in it", hint=hint)
+    return server.rstrip("/")
+
+
+def _as_reply(response: httpx.Response) -> Reply:
+    return Reply(
+        response.status_code, {name.lower(): value for name, value in response.headers.items()}, response.content
+    )
+
+
+def _as_lost(error: httpx.TransportError) -> Lost:
+    is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    is_timeout = isinstance(error, httpx.TimeoutException)
+    reason = "no connection in time" if is_timeout else _reason(error)
+    return Lost(reason, is_sent=is_sent, is_timeout=is_timeout)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the operating system said, which lies at the bottom of a chain, or else what httpx says."""
+    found = str(error) or type(error).__name__
+    below = error.__cause__ or error.__context__
+    while below is not None:
+        if isinstance(below, OSError) and below.strerror:
+            found = below.strerror
+        below = below.__cause__ or below.__context__
+    return found

@@ -1,0 +1,248 @@
+"""Calls about messages: publish in batches, and read by offset or time.
+
+Keys, values and headers are bytes here. On the wire they are text where they are UTF-8, and base64 where they are not.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from goqueue.client.calls import Call, Reply, reading, topic_path
+from goqueue.client.problems import Problem, error_of
+from goqueue.errors import GoQueueError
+
+Header = tuple[str, bytes | None]
+Json = dict[str, object]
+
+
+class Acks(StrEnum):
+    """Whom a publisher waits for."""
+
+    ALL = "all"
+    LEADER = "leader"
+    NONE = "none"
+
+
+class NewMessage(NamedTuple):
+    """A message to publish; text is stored as UTF-8, and no value at all is a tombstone."""
+
+    value: bytes | str | None = None
+    key: bytes | str | None = None
+    headers: Sequence[tuple[str, bytes | str | None]] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+class Published(NamedTuple):
+    """Where a message was stored, and its timestamp in milliseconds; without acks nothing of it is known."""
+
+    partition: int | None
+    offset: int | None
+    timestamp: int | None
+
+
+class Message(NamedTuple):
+    """A message as it is stored; `timestamp` in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+class Page(NamedTuple):
+    """Messages of one partition in order, where reading goes on, and the range that readers see."""
+
+    messages: list[Message]
+    next_offset: int
+    start_offset: int
+    end_offset: int
+
+
+class _Result(msgspec.Struct):
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    error: Problem | None = None
+
+
+class _Results(msgspec.Struct):
+    results: list[_Result]
+
+
+class _Message(msgspec.Struct):
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: str | None = None
+    key_base64: str | None = None
+    value: str | None = None
+    value_base64: str | None = None
+    headers: dict[str, str | None] = {}
+    headers_base64: list[tuple[str, str | None]] | None = None
+
+
+class _Page(msgspec.Struct):
+    messages: list[_Message]
+    next_offset: int
+    start_offset: int
+    end_offset: int
+
+
+_read_results = reading(_Results)
+_read_page = reading(_Page)
+_encode = msgspec.json.Encoder().encode
+
+
+def publish(
+    topic: str, batch: Sequence[NewMessage | bytes], *, acks: Acks = Acks.ALL
+) -> Call[Sequence[Published | GoQueueError]]:
+    """Publish a batch; the result has the fate of each message, in the order of the batch.
+
+    A message that is bytes is JSON as the HTTP interface takes it. An error is raised only if the batch was refused as
+    a whole, and then nothing of it was stored.
+    """
+    messages = [message if isinstance(message, bytes) else encode(message) for message in batch]
+    body = b'{"messages":[%b],"acks":%b}' % (b",".join(messages), _encode(acks))
+    return Call("POST", topic_path(topic, "messages"), _read_fates, body=body, tells_failures=True)
+
+
+def read(
+    topic: str,
+    partition: int,
+    *,
+    offset: int | None = None,
+    timestamp_ms: int | None = None,
+    limit: int = 100,
+    wait_s: float = 0.0,
+    bytes_max: int | None = None,
+) -> Call[Page]:
+    """Read from an offset, or from the first message that is not older than a time; else from the oldest message.
+
+    With `wait_s` the broker waits that long for a message if there is none yet. OffsetOutOfRange tells the valid range.
+    """
+    query = {"limit": str(limit)}
+    if offset is not None:
+        query["offset"] = str(offset)
+    if timestamp_ms is not None:
+        query["timestamp"] = str(timestamp_ms)
+    if wait_s:
+        query["wait"] = f"{round(wait_s * 1000)}ms"
+    if bytes_max is not None:
+        query["max_bytes"] = str(bytes_max)
+    path = topic_path(topic, "partitions", partition, "messages")
+    return Call("GET", path, _read_messages, query=query, wait_s=wait_s)
+
+
+def encode(message: NewMessage) -> bytes:
+    """Return a message as the JSON that `publish` takes; whoever makes batches by size needs to know it before."""
+    return _encode(_as_json(message))
+
+
+def as_json(message: Message) -> Json:
+    """Return a message that was read as the HTTP interface writes it; every field is there."""
+    fields: Json = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+    }
+    fields |= _as_field("key", message.key) | _as_field("value", message.value)
+    fields["headers"] = {name: _as_text(value) for name, value in message.headers}
+    if not _is_plain(message.headers):
+        fields["headers_base64"] = [(name, _as_base64(value)) for name, value in message.headers]
+    return fields
+
+
+def as_new(fields: Mapping[str, object]) -> Json:
+    """Return what a message that was read looks like to publish it again: the same bytes in the same partition."""
+    again = {name: value for name, value in fields.items() if name not in {"topic", "offset", "headers_base64"}}
+    exact = fields.get("headers_base64")
+    if isinstance(exact, list):
+        again["headers"] = [_as_header(pair) for pair in exact]
+    return again
+
+
+def _as_header(pair: object) -> object:
+    match pair:
+        case [name, None]:
+            return {"name": name, "value": None}
+        case [name, encoded]:
+            return {"name": name, "value_base64": encoded}
+    return pair  # which the broker will refuse, with the reason
+
+
+def _as_json(message: NewMessage) -> Json:
+    fields = _as_field("value", message.value)
+    if message.key is not None:
+        fields |= _as_field("key", message.key)
+    if message.headers:
+        fields["headers"] = [{"name": name, **_as_field("value", value)} for name, value in message.headers]
+    if message.partition is not None:
+        fields["partition"] = message.partition
+    if message.timestamp is not None:
+        fields["timestamp"] = message.timestamp
+    return fields
+
+
+def _as_field(name: str, data: bytes | str | None) -> Json:
+    if data is None or isinstance(data, str):
+        return {name: data}
+    text = _as_text(data)
+    return {name: text} if text is not None else {f"{name}_base64": _as_base64(data)}
+
+
+def _as_text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _as_base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def _is_plain(headers: Sequence[Header]) -> bool:
+    """Tell whether an object of texts says all about headers: no name repeats, and each value is text."""
+    names = {name for name, _ in headers}
+    return len(names) == len(headers) and all(_as_text(value) is not None for _, value in headers)
+
+
+def _read_fates(reply: Reply) -> Sequence[Published | GoQueueError]:
+    return [
+        error_of(result.error) if result.error else Published(result.partition, result.offset, result.timestamp)
+        for result in _read_results(reply).results
+    ]
+
+
+def _read_messages(reply: Reply) -> Page:
+    page = _read_page(reply)
+    return Page([_as_message(each) for each in page.messages], page.next_offset, page.start_offset, page.end_offset)
+
+
+def _as_message(wire: _Message) -> Message:
+    if wire.headers_base64 is not None:
+        headers = tuple((name, _as_bytes(None, encoded)) for name, encoded in wire.headers_base64)
+    else:
+        headers = tuple((name, _as_bytes(value, None)) for name, value in wire.headers.items())
+    key = _as_bytes(wire.key, wire.key_base64)
+    value = _as_bytes(wire.value, wire.value_base64)
+    return Message(wire.topic, wire.partition, wire.offset, wire.timestamp, key, value, headers)
+
+
+def _as_bytes(text: str | None, encoded: str | None) -> bytes | None:
+    if encoded is not None:
+        return b64decode(encoded)
+    return None if text is None else text.encode()
