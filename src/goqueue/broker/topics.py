@@ -154,15 +154,17 @@ async def _alter(
 
 
 @operation("topics.delete")
-async def delete_topic(broker: Broker, name: str) -> None:
-    """Delete a topic with all its records; at return its name is free."""
+async def delete_topic(broker: Broker, wanted: str | UUID) -> None:
+    """Delete a topic, named or by its id, with all its records; at return its name is free."""
+    opened = broker.topic_by_id(wanted) if isinstance(wanted, UUID) else broker.topic(wanted)
+    name = opened.topic.name
     _refuse_internal(name)
-    broker.topic(name)
-    await broker.tasks.in_turn(_turn(name), partial(_remove, broker, name))
+    await broker.tasks.in_turn(_turn(name), partial(_remove, broker, wanted))
 
 
-async def _remove(broker: Broker, name: str) -> None:
-    topic = broker.topic(name).topic
+async def _remove(broker: Broker, wanted: str | UUID) -> None:
+    # Looked up when it is its turn: by then the name may belong to another topic, whose id was not asked for.
+    topic = (broker.topic_by_id(wanted) if isinstance(wanted, UUID) else broker.topic(wanted)).topic
     await broker.submit(DeleteTopic(topic.name))
     await broker.close_topic(topic.name)
     await broker.finish_removal(topic)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import typer
 
 from goqueue.cli.config import takes_settings
-from goqueue.seams.network import Address
 from goqueue.server.settings_sources import Loaded
+
+if TYPE_CHECKING:
+    from goqueue.seams.network import Address
 
 _HINTS = """
   Kafka clients   bootstrap.servers={kafka}
@@ -24,14 +27,15 @@ _HINTS = """
 
 @takes_settings
 def serve(loaded: Loaded) -> None:
-    """Run a broker: Kafka clients and HTTP, one process, everything below one directory.
+    """Run a broker for Kafka clients and HTTP.
 
-    When it takes connections, it prints one line, `ready kafka=HOST:PORT http=HOST:PORT`. SIGTERM and Ctrl-C let it
-    finish what is under way and exit with 0. What it reports goes to stderr.
+    It prints one line when it takes connections: ready kafka=HOST:PORT http=HOST:PORT
+
+    SIGTERM and Ctrl-C let it finish what is under way. What it reports goes to stderr.
 
     Example: [bold]goqueue serve --data-dir /var/lib/goqueue[/bold]
 
-    Example: [bold]goqueue serve --kafka-port 0 --http-port 0[/bold] takes any free ports.
+    Example: [bold]goqueue serve --kafka-port 0 --http-port 0[/bold] takes any free ports
     """
     from goqueue.seams.sink import LoggingSink
     from goqueue.server.run import run

@@ -15,7 +15,8 @@ from struct import Struct
 
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
-_WORDS = Struct("<I")
+# How to read so many words; longer keys are rare enough.
+_READERS = [Struct(f"<{count}I").unpack_from for count in range(33)]
 
 _MURMUR2_SEED = 0x9747B28C
 _MURMUR2_M = 0x5BD1E995
@@ -52,7 +53,7 @@ def murmur2(data: bytes) -> int:
     size = len(data)
     tail = size & 3
     h = _MURMUR2_SEED ^ size
-    for (word,) in _WORDS.iter_unpack(data[: size - tail] if tail else data):
+    for word in _words(data, size >> 2):
         k = word * _MURMUR2_M & _MASK
         h = (h * _MURMUR2_M & _MASK) ^ ((k ^ k >> 24) * _MURMUR2_M & _MASK)
     if tail:
@@ -66,14 +67,18 @@ def murmur3(data: bytes, seed: int = 0) -> int:
     size = len(data)
     tail = size & 3
     h = seed
-    for (k,) in _WORDS.iter_unpack(data[: size - tail] if tail else data):
-        h = _rotated(h ^ _scrambled(k), 13) * 5 + 0xE6546B64 & _MASK
+    for word in _words(data, size >> 2):
+        h = _rotated(h ^ _scrambled(word), 13) * 5 + 0xE6546B64 & _MASK
     if tail:
         h ^= _scrambled(int.from_bytes(data[size - tail :], "little"))
     h ^= size
     h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
     h = (h ^ h >> 13) * 0xC2B2AE35 & _MASK
     return h ^ h >> 16
+
+
+def _words(data: bytes, count: int) -> tuple[int, ...]:
+    return _READERS[count](data) if count < len(_READERS) else Struct(f"<{count}I").unpack_from(data)
 
 
 def _scrambled(k: int) -> int:

@@ -127,27 +127,27 @@ def _broker_configs(context: Context) -> list[Reply]:
 
 async def alter_configs_incrementally(context: Context, request: Request) -> Reply:
     """Change single settings of topics."""
-    return await _alter(context, request)
+    return await _alter(context, request, is_incremental=True)
 
 
 async def alter_configs(context: Context, request: Request) -> Reply:
     """Replace all settings of topics; what is left out goes back to its default."""
-    return await _alter(context, request)
+    return await _alter(context, request, is_incremental=False)
 
 
-async def _alter(context: Context, request: Request) -> Reply:
+async def _alter(context: Context, request: Request, *, is_incremental: bool) -> Reply:
     results = []
     for resource in request.resources or ():
         named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
-            await _alter_one(context, resource, is_dry_run=request.validate_only)
+            await _alter_one(context, resource, is_incremental=is_incremental, is_dry_run=request.validate_only)
             results.append({**told(None), **named})
         except GoQueueError as error:
             results.append({**told(error), **named})
     return {"responses": results}
 
 
-async def _alter_one(context: Context, resource: Request, *, is_dry_run: bool) -> None:
+async def _alter_one(context: Context, resource: Request, *, is_incremental: bool, is_dry_run: bool) -> None:
     if resource.resource_type != Resource.TOPIC:
         raise Invalid("only settings of topics can be changed here", hint="the broker's come from where it is started")
     changes = resource.configs or ()
@@ -156,7 +156,7 @@ async def _alter_one(context: Context, resource: Request, *, is_dry_run: bool) -
         raise Invalid("a setting is named twice in one request")
 
     def edit(opened: OpenTopic) -> Mapping[str, str]:
-        if not any(hasattr(change, "config_operation") for change in changes):
+        if not is_incremental:
             return {change.name: change.value for change in changes if change.value is not None}
         config = dict(opened.topic.config)
         for change in changes:
@@ -168,6 +168,8 @@ async def _alter_one(context: Context, resource: Request, *, is_dry_run: bool) -
 
 def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> None:
     setting = TABLE.get(change.name)
+    if change.config_operation not in set(Change):
+        raise Invalid(f"{change.config_operation} is no way to change a setting", hint="0 to 3")
     if change.config_operation == Change.DELETE:
         if setting is None:
             raise InvalidTopicSettings(f"{change.name!r} is no setting of a topic")

@@ -79,14 +79,14 @@ async def delete_topics(context: Context, request: Request) -> Reply:
     wanted = request.topics or [Request(name=name, topic_id=_NO_TOPIC_ID) for name in names]
     results = []
     for topic in wanted:
-        name = topic.name
+        named = {"name": topic.name, "topic_id": topic.topic_id}
         try:
-            if name is None:
-                name = context.broker.topic_by_id(topic.topic_id).topic.name
-            await delete_topic(context.broker, context.caller, name)
-            results.append({"name": name, "topic_id": topic.topic_id, **told(None)})
+            if topic.name is None:
+                named["name"] = context.broker.topic_by_id(topic.topic_id).topic.name
+            await delete_topic(context.broker, context.caller, topic.topic_id if topic.name is None else topic.name)
+            results.append({**named, **told(None)})
         except GoQueueError as error:
-            results.append({"name": name, "topic_id": topic.topic_id, **told(error)})
+            results.append({**named, **told(error)})
     return {"responses": results}
 
 
