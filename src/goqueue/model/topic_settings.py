@@ -133,7 +133,7 @@ def _parse_value(setting: Setting, text: str) -> tuple[object, str]:
         # Kafka takes the two policies in any order, with spaces.
         text = ",".join(sorted({part.strip() for part in text.split(",")}))
     try:
-        if "_" in text and not setting.choices:
+        if not setting.choices and ("_" in text or not text.isascii()):
             raise ValueError("Python would take it for a number, nobody else does")
         return setting.kind(text.strip()), ""
     except ValueError:

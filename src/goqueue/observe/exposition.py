@@ -1,0 +1,125 @@
+"""Metrics in the words of Prometheus: text, or OpenMetrics.
+
+Names begin with `goqueue_`, units are seconds and bytes. Counters start at 0 with the process. Reasons for dropping
+connections are bounded, since they quote what clients do: at most 50, in which every number is an N.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from goqueue import __version__
+from goqueue.broker.pipeline import BUCKETS_S, TallyKey
+from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
+
+REASONS_MAX = 50
+_BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
+_PARTITION_LABELS = ("topic", "partition")
+_GAUGES = {
+    "goqueue_disk_guarded": "1 while writes are refused for want of room.",
+    "goqueue_draining": "1 while the broker stops.",
+    "goqueue_topics": "Topics in use.",
+    "goqueue_partitions": "Partitions of all topics.",
+    "goqueue_partitions_omitted": "Partitions that have no series of their own.",
+    "goqueue_logs_offline": "Partitions that cannot be opened or take no writes.",
+}
+
+
+def tell(snapshot: Snapshot, free_fraction: float | None, accept: str) -> tuple[bytes, str]:
+    """Return a snapshot as text, in a format that the reader accepts, and the media type of that format."""
+    encode, media_type = choose_encoder(accept)
+    # One of its own each time: the one that the library offers is shared by all that runs in this process.
+    registry = CollectorRegistry()
+    registry.register(_Telling(snapshot, free_fraction))
+    ProcessCollector(namespace="goqueue", registry=registry)
+    return encode(registry), media_type
+
+
+class _Telling(Collector):
+    """A snapshot in the words of Prometheus."""
+
+    def __init__(self, snapshot: Snapshot, free_fraction: float | None) -> None:
+        self._snapshot = snapshot
+        self._free_fraction = free_fraction
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot
+        version = GaugeMetricFamily("goqueue_build_info", "Which version runs.", labels=("version", "python"))
+        version.add_metric((__version__, ".".join(map(str, sys.version_info[:3]))), 1)
+        yield version
+        yield from _requests(snapshot.requests)
+        yield from _connections(snapshot)
+        if (free := self._free_fraction) is not None:
+            yield GaugeMetricFamily("goqueue_disk_free_ratio", "Which part of the disk is free, from 0 to 1.", free)
+        for name, text in _GAUGES.items():
+            yield GaugeMetricFamily(name, text, snapshot.gauges[name])
+        yield from _partitions(snapshot.partitions)
+
+
+def _requests(requests: Mapping[TallyKey, Durations]) -> Iterator[Metric]:
+    counts = CounterMetricFamily(
+        "goqueue_requests",
+        "Operations that ended, by outcome: ok, or the code of an error.",
+        labels=("operation", "protocol", "outcome"),
+    )
+    durations = HistogramMetricFamily(
+        "goqueue_request_duration_seconds",
+        "How long operations took; a read that waits for messages takes as long as it waits.",
+        labels=("operation", "protocol"),
+    )
+    by_operation: dict[tuple[str, str], list[Durations]] = {}
+    for key, each in requests.items():
+        counts.add_metric(key, each.total)
+        by_operation.setdefault((key.operation, key.protocol), []).append(each)
+    for labels, outcomes in by_operation.items():
+        by_bucket = map(sum, zip(*(each.by_bucket for each in outcomes), strict=True))
+        durations.add_metric(labels, list(_cumulated(by_bucket)), sum(each.seconds for each in outcomes))
+    yield counts
+    yield durations
+
+
+def _cumulated(by_bucket: Iterator[int]) -> Iterator[tuple[str, float]]:
+    count = 0
+    for bound, in_class in zip(_BOUNDS, by_bucket, strict=True):
+        count += in_class
+        yield bound, count
+
+
+def _connections(snapshot: Snapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily("goqueue_connections", "Open connections of all protocols.", snapshot.connections)
+    by_reason: Counter[str] = Counter()
+    for reason, count in snapshot.dropped.items():
+        # Reasons quote numbers; each would be a series.
+        told = re.sub(r"-?\d+", "N", reason)
+        by_reason[told if told in by_reason or len(by_reason) < REASONS_MAX - 1 else "other"] += count
+    dropped = CounterMetricFamily(
+        "goqueue_connections_dropped", "Connections that were refused or closed, by reason.", labels=("reason",)
+    )
+    for reason, count in by_reason.items():
+        dropped.add_metric((reason,), count)
+    yield dropped
+
+
+def _partitions(rows: Sequence[PartitionRow]) -> Iterator[Metric]:
+    families: list[CounterMetricFamily | GaugeMetricFamily] = [
+        CounterMetricFamily("goqueue_partition_records_in", "Records published.", labels=_PARTITION_LABELS),
+        CounterMetricFamily("goqueue_partition_bytes_in", "Bytes of batches published.", labels=_PARTITION_LABELS),
+        CounterMetricFamily("goqueue_partition_bytes_out", "Bytes of batches read.", labels=_PARTITION_LABELS),
+        GaugeMetricFamily("goqueue_partition_start_offset", "The first offset to read.", labels=_PARTITION_LABELS),
+        GaugeMetricFamily("goqueue_partition_end_offset", "The offset behind the last.", labels=_PARTITION_LABELS),
+        GaugeMetricFamily("goqueue_partition_size_bytes", "The size of the log on disk.", labels=_PARTITION_LABELS),
+    ]
+    for row in rows:
+        for family, number in zip(families, row.numbers, strict=True):
+            family.add_metric(row.labels, number)
+    yield from families

@@ -1,0 +1,127 @@
+"""Metrics: what the broker counts anyway, looked up when somebody asks.
+
+Nothing is counted here, so a message costs nothing more because of it. The loop takes a `Snapshot`, which is quick;
+`exposition` puts it into words in a thread, which takes tens of milliseconds for a thousand partitions.
+
+At most 1,000 partitions are told one by one, by the names of their topics; the others are only counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.pipeline import TallyKey
+from goqueue.errors import GoQueueError
+from goqueue.runtime.partition import Partition
+
+PARTITIONS_MAX = 1000
+
+
+class Connections(Protocol):
+    """What is known of connections."""
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many were refused or closed, by reason."""
+        ...
+
+
+class Durations(NamedTuple):
+    """How many operations there were, how long they took together, and how many by classes of `BUCKETS_S`."""
+
+    total: int
+    seconds: float
+    by_bucket: Sequence[int]
+
+
+class PartitionRow(NamedTuple):
+    """One partition; the numbers are in the order of the metrics about partitions."""
+
+    labels: tuple[str, str]
+    numbers: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that is told, as it was at one moment."""
+
+    requests: Mapping[TallyKey, Durations]
+    connections: int
+    dropped: Mapping[str, int]
+    gauges: Mapping[str, float]
+    partitions: Sequence[PartitionRow]
+
+
+class Metrics:
+    """The metrics of one broker; shares nothing with others in the same process."""
+
+    def __init__(self, broker: Broker, door: Connections) -> None:
+        self._broker = broker
+        self._door = door
+
+    async def expose(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics as text, in a format that the reader accepts, and the media type of that format."""
+        snapshot = self._look()
+        return await asyncio.get_running_loop().run_in_executor(self._broker.threads, self._told, snapshot, accept)
+
+    def _told(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+        # Imported where and when it is needed: a broker that nobody watches starts sooner.
+        from goqueue.observe.exposition import tell
+
+        return tell(snapshot, self._free_fraction(), accept)
+
+    def _free_fraction(self) -> float | None:
+        try:
+            return self._broker.disk.free_fraction(self._broker.directory)
+        except OSError:
+            # When the disk is broken, everything else is wanted all the more.
+            return None
+
+    def _look(self) -> Snapshot:
+        broker = self._broker
+        rows: list[PartitionRow] = []
+        total = offline = 0
+        for name in sorted(broker.topics):
+            for index, partition in enumerate(broker.topics[name].partitions):
+                total += 1
+                offline += isinstance(partition, GoQueueError) or bool(partition.log.fault)
+                if total <= PARTITIONS_MAX and isinstance(partition, Partition):
+                    rows.append(PartitionRow((name, str(index)), _numbers(partition)))
+        return Snapshot(
+            {
+                key: Durations(tally.count, tally.seconds, tuple(tally.by_bucket))
+                for key, tally in broker.pipeline.tallies.items()
+            },
+            self._door.connections,
+            dict(self._door.dropped),
+            {
+                "goqueue_disk_guarded": broker.pipeline.is_disk_guarded,
+                "goqueue_draining": broker.pipeline.is_draining,
+                "goqueue_topics": len(broker.topics),
+                "goqueue_partitions": total,
+                "goqueue_partitions_omitted": max(0, total - PARTITIONS_MAX),
+                "goqueue_logs_offline": offline,
+            },
+            rows,
+        )
+
+
+def _numbers(partition: Partition) -> tuple[float, ...]:
+    log = partition.log
+    return (
+        partition.records_in,
+        partition.bytes_in,
+        partition.bytes_out,
+        log.start_offset,
+        partition.high_watermark,
+        log.segments.size_bytes,
+    )

@@ -1,0 +1,129 @@
+"""What an operation is to HTTP, what it is called with, and what it answers; the vocabulary of `routes`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.messages import Polls, Turns
+from goqueue.broker.pipeline import Caller
+from goqueue.errors import GoQueueError, MalformedRequest
+
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+
+Header = tuple[bytes, bytes]
+
+
+class Check(Protocol):
+    """One thing that was looked at; `detail` says what is wrong."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def status(self) -> Literal["ok", "failed"]: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class Health(Protocol):
+    """How the broker is: degraded if something does not work, down if nothing does."""
+
+    @property
+    def status(self) -> Literal["ok", "degraded", "down"]: ...
+    @property
+    def checks(self) -> Sequence[Check]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What requests are handled with; the same for all.
+
+    `metrics` is told which formats a reader accepts, and returns the text and which one it is of.
+    """
+
+    broker: Broker
+    health: Callable[[], Awaitable[Health]]
+    metrics: Callable[[str], Awaitable[tuple[bytes, str]]]
+    polls: Polls
+    turns: Turns
+
+
+class Context(NamedTuple):
+    """One request: who asks, where (below which prefix, with which variables of the path), with which headers."""
+
+    services: Services
+    caller: Caller
+    prefix: str
+    path: Mapping[str, str]
+    headers: Sequence[Header]
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that is asked."""
+        return self.services.broker
+
+    @property
+    def topic(self) -> str:
+        """The topic in the path."""
+        return self.path["topic"]
+
+    @property
+    def partition(self) -> int:
+        """The partition in the path; MalformedRequest if it is no number."""
+        text = self.path["partition"]
+        if not (text.isascii() and text.isdigit() and len(text) <= 10):
+            raise MalformedRequest(f"{text[:40]!r} is no partition", hint="partitions are numbered from 0")
+        return int(text)
+
+    def header(self, name: bytes) -> str:
+        """Return the value of a header; empty if there is none."""
+        return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
+
+
+class Answer(NamedTuple):
+    """A reply: `value` is told as JSON, bytes as they are, None as nothing."""
+
+    value: object = None
+    status: int = 200
+    media_type: str = JSON
+    headers: Sequence[Header] = ()
+
+
+Handler = Callable[[Context, Any], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One row of the table.
+
+    `request` is the shape of the body, or of the query for methods that have no body. `reply` is the shape of the
+    reply with `status` and with each of `other_statuses`; all else is a problem document.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    handle: Handler
+    request: type[msgspec.Struct] | None = None
+    reply: type[msgspec.Struct] | None = None
+    media_type: str = JSON
+    status: int = 200
+    other_statuses: Sequence[int] = ()
+    errors: Sequence[type[GoQueueError]] = ()
+    is_strict: bool = True
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a request has a body."""
+        return self.method in {"POST", "PUT", "PATCH"}
+
+    @property
+    def tag(self) -> str:
+        """What the operation is about."""
+        return self.name.partition(".")[0]

@@ -1,0 +1,142 @@
+"""The OpenAPI 3.1 document of the HTTP interface, made from the table of operations and the shapes in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from inspect import cleandoc
+from typing import Any
+
+import msgspec
+
+from goqueue import __version__
+from goqueue.errors import GoQueueError
+from goqueue.model.topic_settings import TABLE as SETTINGS
+from goqueue.protocols.faults import TABLE, UNEXPECTED
+from goqueue.protocols.http.calls import JSON, Operation
+from goqueue.protocols.http.problems import INTERNAL_ERROR, MEDIA_TYPE, Problem
+from goqueue.protocols.http.routes import OPERATIONS, PREFIX, errors_of
+from goqueue.protocols.http.topics import NAME_SCHEMA
+
+Json = dict[str, Any]
+
+_REFERENCE = "#/components/schemas/{name}"
+_PATH_PARAMETERS: dict[str, Json] = {
+    "topic": {"description": "The name of a topic.", "schema": {"type": "string", **NAME_SCHEMA}},
+    "partition": {
+        "description": "The number of a partition, from 0 on.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+    },
+}
+# Two fields that say the same thing in two ways; JSON Schema has no word for that in a class.
+_EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",)}
+
+# The shapes that have settings of topics, and what else than a value they may have.
+_CONFIGS: dict[str, Sequence[str]] = {"NewTopic": (), "TopicChange": ("null",)}
+
+
+@cache
+def document() -> bytes:
+    """Return the document as JSON."""
+    return msgspec.json.encode(description())
+
+
+def description() -> Json:
+    """Return the document."""
+    shapes = [shape for operation in OPERATIONS for shape in (operation.request, operation.reply) if shape is not None]
+    _, components = msgspec.json.schema_components([*dict.fromkeys(shapes), Problem], ref_template=_REFERENCE)
+    for name, fields in _EITHER_OR.items():
+        components[name]["allOf"] = [{"not": {"required": [field, f"{field}_base64"]}} for field in fields]
+    for name, types in _CONFIGS.items():
+        components[name]["properties"]["config"] |= {"properties": _settings(types), "additionalProperties": False}
+    paths: Json = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "GoQueue",
+            "version": __version__,
+            "description": f"Every path is also there below {PREFIX}. Errors are problem documents (RFC 9457).",
+        },
+        "servers": [{"url": "/"}, {"url": PREFIX}],
+        "paths": paths,
+        "components": {"schemas": {name: shape for name, shape in components.items() if not name.endswith("Query")}},
+    }
+
+
+def _settings(other_types: Sequence[str]) -> Json:
+    kinds = {int: "integer", float: "number"}
+    return {
+        setting.name: {
+            "description": setting.description,
+            "type": ["string", *([kinds[setting.kind]] if setting.kind in kinds else []), *other_types],
+        }
+        for setting in SETTINGS.values()
+    }
+
+
+def _operation(operation: Operation, components: Json) -> Json:
+    told: Json = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "responses": _responses(operation),
+    }
+    names = re.findall(r"{(\w+)}", operation.path)
+    parameters = [{"name": name, "in": "path", "required": True, **_PATH_PARAMETERS[name]} for name in names]
+    if operation.request is not None and operation.has_body:
+        content = {JSON: {"schema": _reference(operation.request)}}
+        told["requestBody"] = {"required": True, "content": content}
+    elif operation.request is not None:
+        parameters += _query_parameters(components[operation.request.__name__])
+    if parameters:
+        told["parameters"] = parameters
+    return told
+
+
+def _query_parameters(shape: Json) -> list[Json]:
+    required = shape.get("required", ())
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "description": schema.get("description", ""),
+            "schema": {key: value for key, value in schema.items() if key != "description"},
+        }
+        for name, schema in shape["properties"].items()
+    ]
+
+
+def _responses(operation: Operation) -> Json:
+    responses: Json = {}
+    for status in (operation.status, *operation.other_statuses):
+        response: Json = {"description": operation.summary if status == operation.status else "See the body."}
+        if operation.status != 204:
+            schema = {} if operation.reply is None else {"schema": _reference(operation.reply)}
+            response["content"] = {operation.media_type: schema}
+        responses[str(status)] = response
+    for status, codes in _codes_by_status(errors_of(operation)).items():
+        response = responses.setdefault(str(status), {"description": "", "content": {}})
+        response["description"] = "\n".join(codes)
+        response["content"][MEDIA_TYPE] = {"schema": _reference(Problem)}
+    return responses
+
+
+def _codes_by_status(errors: Sequence[type[GoQueueError]]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for error in errors:
+        found.setdefault(TABLE[error.code].http, []).append(f"{error.code}: {first_line(error)}")
+    found.setdefault(UNEXPECTED.http, []).append(f"{INTERNAL_ERROR}: The broker met an error that it did not expect.")
+    return dict(sorted(found.items()))
+
+
+def first_line(documented: type) -> str:
+    """Return what a class is, in a sentence."""
+    return cleandoc(documented.__doc__ or "").partition("\n")[0]
+
+
+def _reference(shape: type[msgspec.Struct]) -> Json:
+    return {"$ref": _REFERENCE.format(name=shape.__name__)}

@@ -1,0 +1,119 @@
+"""What goes wrong, as HTTP tells it: problem documents (RFC 9457), and the errors that only HTTP has.
+
+The status comes from the one table of errors. `code` is stable and meant for programs; `type` leads to the page that
+explains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from goqueue.errors import GoQueueError, Invalid, NotFound, OffsetOutOfRange, TooLarge
+from goqueue.protocols.faults import UNEXPECTED, fault_of
+
+MEDIA_TYPE = "application/problem+json"
+INTERNAL_ERROR = "internal_error"
+
+
+class UnknownPath(NotFound):
+    """Nothing is offered at this path."""
+
+    code = "unknown_path"
+
+
+class MethodNotAllowed(Invalid):
+    """The path exists, but not with this method."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"this path does not take {method}", hint=f"it takes {', '.join(allowed)}")
+        self.allowed = allowed
+
+
+class UnsupportedMediaType(Invalid):
+    """The body is not JSON, or does not say so."""
+
+    code = "unsupported_media_type"
+
+
+class BodyTooLarge(TooLarge):
+    """The body of the request is larger than the broker takes."""
+
+    code = "body_too_large"
+
+
+class HeadTooLarge(Invalid):
+    """The address and headers of the request are larger than the broker takes."""
+
+    code = "head_too_large"
+
+
+class RequestTimeout(Invalid):
+    """The request did not arrive in time."""
+
+    code = "request_timeout"
+
+
+class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A problem document; the offsets are told where a reader asked for one that does not exist."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str = ""
+    instance: str = ""
+    offset: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+
+
+class MessageError(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Why one message, or one partition, failed while others may not have."""
+
+    code: str
+    message: str
+    status: int
+    hint: str = ""
+
+
+def problem_of(error: GoQueueError, instance: str) -> Problem:
+    """Return the document that tells an error; `instance` is the path of the request."""
+    problem = Problem(
+        type=f"/docs#{error.code}",
+        title=title_of(error.code),
+        status=fault_of(error).http,
+        detail=error.message,
+        code=error.code,
+        hint=error.hint,
+        instance=instance,
+    )
+    if isinstance(error, OffsetOutOfRange):
+        problem.offset, problem.start_offset, problem.end_offset = error.offset, error.start, error.end
+    return problem
+
+
+def unexpected_problem(instance: str) -> Problem:
+    """Return the document for an error that nobody expected; it tells nothing of it."""
+    return Problem(
+        type=f"/docs#{INTERNAL_ERROR}",
+        title=title_of(INTERNAL_ERROR),
+        status=UNEXPECTED.http,
+        detail="the broker met an error that it did not expect, and has reported it",
+        code=INTERNAL_ERROR,
+        instance=instance,
+    )
+
+
+def error_of(error: GoQueueError) -> MessageError:
+    """Return an error as a part of a reply."""
+    return MessageError(code=error.code, message=error.message, status=fault_of(error).http, hint=error.hint)
+
+
+def title_of(code: str) -> str:
+    """Return a code as a few words."""
+    return code.replace("_", " ").capitalize()

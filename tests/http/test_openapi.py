@@ -1,0 +1,101 @@
+"""The OpenAPI document: complete, well-formed, and true, as far as a machine that tries everything can tell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+
+from goqueue.protocols.http.endpoint import HttpRequestFailed
+from goqueue.protocols.http.routes import OPERATIONS
+from goqueue.runtime.tasks import TaskFailed
+from goqueue.testing import Broker
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 300
+
+
+@pytest.fixture(scope="module")
+def document(http: httpx.Client) -> Any:
+    """The document as it is served."""
+    reply = http.get("/openapi.json")
+    assert reply.headers["content-type"] == "application/json"
+    return reply.json()
+
+
+def test_every_operation_is_described_once(document: Any) -> None:
+    described = {
+        (method.upper(), path, operation["operationId"])
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert described == {(operation.method, operation.path, operation.name) for operation in OPERATIONS}
+    assert document["openapi"] == "3.1.0"
+    assert {server["url"] for server in document["servers"]} == {"/", "/v1"}
+
+
+def test_every_schema_is_one_and_is_used(document: Any) -> None:
+    text = str(document)
+    for name, schema in document["components"]["schemas"].items():
+        jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
+        assert f"'#/components/schemas/{name}'" in text, name
+
+
+def test_what_a_message_may_be_is_told_exactly(document: Any) -> None:
+    components = document["components"]
+    validator = jsonschema_rs.Draft202012Validator(
+        {"$ref": "#/components/schemas/MessagesToPublish", "components": components}
+    )
+    good: list[Any] = [
+        {},
+        {"value": "x"},
+        {"value": {"any": [1, None]}, "key": 5},
+        {"value_base64": "AP8=", "headers": [{"name": "a"}], "timestamp": 5},
+        {"headers": {"a": None}, "partition": 0, "timestamp": None},
+    ]
+    bad: list[Any] = [
+        {"value": "x", "value_base64": "eA=="},
+        {"delay": "5s"},
+        {"priority": None},
+        {"valu": "x"},
+        {"partition": -1},
+        {"headers": [{"value": "x"}]},
+        {"timestamp": -1},
+    ]
+    for message in good:
+        assert validator.is_valid({"messages": [message]}), message
+    for message in bad:
+        assert not validator.is_valid({"messages": [message]}), message
+    assert not validator.is_valid({"messages": []})
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+def test_a_machine_that_tries_everything_finds_no_lie(prefix: str, tmp_path: Path) -> None:
+    """Every check is on. What it is told beside the document stands in `schemathesis_hooks`."""
+    with Broker() as broker:
+        httpx.post(f"{broker.http}/topics", json={"name": "0", "partitions": 1}).raise_for_status()
+        run = subprocess.run(
+            [
+                Path(sysconfig.get_path("scripts")) / "st",
+                "run",
+                f"{broker.http}/openapi.json",
+                *("--url", f"{broker.http}{prefix}"),
+                *("--checks", "all", "--max-examples", "15", "--seed", "1", "--continue-on-failure"),
+                *("--request-timeout", "20", "--output-truncate", "false", "--no-color"),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.http.schemathesis_hooks", "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
+        assert broker.sink.of(HttpRequestFailed) == []
+        assert broker.sink.of(TaskFailed) == []
