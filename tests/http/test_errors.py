@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import Polls, Turns
+from goqueue.broker.messages import Turns
+from goqueue.broker.reading import Polls
 from goqueue.errors import GoQueueError
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.protocols.faults import TABLE, fault_of

@@ -1,12 +1,7 @@
-"""Single messages: published by whoever builds no batches, read by whoever opens none.
+"""Publishing single messages, for those who build no batches themselves.
 
-Publishing sorts messages into partitions, packs each partition's share into batches and goes the way of every publish
-(`produce`). A message that cannot be stored fails alone.
-
-Reading goes the way of every fetch (`fetch`) and opens what it brings. That is work on the event loop, so it is
-bounded: by the number of messages, and by their bytes once opened, however well they were compressed.
-
-Both are admitted and counted where they go through.
+Messages are sorted into partitions, each partition's share is packed into batches, and these go the way of every
+publish (`produce`), where they are admitted and counted. A message that cannot be stored fails alone.
 """
 
 from __future__ import annotations
@@ -18,24 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from goqueue.broker.fetch import Fetch, Fetched, Terms, Wanted
-from goqueue.broker.offsets import NO_OFFSET, Place, find_offset
 from goqueue.broker.produce import Acks, Publish, Section, publish
 from goqueue.broker.topics import ensure_topic
 from goqueue.errors import (
-    Corrupt,
-    CorruptBatch,
     GoQueueError,
     TooLarge,
     TopicProtected,
-    UnsupportedFormat,
 )
 from goqueue.model.partitioners import RoundRobin, murmur2_partition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES
-from goqueue.records.layout import headers as headers_of
-from goqueue.records.reader import Record, read_records
 from goqueue.runtime.partition import Outcome, Partition
+from goqueue.runtime.waiters import hand_over
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -252,14 +241,8 @@ def _pack(share: _Share, batch_bytes_max: int) -> bytearray:
 
 async def _publish(broker: Broker, caller: Caller, acks: Acks, sections: Sequence[Section]) -> Sequence[Outcome]:
     settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
-    publish(broker, caller, [Publish(acks, sections, partial(_hand_over, settled))])
+    publish(broker, caller, [Publish(acks, sections, partial(hand_over, settled))])
     return await settled
-
-
-def _hand_over(awaited: asyncio.Future[T], result: T) -> None:
-    """Give somebody what they wait for, unless they have left."""
-    if not awaited.done():
-        awaited.set_result(result)
 
 
 def _settle(fates: list[Fate | None], share: _Share, index: int, outcome: Outcome) -> None:
@@ -273,124 +256,3 @@ def _settle(fates: list[Fate | None], share: _Share, index: int, outcome: Outcom
     for number, record in zip(share.numbers, share.records, strict=True):
         fates[number] = _published((index, offset, outcome.timestamp if is_stamped else record[0]))
         offset += 1
-
-
-class Reading(NamedTuple):
-    """What to read: from an offset, or else from a time on, or else from the start.
-
-    Ends at the limit of messages, or where more than `bytes_max` bytes would come; one message always comes.
-    """
-
-    offset: int | None = None
-    timestamp_ms: int | None = None
-    limit: int = 100
-    wait_ms: int = 0
-    bytes_max: int = 1024 * 1024
-
-
-class Messages(NamedTuple):
-    """What was read, where to go on, and from where to where there is something to read (the end is exclusive)."""
-
-    records: list[Record]
-    next_offset: int
-    start_offset: int
-    end_offset: int
-
-
-class Polls:
-    """The reads that wait for messages."""
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self._waiting: dict[Fetch, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def begin(self, fetch: Fetch) -> None:
-        """Begin a fetch; if it waits, it is known here until it is over."""
-        fetch.begin()
-        if not fetch.is_over:
-            self._waiting[fetch] = None
-            if self.is_closed:
-                fetch.finish_now()
-
-    def end(self, fetch: Fetch) -> None:
-        """Forget a fetch, which goes on no longer."""
-        self._waiting.pop(fetch, None)
-        fetch.cancel()
-
-    def close(self) -> None:
-        """Answer all that wait with what there is; from now on nobody waits."""
-        self.is_closed = True
-        for fetch in list(self._waiting):
-            fetch.finish_now()
-
-
-async def read_messages(
-    broker: Broker, caller: Caller, polls: Polls, topic: str, index: int, reading: Reading
-) -> Messages:
-    """Read messages of a partition; waits for the first one if asked to. OffsetOutOfRange tells what there is."""
-    offset = await _first_offset(broker, caller, topic, index, reading)
-    wanted = Wanted(_partition(broker, topic, index), offset, reading.bytes_max)
-    arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
-    fetch = Fetch(broker, caller, [wanted], Terms(wait_ms=reading.wait_ms), partial(_hand_over, arrived))
-    try:
-        polls.begin(fetch)
-        (fetched,) = await arrived
-    finally:
-        polls.end(fetch)
-    if fetched.error is not None:
-        raise fetched.error
-    records, next_offset = _open(fetched.data, offset, reading)
-    return Messages(records, next_offset, fetched.start_offset, fetched.high_watermark)
-
-
-def _partition(broker: Broker, topic: str, index: int) -> Partition | GoQueueError:
-    try:
-        return broker.topic(topic).partition(index)
-    except GoQueueError as error:
-        return error
-
-
-async def _first_offset(broker: Broker, caller: Caller, topic: str, index: int, reading: Reading) -> int:
-    if reading.offset is not None:
-        return reading.offset
-    where = Place.EARLIEST if reading.timestamp_ms is None else reading.timestamp_ms
-    found = await find_offset(broker, caller, topic, index, where)
-    if found.offset == NO_OFFSET:
-        # Nothing is that young: what comes next is.
-        found = await find_offset(broker, caller, topic, index, Place.LATEST)
-    return found.offset
-
-
-def _open(data: bytes, offset: int, reading: Reading) -> tuple[list[Record], int]:
-    """Return the records from an offset on, within the limits, and the offset behind them."""
-    opened: list[Record] = []
-    size = 0
-    view = memoryview(data)
-    for position, header in headers_of(data):
-        if header.is_control:
-            offset = max(offset, header.next_offset)
-            continue
-        try:
-            records = read_records(view[position:])
-        except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
-            if opened:
-                break
-            raise Corrupt(
-                f"the records from offset {header.base_offset} on cannot be read: {error.message}",
-                hint=f"reading can go on at offset {header.next_offset}",
-            ) from error
-        for record in records:
-            if record.offset < offset:
-                continue
-            size += len(record.key or b"") + len(record.value or b"")
-            if opened and (size > reading.bytes_max or len(opened) == reading.limit):
-                return opened, offset
-            opened.append(record)
-            offset = record.offset + 1
-        offset = max(offset, header.next_offset)
-        if len(opened) >= reading.limit:
-            break
-    return opened, offset

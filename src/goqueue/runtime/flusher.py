@@ -78,7 +78,7 @@ class Flusher:
         self._hurry()
 
     async def synced(self) -> None:
-        """Wait until everything that has changed so far is durable, whatever changes meanwhile, or the log is offline."""
+        """Wait until all that has changed so far is durable, whatever changes meanwhile, or the log is offline."""
         if self._running is not None:
             # It does not cover what has changed since it began.
             await arrival(self._when_ended)

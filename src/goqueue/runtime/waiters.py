@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from typing import TypeVar
 
+T = TypeVar("T")
 Wake = Callable[[], None]
 
 
@@ -59,15 +62,16 @@ class Waiters:
                 _wake(wake)
 
 
+def hand_over(awaited: asyncio.Future[T], result: T) -> None:
+    """Give somebody what they wait for, unless they have left."""
+    if not awaited.done():
+        awaited.set_result(result)
+
+
 async def arrival(arrange: Callable[[Wake], None]) -> None:
     """Wait until a callback is called; `arrange` is given it and sees to that."""
     arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake() -> None:
-        if not arrived.done():
-            arrived.set_result(None)
-
-    arrange(wake)
+    arrange(partial(hand_over, arrived, None))
     await arrived
 
 

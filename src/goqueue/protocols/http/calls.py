@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import Polls, Turns
+from goqueue.broker.messages import Turns
 from goqueue.broker.pipeline import Caller
+from goqueue.broker.reading import Polls
 from goqueue.errors import GoQueueError, MalformedRequest
 
 JSON = "application/json"

@@ -10,7 +10,8 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import Polls, Turns
+from goqueue.broker.messages import Turns
+from goqueue.broker.reading import Polls
 from goqueue.protocols.door import Door, Limits
 from goqueue.protocols.http.calls import Health, Services
 from goqueue.protocols.http.connection import HttpConnection

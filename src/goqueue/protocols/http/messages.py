@@ -20,8 +20,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from goqueue.broker.messages import MESSAGES_MAX, NewMessage, Reading, new_message, publish_messages, read_messages
+from goqueue.broker.messages import MESSAGES_MAX, NewMessage, new_message, publish_messages
 from goqueue.broker.produce import Acks
+from goqueue.broker.reading import Reading, read_messages
 from goqueue.errors import GoQueueError, InvalidRecord, MalformedRequest, NotOffered
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.protocols.http.calls import Answer, Context
