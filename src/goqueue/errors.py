@@ -183,9 +183,31 @@ class InvalidTimestamp(Invalid):
 
 
 class UnknownProducer(NotFound):
-    """A producer that the partition does not know, or has forgotten, wants to go on in the middle of its sequence."""
+    """A producer that the partition does not know, or has forgotten, wants to go on in the middle of its sequence.
+
+    `start_offset` is where the partition's log starts, -1 if nobody has said so.
+    """
 
     code = "unknown_producer"
+    start_offset = -1
+
+
+class InvalidAcks(Invalid):
+    """Nobody can wait for that number of acknowledgements."""
+
+    code = "invalid_acks"
+
+
+class UnknownFiles(Conflict):
+    """There are files where those of a new partition would have to be, and nobody knows whose they are."""
+
+    code = "unknown_files"
+
+
+class PolicyViolation(Conflict):
+    """What is asked for contradicts a setting of the topic."""
+
+    code = "policy_violation"
 
 
 class UnknownTopic(NotFound):

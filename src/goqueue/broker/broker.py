@@ -17,7 +17,15 @@ from uuid import UUID
 from goqueue.broker.events import DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
-from goqueue.errors import GoQueueError, LogOffline, Unavailable, UnknownPartition, UnknownTopic, UnknownTopicId
+from goqueue.errors import (
+    GoQueueError,
+    LogOffline,
+    Unavailable,
+    UnknownFiles,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
@@ -122,7 +130,11 @@ class Broker:
         """End all work and make every log durable; harmless if the broker was never started."""
         self._caretaker.stop()
         await self.tasks.drain()
-        await asyncio.gather(*(partition.close() for partition in self.partitions))
+        closing = list(self.partitions)
+        outcomes = await asyncio.gather(*(partition.close() for partition in closing), return_exceptions=True)
+        for partition, outcome in zip(closing, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                self.sink.emit(PartitionUnavailable(partition.topic, partition.index, f"not closed: {outcome!r}"))
         self._handles.close()
 
     async def submit(self, command: Command) -> None:
@@ -215,6 +227,16 @@ class Broker:
             ) from error
         await self.submit(ForgetTopic(topic.name))
 
+    def require_no_files(self, topic: str, indexes: Iterable[int]) -> None:
+        """Raise UnknownFiles if there is a directory where a new partition would have its log.
+
+        The catalogue does not know whose they are, so they must not be taken for the partition's own, nor go with it.
+        """
+        for index in indexes:
+            path = self._log_directory(topic, index)
+            if self.disk.exists(path):
+                raise UnknownFiles(f"{path} is there already, and no topic knows it", hint="move it away, or remove it")
+
     def directories_of(self, topic: Topic) -> Sequence[PurePath]:
         """Return where the logs of a topic are."""
         return [self._log_directory(topic.name, index) for index in range(topic.partitions)]
@@ -231,7 +253,9 @@ class Broker:
             yield from (partition for partition in opened.partitions if isinstance(partition, Partition))
 
     def _flushers(self) -> Iterable[Flusher]:
-        self.check_disk()
+        # A disk that cannot even say how full it is must not keep anybody from looking after the logs.
+        with suppress(OSError):
+            self.check_disk()
         return [partition.flusher for partition in self.partitions]
 
     async def tend(self) -> None:

@@ -118,10 +118,10 @@ class Fetch:
                 return None
             try:
                 partition.check_read(offset, known_epoch)
+                # One batch comes in any case, however little is asked for.
+                total += min(partition.bytes_after(offset), max(bytes_max, 1))
             except GoQueueError:
                 return None
-            # One batch comes in any case, however little is asked for.
-            total += min(partition.bytes_after(offset), max(bytes_max, 1))
         return total
 
     def _read(self) -> list[Fetched]:
@@ -130,6 +130,11 @@ class Fetch:
         is_first = True
         for wanted in self._wanted:
             result = self._read_one(wanted, left, is_first=is_first)
+            if len(result.data) > left and not is_first:
+                # A reader always gets one batch, however large; more than that only within its limit.
+                result, left = result._replace(data=b""), 0
+            elif isinstance(wanted.partition, Partition):
+                wanted.partition.bytes_out += len(result.data)
             left -= len(result.data)
             is_first = is_first and not result.data
             results.append(result)
@@ -147,9 +152,6 @@ class Fetch:
                 data = partition.read(
                     wanted.offset, bytes_max=max(min(wanted.bytes_max, left), 0), is_committed_only=is_committed_only
                 )
-            if len(data) > left and not is_first:
-                # A reader always gets one batch, however large; more than that only within its limit.
-                data = b""
         except GoQueueError as error:
             return Fetched(
                 b"", error, partition.high_watermark, partition.last_stable_offset, partition.log.start_offset

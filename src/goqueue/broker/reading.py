@@ -81,6 +81,7 @@ async def read_messages(
     broker: Broker, caller: Caller, polls: Polls, topic: str, index: int, reading: Reading
 ) -> Messages:
     """Read messages of a partition; waits for the first one if asked to. OffsetOutOfRange tells what there is."""
+    reading = reading._replace(bytes_max=min(reading.bytes_max, broker.options.fetch_bytes_max))
     offset = await _first_offset(broker, caller, topic, index, reading)
     wanted = Wanted(_partition(broker, topic, index), offset, reading.bytes_max)
     arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()

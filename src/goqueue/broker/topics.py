@@ -14,6 +14,7 @@ from goqueue.errors import (
     GoQueueError,
     InvalidPartitions,
     InvalidReplication,
+    PolicyViolation,
     TopicExists,
     TopicProtected,
 )
@@ -49,15 +50,18 @@ async def _create(
     if replication not in {-1, 1}:
         raise InvalidReplication(f"{replication} replicas were asked for, but there is one broker", hint="ask for 1")
     parse(config, broker.options.topic_defaults)
-    _require_room_for(broker, count)
     command = CreateTopic(name, broker.entropy.uuid(), count, config, broker.clock.now_ms())
     if is_dry_run:
         broker.catalog.decide(command)
+        _require_room_for(broker, count)
         return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
     return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
 
 
 async def _make(broker: Broker, command: CreateTopic) -> Topic:
+    broker.catalog.decide(command)
+    _require_room_for(broker, command.partitions)
+    broker.require_no_files(command.name, range(command.partitions))
     await broker.submit(command)
     topic = broker.catalog.topic(command.name)
     await broker.open_topics([topic])
@@ -110,7 +114,6 @@ async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
 async def grow_topic(broker: Broker, name: str, partitions: int, *, is_dry_run: bool = False) -> Topic:
     """Give a topic more partitions, which can be used at return."""
     _refuse_internal(name)
-    _require_room_for(broker, partitions - broker.catalog.topic(name).partitions)
     command = GrowTopic(name, partitions)
     if is_dry_run:
         broker.catalog.decide(command)
@@ -119,9 +122,16 @@ async def grow_topic(broker: Broker, name: str, partitions: int, *, is_dry_run: 
 
 
 async def _grow(broker: Broker, command: GrowTopic) -> Topic:
+    broker.catalog.decide(command)
+    first = broker.catalog.topic(command.name).partitions
+    _require_room_for(broker, command.partitions - first)
+    broker.require_no_files(command.name, range(first, command.partitions))
     await broker.submit(command)
     topic = broker.catalog.topic(command.name)
     await broker.open_topics([topic])
+    for partition in broker.topic(topic.name).partitions[first:]:
+        if isinstance(partition, GoQueueError):
+            raise partition
     broker.sink.emit(TopicChanged(topic.name, f"{topic.partitions} partitions"))
     return topic
 
@@ -180,7 +190,12 @@ async def describe_topic(broker: Broker, name: str) -> OpenTopic:
 @operation("records.delete")
 async def delete_records(broker: Broker, name: str, index: int, offset: int) -> int:
     """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
-    return await broker.topic(name).partition(index).delete_before(offset)
+    partition = broker.topic(name).partition(index)
+    if not partition.settings.log.deletes:
+        raise PolicyViolation(
+            f"topic {name!r} is compacted, so its records do not go by age or offset", hint="cleanup.policy"
+        )
+    return await partition.delete_before(offset)
 
 
 def _turn(name: str) -> str:
@@ -194,7 +209,7 @@ def _refuse_internal(name: str) -> None:
 
 
 def _require_room_for(broker: Broker, count: int) -> None:
-    total = sum(len(opened.partitions) for opened in broker.topics.values())
+    total = sum(topic.partitions for topic in broker.catalog.topics)
     if total + max(count, 0) > broker.options.partitions_max:
         raise InvalidPartitions(
             f"{count} more partitions would exceed this broker's {broker.options.partitions_max}",

@@ -89,7 +89,7 @@ class Log:
         # Why the log takes no appends; empty if it does.
         self.fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
-        self._is_clean = state.is_clean
+        self._is_clean = self.was_clean = state.is_clean
         self._cleaner = Cleaner(self._disk, self.settings, self.segments, self._books)
 
     @property
@@ -262,7 +262,7 @@ class Log:
     def expire(self, now_ms: int, *, end_offset: int | None = None) -> None:
         """Remove what the settings say is old: segments up to `end_offset` that are durable, and silent producers."""
         self._require_online()
-        self.producers.expire(now_ms - self.settings.producer_expiration_ms)
+        self.producers.expire(now_ms, self.settings.producer_expiration_ms)
         if retention.is_due_to_roll(self.segments.active, self.settings, now_ms):
             # A full disk must not keep records from expiring.
             with suppress(DiskFull):

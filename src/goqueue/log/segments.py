@@ -153,18 +153,23 @@ class Segments:
         for number, segment in enumerate(self._segments):
             if segment.max_timestamp < timestamp or segment.next_offset <= start_offset:
                 continue
-            index = self.details(number).index
-            file = self._handles.file(segment)
             try:
-                found = reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
-            except (Corrupt, UnsupportedFormat):
-                self._inspect(number)
-                found = reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
+                found = self._first_at_time(number, timestamp, start_offset)
             except OSError as error:
                 raise Unavailable(f"{segment.path} cannot be read: {error}") from error
             if found is not None:
                 return found
         return None
+
+    def _first_at_time(self, number: int, timestamp: int, start_offset: int) -> TimedOffset | None:
+        segment = self._segments[number]
+        index = self.details(number).index
+        file = self._handles.file(segment)
+        try:
+            return reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
+        except (Corrupt, UnsupportedFormat):
+            self._inspect(number)
+        return reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
 
     def max_timestamp(self, *, start_offset: int) -> int:
         """Return the greatest timestamp of all records from an offset on, or NO_TIMESTAMP."""
@@ -173,8 +178,11 @@ class Segments:
             if segment.base_offset >= start_offset:
                 latest = max(latest, segment.max_timestamp)
             elif segment.next_offset > start_offset:
-                file = self._handles.file(segment)
-                latest = max(latest, reader.max_timestamp(segment, file, start_offset=start_offset))
+                try:
+                    file = self._handles.file(segment)
+                    latest = max(latest, reader.max_timestamp(segment, file, start_offset=start_offset))
+                except OSError as error:
+                    raise Unavailable(f"{segment.path} cannot be read: {error}") from error
         return latest
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -191,11 +199,13 @@ class Segments:
     def details(self, number: int) -> Details:
         """Return a segment's details, made again from its batches if its index file went bad."""
         segment = self._segments[number]
+        index = str(names.index_path(segment.path))
         try:
             return self._handles.details(segment)
         except (Corrupt, FileNotFoundError) as error:
-            index = str(names.index_path(segment.path))
             self._sink.emit(IndexRebuilt(str(segment.path.parent), index, str(error)))
+        except OSError as error:
+            raise Unavailable(f"{index} cannot be read: {error}") from error
         # The index file stays as it is until the next start, when recovery replaces it.
         segment.details = read_or_rebuild(self._disk, self._segments, number, self.settings).details
         return segment.details

@@ -98,6 +98,9 @@ class ProducerState:
     last_offset: int = NO_OFFSET
     transaction_start: int = NO_OFFSET
     recent: list[SeenBatch] = field(default_factory=list)
+    # Where its last batch was when `expire` looked, and since when nothing has come: no part of what is stored.
+    idle_offset: int = field(default=NO_OFFSET, compare=False)
+    idle_since_ms: int = field(default=0, compare=False)
 
 
 class ProducerTable:
@@ -174,13 +177,18 @@ class ProducerTable:
             header.producer_id, start, header.last_offset, header.next_offset if stable is None else stable
         )
 
-    def expire(self, before_ms: int) -> int:
-        """Forget producers without an open transaction whose last batch is older than that; return how many."""
-        idle = [
-            producer_id
-            for producer_id, known in self._producers.items()
-            if known.transaction_start == NO_OFFSET and known.last_timestamp < before_ms
-        ]
+    def expire(self, now_ms: int, idle_ms: int) -> int:
+        """Forget producers without an open transaction that have been idle for so long; return how many.
+
+        Idle is who has sent nothing between two calls, as time passes here: what clients stamp on their records may be
+        of any time, and a producer of old records is not an old producer.
+        """
+        idle = []
+        for producer_id, known in self._producers.items():
+            if known.idle_offset != known.last_offset:
+                known.idle_offset, known.idle_since_ms = known.last_offset, now_ms
+            elif known.transaction_start == NO_OFFSET and now_ms - known.idle_since_ms >= idle_ms:
+                idle.append(producer_id)
         for producer_id in idle:
             del self._producers[producer_id]
         return len(idle)

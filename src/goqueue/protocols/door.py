@@ -38,7 +38,7 @@ class Limits:
     idle_timeout_ms: int = 600_000
     slow_reader_timeout_ms: int = 30_000
     reply_buffer_bytes_max: int = 8 * 1024 * 1024
-    http_body_bytes_max: int = 64 * 1024 * 1024
+    http_body_bytes_max: int = 24 * 1024 * 1024
 
 
 class Door:

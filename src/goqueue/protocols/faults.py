@@ -59,6 +59,9 @@ TABLE: dict[str, Fault] = {
     "invalid_replication": Fault(38, 400),
     # requests
     "malformed_request": Fault(42, 400),
+    "invalid_acks": Fault(21, 400),
+    "policy_violation": Fault(44, 409),
+    "unknown_files": Fault(56, 409),
     "not_offered": Fault(42, 400),
     "draining": Fault(6, 503),
     # requests that never were one, by HTTP

@@ -25,6 +25,7 @@ from goqueue.errors import (
     LogOffline,
     OffsetOutOfRange,
     UnknownEpoch,
+    UnknownProducer,
 )
 from goqueue.log.batches import NewBatch, check_batches
 from goqueue.log.log import Log
@@ -84,7 +85,8 @@ class Partition:
         self.index = index
         self.log = log
         self.settings = settings
-        self.leader_epoch = max(0, log.epochs.latest)
+        # After a crash, offsets that readers have seen may be given to other records: a new epoch lets them notice.
+        self.leader_epoch = max(0, log.epochs.latest + (0 if log.was_clean else 1))
         self.waiters = Waiters()
         self.flusher = Flusher(log, threads, self._progressed)
         self.high_watermark = log.durable_end
@@ -93,6 +95,7 @@ class Partition:
         self.records_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self._durable_start = log.start_offset
         self._clock = clock
         self._threads = threads
         self._raise_high_watermark()
@@ -167,6 +170,8 @@ class Partition:
         header = batches[0].header
         verdict = self.log.producers.decide(header)
         if isinstance(verdict, Refused):
+            if isinstance(verdict.error, UnknownProducer):
+                verdict.error.start_offset = self.log.start_offset
             raise verdict.error
         if isinstance(verdict, Duplicate):
             end = verdict.base_offset + header.last_offset_delta + 1
@@ -211,9 +216,7 @@ class Partition:
         if self.gone is not None:
             raise self.gone
         end = self.last_stable_offset if is_committed_only else self.high_watermark
-        data = self.log.read(offset, bytes_max=bytes_max, end_offset=end)
-        self.bytes_out += len(data)
-        return data
+        return self.log.read(offset, bytes_max=bytes_max, end_offset=end)
 
     def bytes_after(self, offset: int) -> int:
         """Return about how many bytes a reader at an offset could get; 0 only if there is nothing."""
@@ -245,9 +248,12 @@ class Partition:
         if target > self.log.start_offset:
             self.log.delete_before(target)
             self.flusher.note_append()
+        if target > self._durable_start:
+            # Perhaps somebody else has deleted them just now: that has to be durable all the same.
             await self.flusher.synced()
             if self.log.fault:
                 raise LogOffline(self.log.fault)
+            self._durable_start = max(self._durable_start, target)
         return self.log.start_offset
 
     async def committed(self, offset: int) -> None:

@@ -17,9 +17,11 @@ from weakref import WeakKeyDictionary
 from goqueue.errors import GoQueueError
 from goqueue.log.log import Log
 from goqueue.runtime.flusher import Flusher
+from goqueue.runtime.waiters import arrival
 from goqueue.seams.clock import Clock
 
 ROUND_INTERVAL_S = 1.0
+_LOGS_AT_A_TIME = 50
 
 T = TypeVar("T")
 
@@ -111,8 +113,13 @@ class Caretaker:
                     await self._stopped.wait()
 
     async def go_round(self) -> None:
-        """Tend each log once."""
-        for flusher in list(self._logs()):
+        """Tend each log once, unless it is time to stop."""
+        for number, flusher in enumerate(list(self._logs()), 1):
+            if self._stopped.is_set():
+                return
+            if number % _LOGS_AT_A_TIME == 0:
+                # Most logs need nothing, and looking at thousands of them is no reason to keep others waiting.
+                await arrival(asyncio.get_running_loop().call_soon)
             self._visited = flusher
             self._left.clear()
             try:

@@ -68,7 +68,7 @@ def hand_over(awaited: asyncio.Future[T], result: T) -> None:
         awaited.set_result(result)
 
 
-async def arrival(arrange: Callable[[Wake], None]) -> None:
+async def arrival(arrange: Callable[[Wake], object]) -> None:
     """Wait until a callback is called; `arrange` is given it and sees to that."""
     arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     arrange(partial(hand_over, arrived, None))

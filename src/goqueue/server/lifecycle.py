@@ -113,6 +113,7 @@ class Server:
 
     async def stop(self) -> None:
         """Drain, within the time that the settings give, then close everything."""
+        self.broker.pipeline.is_draining = True
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.close()
@@ -121,12 +122,13 @@ class Server:
                 await asyncio.gather(self._kafka.drain(), self._http.drain())
         except TimeoutError:
             self._sink.emit(DrainTimedOut(self.settings.drain_timeout_ms))
-        await self._kafka.close()
-        await self._http.close()
-        self.door.close()
-        self.broker.pipeline.is_draining = True
-        await self.broker.stop()
-        self._held.close()
+        try:
+            await self._kafka.close()
+            await self._http.close()
+            self.door.close()
+            await self.broker.stop()
+        finally:
+            self._held.close()
 
 
 def _options(settings: Settings) -> BrokerOptions:

@@ -188,7 +188,7 @@ class Settings:
     reply_buffer_bytes_max: int = _limit(
         8 * _MIB, byte_size(_KIB, _INT32_MAX), "How many bytes of replies a connection may leave unread."
     )
-    http_body_bytes_max: int = _limit(64 * _MIB, byte_size(_KIB, _INT32_MAX), "The largest body of an HTTP request.")
+    http_body_bytes_max: int = _limit(24 * _MIB, byte_size(_KIB, _INT32_MAX), "The largest body of an HTTP request.")
     disk_guard_free_fraction: float = _limit(
         0.1, fraction(), "Writes are refused when less than this part of the disk is free; 0 never refuses."
     )

@@ -101,7 +101,8 @@ class Broker:
         self._failure = None
         self._thread = threading.Thread(target=self._run, args=(ready,), name="goqueue-broker", daemon=True)
         self._thread.start()
-        ready.wait(_WAIT_S)
+        if not ready.wait(_WAIT_S):
+            raise TimeoutError(f"the broker was not ready within {_WAIT_S} s")
         if self._failure is not None:
             self._thread = None
             raise self._failure
@@ -185,7 +186,11 @@ class Broker:
         return Settings(**(defaults | self._given))
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -29,7 +29,9 @@ _DESCRIBE_PARTITIONS_MAX = 2000
 async def metadata(context: Context, request: Request) -> Reply | bytes:
     """List brokers and topics; a topic that is asked for by name may be made on the way."""
     is_all = request.topics is None or (request.version == 0 and not request.topics)
-    wanted = () if is_all else tuple(_name_or_id(topic) for topic in request.topics)
+    # Whoever names a topic a thousand times gets it once.
+    wanted = () if is_all else tuple(dict.fromkeys(_name_or_id(topic) for topic in request.topics))
+    revision = context.broker.revision
     found = await find_topics(
         context.broker, context.caller, None if is_all else wanted, may_create=request.allow_auto_topic_creation
     )
@@ -38,8 +40,9 @@ async def metadata(context: Context, request: Request) -> Reply | bytes:
     body = context.kept.find(context.broker.revision, key)
     if body is None:
         body = bytes(encode(METADATA, request.version, _metadata(context, request, wanted, found)))
-        if not any(isinstance(topic, GoQueueError) for topic in found):
-            context.kept.keep(context.broker.revision, key, body)
+        # If anything has changed while topics were being made, what was found first may be gone.
+        if revision == context.broker.revision and not any(isinstance(topic, GoQueueError) for topic in found):
+            context.kept.keep(revision, key, body)
     return body
 
 

@@ -45,12 +45,29 @@ class Change(IntEnum):
 _KINDS: Mapping[type, int] = {bool: 1, int: 5, float: 6, str: 2}
 _STRING = 2
 _LIST = 7
+# How the broker calls what topics have by default; where nothing stands here, both say the same.
+_BROKER_NAMES = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.ms": "log.roll.ms",
+}
 
 
 async def describe_configs(context: Context, request: Request) -> Reply:
     """List settings with their values and where they come from."""
     results = []
-    for resource in request.resources or ():
+    # Whoever names a topic a thousand times gets it once.
+    resources = {(each.resource_type, each.resource_name): each for each in request.resources or ()}
+    for resource in resources.values():
         named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             configs = await _describe(context, resource)
@@ -61,7 +78,7 @@ async def describe_configs(context: Context, request: Request) -> Reply:
 
 
 async def _describe(context: Context, resource: Request) -> list[Reply]:
-    keys = resource.configuration_keys
+    keys = resource.configuration_keys or None
     if resource.resource_type == Resource.TOPIC:
         opened = await describe_topic(context.broker, context.caller, resource.resource_name)
         return [
@@ -107,7 +124,7 @@ def _broker_configs(context: Context) -> list[Reply]:
         "fetch.max.bytes": (str(options.fetch_bytes_max), int),
     }
     topic_defaults = {
-        f"log.{name}" if not name.startswith("goqueue.") else name: (setting.read(options.topic_defaults), setting.kind)
+        _BROKER_NAMES.get(name, name): (setting.read(options.topic_defaults), setting.kind)
         for name, setting in TABLE.items()
     }
     return [

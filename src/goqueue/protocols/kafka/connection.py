@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -29,9 +30,10 @@ from goqueue.protocols.kafka.decode import Cursor, Request, decode, skip_tags
 from goqueue.protocols.kafka.encode import encode
 from goqueue.protocols.kafka.fetch import fetch_of
 from goqueue.protocols.kafka.frames import Frames
-from goqueue.protocols.kafka.produce import parse, publish_of
+from goqueue.protocols.kafka.produce import parse, reply_body
 from goqueue.protocols.kafka.produce_plan import Plan, plan_of
 from goqueue.protocols.patience import Patience
+from goqueue.runtime.partition import Outcome
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.front import KafkaFront
@@ -132,11 +134,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Handle all frames that are there, unless something must be waited for, and send what is ready."""
         self._is_bursting = True
         try:
-            while not self._holds and len(self._slots) < _SLOTS_MAX and (frame := self._frames.next()) is not None:
-                self._handle(frame)
-                if self._out_bytes > self._front.limits.reply_buffer_bytes_max:
-                    self._send()
-            self._publish_burst()
+            while self._handle_some():
+                # What was published may have been answered at once, and made room for more.
+                self._publish_burst()
             self._frames.keep()
             self._is_full = len(self._slots) >= _SLOTS_MAX
         except MalformedRequest as error:
@@ -154,6 +154,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._patience.expects_nothing()
         self._pace()
         self._send()
+
+    def _handle_some(self) -> bool:
+        """Handle frames until there are no more, or something must be waited for; tell whether there was any."""
+        has_any = False
+        while not self._holds and len(self._slots) < _SLOTS_MAX and (frame := self._frames.next()) is not None:
+            has_any = True
+            self._handle(frame)
+            if self._out_bytes > self._front.limits.reply_buffer_bytes_max:
+                self._send()
+        return has_any
 
     def _handle(self, frame: memoryview) -> None:
         if len(frame) < _HEADER.size:
@@ -206,12 +216,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         is_flexible = version >= APIS[PRODUCE].flexible_from
         slot = self._new_slot()
 
-        def send(body: bytes) -> None:
-            # acks=0 has no reply, but its place in the queue all the same: it must wait if the disk is behind.
-            is_answered = request.acks is not Acks.NONE
-            self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body] if is_answered else [])
+        def done(outcomes: Sequence[Outcome]) -> None:
+            if request.acks is not Acks.NONE:
+                body = reply_body(request, version, outcomes)
+                self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body])
+                return
+            # It has no reply, but its place among the others: it must wait if the disk is behind. The only way to
+            # tell an error is to close the connection, so that the client asks where its partitions are.
+            self._reply(slot, [])
+            if any(isinstance(outcome, GoQueueError) for outcome in outcomes):
+                self._drop("its request with acks=0 failed")
 
-        self._burst.append(publish_of(request, version, send))
+        self._burst.append(Publish(request.acks, request.sections, done))
 
     def _publish_burst(self) -> None:
         if self._burst:

@@ -22,10 +22,12 @@ class KeptReplies:
     """Encoded replies, kept until anything changes that they tell."""
 
     _COUNT_MAX = 256
+    _BYTES_MAX = 16 * 1024 * 1024
 
     def __init__(self) -> None:
         self._revision = -1
         self._bodies: dict[Hashable, bytes] = {}
+        self._size_bytes = 0
 
     def find(self, revision: int, key: Hashable) -> bytes | None:
         """Return the reply that was kept under a key, if it is of this revision."""
@@ -33,10 +35,13 @@ class KeptReplies:
 
     def keep(self, revision: int, key: Hashable, body: bytes) -> None:
         """Keep a reply; all of older revisions go."""
-        if revision != self._revision or len(self._bodies) >= self._COUNT_MAX:
+        is_full = len(self._bodies) >= self._COUNT_MAX or self._size_bytes + len(body) > self._BYTES_MAX
+        if revision != self._revision or is_full:
             self._bodies.clear()
+            self._size_bytes = 0
         self._revision = revision
         self._bodies[key] = body
+        self._size_bytes += len(body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class KafkaFront:
         await self.tasks.drain()
         for connection in list(self._connections):
             connection.drain()
-        for partition in self.broker.partitions:
+        for partition in list(self.broker.partitions):
             await partition.flusher.drain()
         for connection in list(self._connections):
             connection.close()

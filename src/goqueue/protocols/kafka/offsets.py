@@ -34,12 +34,16 @@ _PLACES = {
 async def list_offsets(context: Context, request: Request) -> Reply:
     """Look up offsets by place or by time."""
     is_committed_only = request.isolation_level == 1
+    asked: set[tuple[str, int]] = set()
     topics = []
     for topic in request.topics or ():
         partitions = []
         for part in topic.partitions or ():
             missing = {"partition_index": part.partition_index, "timestamp": -1, "offset": -1, "leader_epoch": -1}
             try:
+                if (topic.name, part.partition_index) in asked:
+                    raise Invalid(f"partition {part.partition_index} of {topic.name!r} is asked for twice")
+                asked.add((topic.name, part.partition_index))
                 found = await _find(context, topic.name, part, is_committed_only=is_committed_only)
                 partitions.append({**missing, **told(None), **found._asdict()})
             except GoQueueError as error:

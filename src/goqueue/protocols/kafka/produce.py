@@ -1,8 +1,8 @@
 """Produce, by hand: requests are parsed in place, and replies are put together from bytes.
 
     request   [transactional id] [acks i16] [timeout i32]
-              topics: [name, or id from v13 on] partitions: [index i32] [records: size, bytes]
-    response  topics: [name or id] partitions: [index i32] [error i16] [base offset i64] [append time i64]
+              topics: [name] partitions: [index i32] [records: size, bytes]
+    response  topics: [name] partitions: [index i32] [error i16] [base offset i64] [append time i64]
               [start offset i64, v5] [record errors, message, v8]; [throttle i32] last
 
 From v9 on sizes are varints one too large (0 is null), and tag sections follow each structure.
@@ -11,21 +11,19 @@ From v9 on sizes are varints one too large (0 is null), and tag sections follow 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import UUID
 
 from goqueue.broker.broker import Broker, OpenTopic
-from goqueue.broker.produce import Acks, Publish, Section
-from goqueue.errors import GoQueueError, InvalidRecord, MalformedRequest
+from goqueue.broker.produce import Acks, Section
+from goqueue.errors import GoQueueError, InvalidAcks, InvalidRecord, MalformedRequest, UnknownProducer
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import message_of, partition_of
 from goqueue.protocols.kafka.decode import Cursor, skip_tags
 from goqueue.protocols.kafka.encode import uvarint
-from goqueue.runtime.partition import Appended, Outcome
+from goqueue.runtime.partition import Outcome
 
 FLEXIBLE_FROM = 9
-_TOPIC_IDS_FROM = 13
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -72,9 +70,12 @@ def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
     is_transactional = _skip_string(cursor, is_flexible=is_flexible)
     acks_code, _ = _ACKS_TIMEOUT.unpack_from(cursor.data, cursor.position)
     cursor.position += _ACKS_TIMEOUT.size
-    acks = _ACKS.get(acks_code)
-    if acks is None:
-        raise MalformedRequest(f"acks is {acks_code}, allowed are -1, 0 and 1")
+    acks = _ACKS.get(acks_code, Acks.LEADER)
+    refusal: GoQueueError | None = (
+        None if acks_code in _ACKS else InvalidAcks(f"acks is {acks_code}, allowed are -1, 0 and 1")
+    )
+    if is_transactional:
+        refusal = _NO_TRANSACTIONS
     topics = []
     sections: list[Section] = []
     records_at = 0
@@ -87,8 +88,7 @@ def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
             indexes.append(index)
             records_at = cursor.position
             records = _records(cursor, is_flexible=is_flexible)
-            partition = partition_of(found, index) if not is_transactional else _NO_TRANSACTIONS
-            sections.append(Section(partition, records))
+            sections.append(Section(refusal or partition_of(found, index), records))
             if is_flexible:
                 skip_tags(cursor)
         if is_flexible:
@@ -97,11 +97,6 @@ def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
     if is_flexible:
         skip_tags(cursor)
     return ProduceRequest(acks, topics, sections, records_at)
-
-
-def publish_of(request: ProduceRequest, version: int, send: Callable[[bytes], None]) -> Publish:
-    """Return the operation for a request; `send` gets the body of the reply when it is due."""
-    return Publish(request.acks, request.sections, lambda outcomes: send(reply_body(request, version, outcomes)))
 
 
 def _skip_string(cursor: Cursor, *, is_flexible: bool) -> bool:
@@ -128,8 +123,6 @@ def _topic(broker: Broker, version: int, cursor: Cursor) -> tuple[bytes, OpenTop
     """Return a topic's bytes as the reply repeats them, and the topic itself or why there is none."""
     begin = cursor.position
     try:
-        if version >= _TOPIC_IDS_FROM:
-            return (wire := cursor.take(16)), broker.topic_by_id(UUID(bytes=wire))
         size = cursor.uvarint() - 1 if version >= FLEXIBLE_FROM else _int16(cursor)
         name = cursor.take(size)
         wire = bytes(cursor.data[begin : cursor.position])
@@ -183,10 +176,12 @@ def _size(count: int, *, is_flexible: bool) -> bytes:
 
 def _result(version: int, index: int, outcome: Outcome) -> bytes:
     if isinstance(outcome, GoQueueError):
-        code, message, outcome = fault_of(outcome).kafka, message_of(outcome), _NOTHING
+        code, message = fault_of(outcome).kafka, message_of(outcome)
+        # Clients begin a new sequence only if they are told where the log starts.
+        base, timestamp, start = -1, -1, outcome.start_offset if isinstance(outcome, UnknownProducer) else -1
     else:
         code, message = 0, ""
-    base, timestamp, start = outcome.base_offset, outcome.timestamp, outcome.start_offset
+        base, timestamp, start = outcome.base_offset, outcome.timestamp, outcome.start_offset
     if version < 5:
         return _RESULT.pack(index, code, base, timestamp)
     result = _RESULT_V5.pack(index, code, base, timestamp, start)
@@ -207,5 +202,4 @@ def _compact_message(text: str) -> bytes:
     return uvarint(len(data) + 1) + data if text else _NO_MESSAGE_FLEXIBLE
 
 
-_NOTHING = Appended(-1, -1)
 _NO_TRANSACTIONS = InvalidRecord("transactions are not offered")

@@ -28,6 +28,7 @@ _FRAME_HEAD = struct.Struct(">ii")
 _RESULT = struct.Struct(">ihqqq")
 _NO_TAGS = b"\0\0\0"
 _LARGE_SIZE_FROM = 0x80
+_SHIFT_MAX = 28
 
 
 class Plan:
@@ -88,6 +89,8 @@ class Plan:
                     if byte < _LARGE_SIZE_FROM:
                         break
                     shift += 7
+                    if shift > _SHIFT_MAX:
+                        return None
         except (IndexError, struct.error):
             return None
         # The size is one too large, as null has to be told from nothing.

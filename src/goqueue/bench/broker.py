@@ -1,0 +1,109 @@
+"""The broker that is measured: a private one in a process of its own, or one that runs already.
+
+A private broker keeps its data in a directory that does not outlive the benchmark, listens on ports that nobody chose,
+and has to end well: a broker that does not stop when told to has failed the benchmark, whatever its figures.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from goqueue.bench.measure import BenchmarkFailed, require
+
+_READY = "ready "
+_START_SECONDS_MAX = 30.0
+_STOP_SECONDS_MAX = 30.0
+_POLL_SECONDS = 0.01
+_SHOWN_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker listens for Kafka clients, and its process if that is known."""
+
+    host: str
+    port: int
+    pid: int | None
+
+    @property
+    def bootstrap(self) -> str:
+        """The address as Kafka clients take it."""
+        return f"{self.host}:{self.port}"
+
+
+def running_broker(bootstrap: str, pid: int | None) -> Broker:
+    """Return the broker that somebody else runs at HOST:PORT."""
+    host, port = split_address(bootstrap)
+    return Broker(host, port, pid)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split HOST:PORT; an IPv6 address stands in brackets."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BenchmarkFailed(f"{address!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def private_broker(workspace: Path) -> Iterator[Broker]:
+    """Run a broker for as long as the block lasts, with its data below a directory."""
+    shown = workspace / "broker.out"
+    command = [sys.executable, "-m", "goqueue", "serve", "--data-dir", str(workspace / "data")]
+    command += [part for kind in ("kafka", "http", "grpc") for part in (f"--{kind}-port", "0")]
+    with shown.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        host, port = split_address(_wait_until_ready(process, shown)["kafka"])
+        yield Broker(host, port, process.pid)
+        _stop(process, shown)
+    finally:
+        # Also when the measurement was interrupted: no broker outlives its benchmark.
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def parse_ready(output: str) -> dict[str, str] | None:
+    """Return the addresses by protocol from the line that a broker prints when it accepts connections."""
+    for line in output.splitlines(keepends=True):
+        if line.startswith(_READY) and line.endswith("\n"):
+            return dict(word.split("=", 1) for word in line.split()[1:] if "=" in word)
+    return None
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], shown: Path) -> dict[str, str]:
+    deadline = time.monotonic() + _START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        addresses = parse_ready(shown.read_text("utf-8", "replace"))
+        if addresses is not None:
+            require("kafka" in addresses, "the broker says where it listens for Kafka clients")
+            return addresses
+        if process.poll() is not None:
+            raise BenchmarkFailed(f"the broker did not start and ended with {process.returncode}: {_tail(shown)}")
+        time.sleep(_POLL_SECONDS)
+    raise BenchmarkFailed(f"the broker was not ready after {_START_SECONDS_MAX:g} s: {_tail(shown)}")
+
+
+def _stop(process: subprocess.Popen[bytes], shown: Path) -> None:
+    if process.poll() is not None:
+        raise BenchmarkFailed(f"the broker ended with {process.returncode} during the benchmark: {_tail(shown)}")
+    os.kill(process.pid, signal.SIGTERM)
+    try:
+        code = process.wait(_STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        raise BenchmarkFailed(f"the broker did not stop within {_STOP_SECONDS_MAX:g} s: {_tail(shown)}") from None
+    if code != 0:
+        raise BenchmarkFailed(f"the broker stopped with {code}: {_tail(shown)}")
+
+
+def _tail(shown: Path) -> str:
+    return shown.read_text("utf-8", "replace")[-_SHOWN_BYTES:].strip() or "it printed nothing"

@@ -1,0 +1,52 @@
+"""What one can choose when a broker is measured, in the words of Kafka clients and of the topic settings.
+
+Imports nothing that measures, so that the command line can name the choices without waiting for it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Flush(StrEnum):
+    """When a broker makes what it stored durable: before it answers, or soon after."""
+
+    GROUP = "group"
+    INTERVAL = "interval"
+
+
+class Acks(StrEnum):
+    """What a producer waits for: every replica in sync, the leader, nothing."""
+
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+class Answer(StrEnum):
+    """What a producer waits for where there has to be an answer to wait for."""
+
+    ALL = "all"
+    LEADER = "1"
+
+    @property
+    def on_the_wire(self) -> int:
+        """The number that stands for it in a request."""
+        return -1 if self is Answer.ALL else 1
+
+
+class Codec(StrEnum):
+    """How a producer compresses its batches."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Client(StrEnum):
+    """Which client a workload uses: the stock one, or a bare socket that does as little as possible."""
+
+    CONFLUENT = "confluent"
+    RAW = "raw"
