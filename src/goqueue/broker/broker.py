@@ -204,7 +204,8 @@ class Broker:
         partitions = [partition for partition in entry.partitions if isinstance(partition, Partition)]
         for partition in partitions:
             partition.gone = UnknownTopic(f"topic {name!r} was deleted")
-            partition.log.go_offline("the topic was deleted")
+            # No fault to be reported: it just takes no more.
+            partition.log.fault = "the topic was deleted"
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()

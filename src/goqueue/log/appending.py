@@ -60,8 +60,10 @@ class Appender:
             file.write_at(active.size, *parts)
         except OSError as error:
             # A later, shorter write would leave the rest of this one readable, and so would a crash.
+            self._books.is_in_doubt = True
             file.truncate(active.size)
             file.sync()
+            self._books.is_in_doubt = False
             self._explain(error, active.path)
             raise
         self._books.owe_sync(active)

@@ -41,6 +41,8 @@ class Durability:
         self._swaps: list[Swap] = []
         self._flush: Flush | None = None
         self._upkeep: Upkeep | None = None
+        # Whether a sync outside of flushes is under way or has failed; read by the threads that flush.
+        self.is_in_doubt = False
         self.is_touched = False
 
     @property
@@ -106,6 +108,7 @@ class Durability:
             has_new_names=self._has_new_names,
             is_start_moved=self._is_start_moved,
             index_write=index_write,
+            is_in_doubt=lambda: self.is_in_doubt,
         )
         self._unsynced = []
         self._has_new_names = self._is_start_moved = False

@@ -6,6 +6,8 @@ and then tells the log. At most one of each is under way at a time.
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -72,6 +74,7 @@ class Flush:
     has_new_names: bool
     is_start_moved: bool
     index_write: IndexWrite | None
+    is_in_doubt: Callable[[], bool]
 
     @property
     def end_offset(self) -> int:
@@ -84,6 +87,12 @@ class Flush:
             file.sync()
         if self.has_new_names:
             self.disk.sync_directory(self.checkpoint_file.directory)
+        if self.is_in_doubt():
+            # A disk tells of lost pages once, and perhaps it has told somebody else: then our sync has seen nothing,
+            # and must not be vouched for. If nothing is lost after all, the next flush says so.
+            if self.is_start_moved:
+                raise OSError(errno.EIO, "another sync of the same file may have failed")
+            return
         if self.is_start_moved:
             self.checkpoint_file.commit(self.checkpoint)
         else:
