@@ -23,7 +23,7 @@ class Known:
     """What the model has of one producer: all its batches of the current epoch, and its open transaction."""
 
     epoch: int
-    last_time: int = -1
+    quiet_since: int | None = None
     batches: list[BatchHeader] = field(default_factory=list)
     opened: int | None = None
     last_offset: int = -1
@@ -76,15 +76,17 @@ class ProducerTableMachine(RuleBasedStateMachine):
             stable = min((each.opened for each in self.known.values() if each.opened is not None), default=self.offset)
             assert aborted == (producer, opened, header.base_offset, stable)
 
-    @rule(age=st.integers(0, 30))
-    def expire(self, age: int) -> None:
-        """Forget who was idle for long."""
-        idle = [
-            producer
-            for producer, known in self.known.items()
-            if known.opened is None and known.last_time < self.now - age
-        ]
-        assert self.table.expire(self.now - age) == len(idle)
+    @rule(passed=st.integers(0, 30), idle_ms=st.integers(1, 40))
+    def expire(self, passed: int, idle_ms: int) -> None:
+        """Forget who has been quiet for long, counted from the first look that found them quiet."""
+        self.now += passed
+        idle = []
+        for producer, known in self.known.items():
+            if known.quiet_since is None:
+                known.quiet_since = self.now
+            elif known.opened is None and self.now - known.quiet_since >= idle_ms:
+                idle.append(producer)
+        assert self.table.expire(self.now, idle_ms) == len(idle)
         for producer in idle:
             del self.known[producer]
 
@@ -92,6 +94,8 @@ class ProducerTableMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Go on with what the bytes of the table tell."""
         self.table = ProducerTable.decode(self.table.encode())
+        for known in self.known.values():
+            known.quiet_since = None
 
     def header(self, producer: int, epoch: int, sequence: int, count: int, *, is_transactional: bool) -> BatchHeader:
         """Return the header of a batch at the end of the log."""
@@ -132,7 +136,7 @@ class ProducerTableMachine(RuleBasedStateMachine):
         known = self.known.setdefault(header.producer_id, Known(header.producer_epoch))
         if header.producer_epoch != known.epoch:
             known.epoch, known.batches = header.producer_epoch, []
-        known.last_time = max(known.last_time, header.max_timestamp)
+        known.quiet_since = None
         known.last_offset = header.base_offset
         return known
 

@@ -121,7 +121,7 @@ def test_intact_log_has_no_findings_after_producers_were_forgotten() -> None:
     disk = SimDisk(seed=1)
     log = Log(disk, DIRECTORY, SETTINGS)
     append(log, varied_batches())
-    assert log.producers.expire(NOW_MS + 1_000_000) > 0
+    assert [log.producers.expire(NOW_MS, 1), log.producers.expire(NOW_MS + 1, 1)][1] > 0
     append(log, varied_batches())
     log.close()
     assert findings(disk) == []

@@ -170,20 +170,32 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
 
 def test_idle_producers_are_forgotten_but_never_with_an_open_transaction() -> None:
     table = ProducerTable()
-    table.apply(header(0, producer=1, timestamp=1000))
-    table.apply(header(0, producer=2, timestamp=2000, offset=1))
-    table.apply(header(0, producer=3, timestamp=1000, offset=2, is_transactional=True))
-    assert table.expire(before_ms=2000) == 1
+    table.apply(header(0, producer=1))
+    table.apply(header(0, producer=2, offset=1))
+    table.apply(header(0, producer=3, offset=2, is_transactional=True))
+    assert table.expire(now_ms=1000, idle_ms=500) == 0
+    table.apply(header(1, producer=2, offset=3))
+    assert table.expire(now_ms=1500, idle_ms=500) == 1
     assert len(table) == 2
     assert table.first_open_offset == 2
-    table.apply(marker(commit(3, timestamp=1500), 3), ControlType.COMMIT)
-    assert table.expire(before_ms=2000) == 1
+    table.apply(marker(commit(3), 4), ControlType.COMMIT)
+    assert table.expire(now_ms=1999, idle_ms=500) == 0
+    assert table.expire(now_ms=2000, idle_ms=500) == 1
+    assert table.expire(now_ms=2499, idle_ms=500) == 1
     table.validate()
+
+
+def test_producer_of_old_records_is_not_an_old_producer() -> None:
+    table = table_of(header(0, timestamp=1))
+    for now_ms in range(NOW_MS, NOW_MS + 1000, 100):
+        assert table.expire(now_ms, idle_ms=1000) == 0
+    assert verdict(table, header(0, timestamp=1)) == "duplicate of 0"
 
 
 def test_producer_that_was_forgotten_is_told_so_and_begins_anew() -> None:
     table = table_of(header(0), header(1))
-    table.expire(before_ms=NOW_MS + 1)
+    table.expire(NOW_MS, idle_ms=1)
+    table.expire(NOW_MS + 1, idle_ms=1)
     assert verdict(table, header(2)) == "unknown_producer"
     assert verdict(table, header(0, epoch=1)) == "fresh"
     table.apply(header(0, epoch=1, offset=30))

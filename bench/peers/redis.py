@@ -1,0 +1,161 @@
+"""Redis Streams: XADD to one stream, replayed with XRANGE.
+
+| durability | setting                                  |
+|------------|------------------------------------------|
+| lazy       | appendonly yes, appendfsync everysec     |
+| fsync      | appendonly yes, appendfsync always: one fsync for all commands of a turn of its loop |
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.peers.peer import (
+    MESSAGE_BYTES,
+    PAYLOAD,
+    REPLY_SECONDS_MAX,
+    Durability,
+    Measured,
+    Workload,
+    accepts_connections,
+    connect,
+    free_port,
+    server_process,
+)
+from bench.peers.pump import Pipeline, publish_pipelined, publish_singly, receive
+
+from goqueue.bench.cpu import metered
+from goqueue.bench.measure import BenchmarkFailed, require
+
+_STREAM = b"bench"
+_FSYNC = {Durability.LAZY: "everysec", Durability.FSYNC: "always"}
+_RANGE_MESSAGES = 10_000
+# What stands between the id of an entry and its payload: one field named d.
+_FIELD = b"\r\n*2\r\n$1\r\nd\r\n$%d\r\n" % MESSAGE_BYTES
+_ENTRY_BYTES_MIN = len(b"*2\r\n$3\r\n0-1") + len(_FIELD) + MESSAGE_BYTES + 2
+
+
+class RedisStreams:
+    """The peer; its server is whatever redis-server is on the path."""
+
+    name = "Redis Streams"
+    settings = {
+        Durability.LAZY: "appendonly yes, appendfsync everysec",
+        Durability.FSYNC: "appendonly yes, appendfsync always",
+    }
+    clients = {Workload.PUBLISH: "raw socket, pipelined", Workload.LATENCY: "raw socket"}
+
+    def missing(self) -> str | None:
+        """Return what is missing."""
+        return None if shutil.which("redis-server") else "redis-server is not installed"
+
+    def version(self) -> str:
+        """Return the number that the server calls itself."""
+        shown = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout
+        return shown.split("v=")[1].split()[0]
+
+    @contextmanager
+    def running(self, directory: Path, durability: Durability) -> Iterator[_Server]:
+        """Run a server with an append-only file in a directory."""
+        port = free_port()
+        options = {
+            "port": str(port),
+            "bind": "127.0.0.1",
+            "dir": str(directory),
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": _FSYNC[durability],
+        }
+        command = ["redis-server", *(part for name, value in options.items() for part in (f"--{name}", value))]
+        with server_process(command, directory, lambda: accepts_connections(port)) as pid, connect(port) as connection:
+            yield _Server(connection, pid)
+
+
+class _Server:
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self._connection = connection
+        self._pid = pid
+        self._stored = 0
+
+    def publish(self, count: int) -> Measured:
+        return self._published(publish_pipelined(self._connection, self._pipeline(), count, self._pid))
+
+    def latency(self, count: int) -> Measured:
+        return self._published(publish_singly(self._connection, self._pipeline(), count, self._pid))
+
+    def replays(self) -> Mapping[str, Callable[[], Measured]]:
+        return {"raw socket, XRANGE of 10,000": self._replay}
+
+    def _pipeline(self) -> Pipeline:
+        frame = _command(b"XADD", _STREAM, b"*", b"d", PAYLOAD)
+        return Pipeline(encode=lambda count: frame * count, count_answers=_CountIds())
+
+    def _published(self, measured: Measured) -> Measured:
+        self._stored += measured.messages
+        self._connection.settimeout(REPLY_SECONDS_MAX)
+        self._connection.sendall(_command(b"XLEN", _STREAM))
+        answer = receive(self._connection)
+        require(answer == b":%d\r\n" % self._stored, f"{self._stored} messages are stored, not {answer!r}")
+        return measured
+
+    def _replay(self) -> Measured:
+        self._connection.settimeout(REPLY_SECONDS_MAX)
+        start, count = b"-", 0
+        with metered(self._pid, with_children=True) as usage:
+            while True:
+                self._connection.sendall(_command(b"XRANGE", _STREAM, start, b"+", b"COUNT", b"%d" % _RANGE_MESSAGES))
+                entries, last = self._receive_range()
+                if entries == 0:
+                    break
+                count += entries
+                start = b"(" + last
+        require(count == self._stored, f"{self._stored} messages are stored and {count} were read")
+        return Measured(count, usage)
+
+    def _receive_range(self) -> tuple[int, bytes]:
+        """Return how many entries a range has and the id of the last one."""
+        parts = [receive(self._connection)]
+        while b"\r\n" not in parts[0]:
+            parts[0] += receive(self._connection)
+        if not parts[0].startswith(b"*"):
+            raise BenchmarkFailed(f"the server refuses a range: {parts[0]!r}")
+        entries = int(parts[0][1 : parts[0].index(b"\r\n")])
+        if entries == 0:
+            return 0, b""
+        size = sum(map(len, parts))
+        # Nothing has to be searched before the least that so many entries need is there.
+        while size < entries * _ENTRY_BYTES_MIN or (found := _whole_range(b"".join(parts), entries)) is None:
+            parts.append(receive(self._connection))
+            size += len(parts[-1])
+        return entries, found
+
+
+def _whole_range(data: bytes, entries: int) -> bytes | None:
+    """Return the id of the last entry if all of them are there."""
+    last = data.rfind(_FIELD)
+    if len(data) != last + len(_FIELD) + MESSAGE_BYTES + 2 or data.count(_FIELD) != entries:
+        return None
+    return data[data.rindex(b"\r\n", 0, last) + 2 : last]
+
+
+class _CountIds:
+    """Counts answers to XADD: `$15`, then an id, on a line each."""
+
+    def __init__(self) -> None:
+        self._lines = 0
+
+    def __call__(self, data: bytes) -> int:
+        if b"-ERR" in data or b"-MISCONF" in data or b"-OOM" in data:
+            raise BenchmarkFailed(f"the server refuses a message: {data[-200:]!r}")
+        before = self._lines // 2
+        self._lines += data.count(b"\n")
+        return self._lines // 2 - before
+
+
+def _command(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)

@@ -1,0 +1,27 @@
+"""What stands for a broker where only names are looked up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
+
+from goqueue.errors import UnknownTopic, UnknownTopicId
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker, OpenTopic
+
+
+class _NoTopics:
+    """A broker that has no topic; nothing else of it is needed to read a request."""
+
+    def __init__(self) -> None:
+        self.topics_by_wire_name: dict[bytes, OpenTopic] = {}
+
+    def topic(self, name: str) -> OpenTopic:
+        raise UnknownTopic(f"there is no topic {name!r}")
+
+    def topic_by_id(self, topic_id: UUID) -> OpenTopic:
+        raise UnknownTopicId(f"there is no topic with id {topic_id}")
+
+
+NO_TOPICS = cast("Broker", _NoTopics())
