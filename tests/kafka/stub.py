@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from goqueue.errors import UnknownTopic, UnknownTopicId
+from goqueue.errors import UnknownPartition, UnknownTopic, UnknownTopicId
+from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -25,3 +26,20 @@ class _NoTopics:
 
 
 NO_TOPICS = cast("Broker", _NoTopics())
+
+
+class _OneTopic(_NoTopics):
+    """A broker that has the topic `orders`, all of whose partitions are one and the same, and good for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.only = Partition.__new__(Partition)
+        self.topics_by_wire_name = {b"orders": cast("OpenTopic", self)}
+
+    def partition(self, index: int) -> Partition:
+        if index < 0:
+            raise UnknownPartition(f"there is no partition {index}")
+        return self.only
+
+
+ONE_TOPIC = cast("Broker", _OneTopic())

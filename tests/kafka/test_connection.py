@@ -67,7 +67,7 @@ def test_pipelined_requests_are_answered_in_order(seed: int) -> None:
     simulate(main, seed)
 
 
-@SEEDS
+@pytest.mark.seeds(3, long_count=100)
 def test_one_thousand_requests_at_once_are_all_answered(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:

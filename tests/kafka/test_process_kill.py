@@ -81,7 +81,7 @@ def test_a_killed_broker_loses_and_repeats_nothing(seed: int, tmp_path: Path) ->
     broker = ServeProcess(tmp_path / "data", *options).start()
     load = Load(broker.bootstrap)
     try:
-        for _ in range(4):
+        for _ in range(3):
             load.until(len(load.acknowledged) + random.randrange(200, 2500))
             broker.kill()
             broker.start()

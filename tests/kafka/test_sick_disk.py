@@ -14,7 +14,7 @@ from tests.kafka.requests import create_topic, fetch, fetched, offset_at, publis
 from tests.kafka.server import SimServer, serving
 from tests.unit.log_kit import batch
 
-SEEDS = pytest.mark.seeds(5, long_count=100)
+SEEDS = pytest.mark.seeds(2, long_count=100)
 STORAGE_ERROR = 56
 EVERYWHERE = pytest.mark.parametrize("path", ["*.index", "*.log"])
 OPERATIONS = pytest.mark.parametrize("operation", ["open", "read"])

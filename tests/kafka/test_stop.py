@@ -63,7 +63,7 @@ def test_a_stop_leaves_no_connection_task_or_file_behind(seed: int) -> None:
     simulate(main, seed)
 
 
-@SEEDS
+@pytest.mark.seeds(6, long_count=500)
 def test_all_that_was_acknowledged_is_there_after_a_stop_under_load(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
@@ -99,7 +99,7 @@ def test_all_that_was_acknowledged_is_there_after_a_stop_under_load(seed: int) -
     simulate(main, seed)
 
 
-@SEEDS
+@pytest.mark.seeds(3, long_count=100)
 def test_clients_that_never_stop_asking_do_not_hold_up_a_stop(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation, drain_timeout_ms=300) as server:
@@ -126,7 +126,7 @@ def test_clients_that_never_stop_asking_do_not_hold_up_a_stop(seed: int) -> None
     simulate(main, seed)
 
 
-@SEEDS
+@pytest.mark.seeds(3, long_count=100)
 def test_requests_that_were_not_begun_do_not_hold_up_a_stop(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation, drain_timeout_ms=2000) as server:

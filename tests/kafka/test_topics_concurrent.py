@@ -31,7 +31,7 @@ from tests.kafka.server import SimServer, serving
 from tests.unit.log_kit import batch
 
 SEEDS = pytest.mark.seeds(20, long_count=1_000)
-UNKNOWN_TOPIC, TOPIC_EXISTS, INVALID_PARTITIONS = 3, 36, 37
+UNKNOWN_TOPIC, TOO_LARGE, TOPIC_EXISTS, INVALID_PARTITIONS = 3, 10, 36, 37
 
 
 async def clients(server: SimServer, count: int) -> list[RawClient]:
@@ -195,6 +195,36 @@ def test_a_topic_with_the_name_of_a_deleted_one_is_empty(seed: int) -> None:
                 data = (await read(owner, "t", offset))["records"]
                 assert b"old" not in data
                 assert b"new%d" % offset in data
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_producer_that_repeats_itself_follows_its_topic(seed: int) -> None:
+    """The same bytes mean another topic once the first is gone."""
+
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            writer, owner = await clients(server, 2)
+            version = simulation.entropy.choice([3, 8, 9, 12])
+
+            async def write() -> Plain:
+                return produced(await writer.call(PRODUCE, version, produce("t", batch(b"same"))))
+
+            for round_number in range(3):
+                await create_topic(owner, "t")
+                assert [(await write())["base_offset"] for _ in range(3)] == [0, 1, 2]
+                await set_config(owner, "t", {"message.timestamp.type": "LogAppendTime"})
+                assert (await write())["log_append_time"] > 0
+                await set_config(owner, "t", {"max.message.bytes": "20"})
+                assert (await write())["error_code"] == TOO_LARGE
+                assert (await offset_at(owner, "t", LATEST))["offset"] == 4
+                if round_number % 2:
+                    await delete_topic(owner, "t")
+                    assert (await write())["error_code"] == UNKNOWN_TOPIC
+                else:
+                    await asyncio.gather(delete_topic(owner, "t"), write(), return_exceptions=True)
+                    assert (await write())["error_code"] == UNKNOWN_TOPIC
 
     simulate(main, seed)
 

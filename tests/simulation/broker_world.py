@@ -31,6 +31,7 @@ from tests.simulation.broker_topics import Present, Topics
 _UNEXPECTED = (DamageFound, UnknownDirectory, PartitionUnavailable, RequestFailed, TaskFailed)
 _LIFE_SECONDS = 1.0
 _FLUSH_SECONDS = 60
+_LIFE_SECONDS_MAX = 200
 
 
 class Ending(Enum):
@@ -91,7 +92,7 @@ class BrokerWorld:
                 await life
 
         try:
-            simulate(main, f"{self.seed}/{number}", may_leak=True)
+            simulate(main, f"{self.seed}/{number}", may_leak=True, seconds_max=_LIFE_SECONDS_MAX)
         except PowerLoss:
             pass
         except Unhandled as end:
@@ -133,6 +134,8 @@ class BrokerWorld:
         client = await server.client("checker")
         if not self.faults:
             await self._compare(client)
+        if self.violations:
+            return
         owner = self._life(simulation, "owner")
         await self.owner.prepare(owner, client)
         client.close()

@@ -95,7 +95,7 @@ class Plan:
             return None
         # The size is one too large, as null has to be told from nothing.
         records_end = begin + size - 1
-        return frame[begin:records_end] if frame[records_end:] == _NO_TAGS else None
+        return frame[begin:records_end] if size and frame[records_end:] == _NO_TAGS else None
 
     def publish(self, records: memoryview, correlation: int, send: Callable[[list[bytes]], None]) -> Publish:
         """Return the operation for a request that matched; `send` gets the whole reply when it is due."""
