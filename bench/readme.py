@@ -1,4 +1,4 @@
-"""Puts the stored results of the benchmarks into README.md, between two markers: `make readme`.
+"""Puts the stored results of the benchmarks into README.md, between markers: `make readme`.
 
 Owns how a result reads in a table. Measures nothing and rounds only for display, so a figure in README.md always has
 a stored result behind it; a test compares the two.
@@ -7,40 +7,81 @@ a stored result behind it; a test compares the two.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-RESULTS = ROOT / "bench" / "results" / "log.json"
+RESULTS = ROOT / "bench" / "results"
 
-BEGIN = "<!-- figures: written by `make readme` from bench/results/log.json -->"
-END = "<!-- end of figures -->"
+LOG = "log"
+# In the order in which they are shown.
+BROKER = (
+    "publish",
+    "publish-interval",
+    "replay",
+    "replay-raw",
+    "latency",
+    "latency-interval",
+    "requests",
+    "requests-interval",
+)
 
 # One object of the stored JSON: goes straight from there into a line of text.
 Facts = Mapping[str, Any]
+# The stored documents, by the names of their files.
+Stored = Mapping[str, Facts]
 
 _DESCRIPTION = ("what", "value", "unit", "goal", "is_met")
 # How a measurement was made, not what came of it.
 _SETTINGS = ("rounds", "batches", "waiters")
 _VERDICTS = {True: "met", False: "missed", None: ""}
+_WORKLOADS = {
+    "publish": "publishing in bulk, confluent-kafka",
+    "replay_confluent": "replay, confluent-kafka",
+    "replay_raw": "replay, bare socket",
+    "latency_raw": "one publish at a time, bare socket",
+    "latency_confluent": "one publish at a time, confluent-kafka",
+    "end_to_end": "at a steady pace to a consumer that waits",
+    "requests": "one message per request, many in flight",
+}
+_FIGURES = {"msgs_per_s": "", "broker_cpu_us_per_msg": "us", "p50_ms": "ms", "p99_ms": "ms"}
+_BROKER_HEAD = """
+| measured | reply | messages/s | broker CPU per message | p50 | p99 |
+|---|---|---:|---:|---:|---:|"""
 
 
-def renew(readme: str, results: str) -> str:
-    """Return the README with the figures of some results (the text of a JSON file) in the place of the old ones."""
-    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
-        raise ValueError(f"README.md needs one line {BEGIN!r} and one line {END!r}")
-    before, rest = readme.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{render(results)}{END}{after}"
+class Block(NamedTuple):
+    """A place in README.md: the lines around it, and what stands there."""
+
+    begin: str
+    end: str
+    render: Callable[[Stored], str]
 
 
-def render(results: str) -> str:
-    """Return stored results as a Markdown table under a sentence that names the machine."""
-    document = json.loads(results)
+def stored() -> Stored:
+    """Return the stored results."""
+    paths = {name: RESULTS / f"{name}.json" for name in (LOG, *BROKER)}
+    return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
+
+
+def renew(readme: str, results: Stored) -> str:
+    """Return the README with the figures of some results in the place of the old ones."""
+    for block in BLOCKS:
+        if readme.count(block.begin) != 1 or readme.count(block.end) != 1:
+            raise ValueError(f"README.md needs one line {block.begin!r} and one line {block.end!r}")
+        before, _, rest = readme.partition(block.begin)
+        _, _, after = rest.partition(block.end)
+        readme = f"{before}{block.begin}\n{block.render(results)}{block.end}{after}"
+    return readme
+
+
+def render_log(results: Stored) -> str:
+    """Return the results of the log as a Markdown table under a sentence that names the machine."""
+    document = results[LOG]
     lines = [
-        _machine(document["machine"]),
+        f"On {_machine(document['machine'])}:",
         "",
         "| measured | result | goal | | from |",
         "|---|---:|---|---|---|",
@@ -49,11 +90,21 @@ def render(results: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_broker(results: Stored) -> str:
+    """Return the results of a broker as one such table, or one for each machine and size of messages."""
+    tables: dict[str, list[str]] = {}
+    for document in (results[name] for name in BROKER if name in results):
+        size = document["settings"]["size_bytes"]
+        about = f"Messages of {size:,} bytes on {_machine(document['machine'])}:"
+        tables.setdefault(about, []).extend(_broker_rows(document))
+    return "\n".join("\n".join([about, _BROKER_HEAD, *rows, ""]) for about, rows in tables.items())
+
+
 def _machine(machine: Facts) -> str:
     memory_gib = machine["memory_bytes"] / 2**30
     return (
-        f"On {machine['cpu']}, {machine['cores']} cores, {memory_gib:.0f} GiB of memory, {machine['file_system']}, "
-        f"{machine['kernel']}, {machine['python']}, GoQueue {machine['goqueue']}:"
+        f"{machine['cpu']}, {machine['cores']} cores, {memory_gib:.0f} GiB of memory, {machine['file_system']}, "
+        f"{machine['kernel']}, {machine['python']}, GoQueue {machine['goqueue']}"
     )
 
 
@@ -61,6 +112,25 @@ def _row(facts: Facts) -> str:
     unit = facts["unit"]
     goal = f"{facts['goal']} {unit}" if facts["goal"] else ""
     cells = (facts["what"], _quantity(facts["value"], unit), goal, _VERDICTS[facts["is_met"]], _details(facts))
+    return _line(cells)
+
+
+def _broker_rows(document: Facts) -> Iterator[str]:
+    reply = _reply(document["settings"])
+    for name, figures in document["results"].items():
+        known = ("" if figures[key] is None else _quantity(figures[key], unit) for key, unit in _FIGURES.items())
+        yield _line((_WORKLOADS.get(name, name.replace("_", " ")), reply, *known))
+
+
+def _reply(settings: Facts) -> str:
+    """Say what the reply to a publish waits for; readers wait for no disk."""
+    if "acks" not in settings:
+        return ""
+    waits = settings["flush"] == "group" and settings["acks"] == "all"
+    return f"acks={settings['acks']}, fsync {'first' if waits else 'soon'}"
+
+
+def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
@@ -100,5 +170,18 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+BLOCKS = (
+    Block(
+        "<!-- figures of the broker: written by `make readme` from bench/results -->",
+        "<!-- end of the broker's figures -->",
+        render_broker,
+    ),
+    Block(
+        "<!-- figures of the log: written by `make readme` from bench/results/log.json -->",
+        "<!-- end of the log's figures -->",
+        render_log,
+    ),
+)
+
 if __name__ == "__main__":
-    README.write_text(renew(README.read_text("utf-8"), RESULTS.read_text("utf-8")), "utf-8")
+    README.write_text(renew(README.read_text("utf-8"), stored()), "utf-8")

@@ -124,6 +124,40 @@ def test_an_idle_client_is_sent_away_and_a_waiting_one_is_not(seed: int) -> None
 
 
 @SEEDS
+def test_a_client_that_has_waited_for_long_is_idle_from_its_reply_on(seed: int) -> None:
+    async def test(simulation: Simulation, server: SimServer) -> None:
+        client = await server.client()
+        await client.call("POST", "/topics", {"name": "t"})
+        assert (await client.call("GET", "/topics/t/partitions/0/messages?wait=20s")).status == 200
+        answered_at = simulation.clock.monotonic()
+        await client.ended()
+        assert 4.9 < simulation.clock.monotonic() - answered_at < 5.2
+        assert server.reasons() == []
+
+    run(seed, test, first_byte_timeout_ms=3000, idle_timeout_ms=5000)
+
+
+@SEEDS
+def test_the_rest_of_a_request_has_its_time_from_the_reply_before_on(seed: int) -> None:
+    """What is sent ahead is not read until its turn comes, so its client cannot have sent it any sooner."""
+
+    async def test(simulation: Simulation, server: SimServer) -> None:
+        client = await server.client()
+        await client.call("POST", "/topics", {"name": "t", "partitions": 1})
+        wait_s = 20 + simulation.entropy.fraction() * 3
+        ahead = request("POST", PUBLISH, BODY)
+        cut = 1 + simulation.entropy.below(len(ahead) - 1)
+        poll = request("GET", f"/topics/t/partitions/0/messages?wait={wait_s * 1000:.0f}ms")
+        client.write(poll + ahead[:cut])
+        assert (await client.reply()).status == 200
+        await asyncio.sleep(2.5)
+        client.write(ahead[cut:])
+        assert (await client.reply()).status == 200
+
+    run(seed, test, first_byte_timeout_ms=3000)
+
+
+@SEEDS
 def test_empty_lines_do_not_keep_a_connection(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         empty, idle = await server.client(), await server.client()

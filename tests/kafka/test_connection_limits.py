@@ -77,6 +77,24 @@ def test_a_frame_that_comes_byte_by_byte_does_not_take_for_ever(seed: int) -> No
 
 
 @SEEDS
+def test_a_busy_client_may_always_be_in_the_middle_of_some_frame(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation, first_byte_timeout_ms=3000) as server:
+            client = await server.client()
+            await create_topic(client, "t")
+            frame = client.prepared(PRODUCE, 9, {**produce("t", batch(b"x" * 500)), "acks": 1})
+            client.write(frame[:1])
+            for _ in range(100):
+                client.write(frame[1:] + frame[:1])
+                await asyncio.sleep(0.1)
+            assert client.is_open
+            client.write(frame[1:])
+            assert (await client.reply())["responses"][0]["partition_responses"][0]["error_code"] == 0
+
+    simulate(main, seed)
+
+
+@SEEDS
 def test_an_idle_client_is_sent_away_and_a_waiting_one_is_not(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation, idle_timeout_ms=20_000, first_byte_timeout_ms=3000) as server:

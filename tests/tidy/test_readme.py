@@ -3,27 +3,93 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
-from bench.readme import BEGIN, END, README, RESULTS, renew
+from bench.readme import BLOCKS, BROKER, LOG, README, Block, render_broker, renew, stored
+
+MACHINE = {
+    "cpu": "A chip",
+    "cores": 3,
+    "memory_bytes": 2**33,
+    "kernel": "Linux 1",
+    "file_system": "xfs",
+    "python": "CPython 3",
+    "goqueue": "0.1",
+}
+FIGURES: Mapping[str, Any] = {"msgs_per_s": 1234, "broker_cpu_us_per_msg": 0.5, "p50_ms": None, "p99_ms": None}
+
+
+def document(settings: Mapping[str, Any], *, cores: int = 3, **results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored document of a broker's results."""
+    usual = {"flush": "group", "size_bytes": 100}
+    return {
+        "machine": {**MACHINE, "cores": cores},
+        "settings": {**usual, **settings},
+        "results": {name: {**FIGURES, **figures} for name, figures in results.items()},
+    }
+
+
+def outside(readme: str, blocks: tuple[Block, ...]) -> str:
+    """Return what stands around some blocks."""
+    for block in blocks:
+        readme = readme.partition(block.begin)[0] + readme.partition(block.end)[2]
+    return readme
 
 
 def test_every_figure_in_the_readme_comes_from_the_stored_results() -> None:
     readme = README.read_text("utf-8")
-    if readme != renew(readme, RESULTS.read_text("utf-8")):
-        pytest.fail("the figures in README.md are not those of bench/results/log.json: run `make readme`")
+    if readme != renew(readme, stored()):
+        pytest.fail("the figures in README.md are not those of bench/results: run `make readme`")
 
 
-def test_another_result_makes_another_readme() -> None:
+@pytest.mark.parametrize("name", [LOG, *BROKER])
+def test_another_result_makes_another_readme(name: str) -> None:
     readme = README.read_text("utf-8")
-    results = json.loads(RESULTS.read_text("utf-8"))
-    results["results"]["read"]["value"] = 0.123
-    changed = renew(readme, json.dumps(results))
-    assert "| 0.123 x |" in changed
-    assert changed.partition(BEGIN)[0] == readme.partition(BEGIN)[0]
-    assert changed.partition(END)[2] == readme.partition(END)[2]
+    results = json.loads(json.dumps(stored()))
+    first = next(iter(results[name]["results"].values()))
+    first["value" if name == LOG else "msgs_per_s"] = 0.123
+    changed = renew(readme, results)
+    assert "| 0.123" in changed
+    assert "| 0.123" not in readme
+    assert outside(changed, BLOCKS) == outside(readme, BLOCKS)
 
 
-def test_a_readme_without_a_place_for_the_figures_is_refused() -> None:
-    with pytest.raises(ValueError, match="end of figures"):
-        renew(f"{BEGIN}\n", RESULTS.read_text("utf-8"))
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_readme_without_a_place_for_the_figures_is_refused(block: Block) -> None:
+    readme = README.read_text("utf-8")
+    with pytest.raises(ValueError, match="needs one line"):
+        renew(readme.replace(block.end, ""), stored())
+
+
+def test_a_line_tells_what_was_measured_and_what_its_reply_waits_for() -> None:
+    publish = document({"acks": "all"}, publish={})
+    replay = document({"client": "raw"}, replay_raw={"broker_cpu_us_per_msg": None})
+    latency = document({"acks": "1", "flush": "interval"}, some_day_new={"p50_ms": 0.25, "p99_ms": 12.345})
+    lines = render_broker({"latency": latency, "replay": replay, "publish": publish}).splitlines()
+    assert (
+        lines[0] == "Messages of 100 bytes on A chip, 3 cores, 8 GiB of memory, xfs, Linux 1, CPython 3, GoQueue 0.1:"
+    )
+    assert lines[4:] == [
+        "| publishing in bulk, confluent-kafka | acks=all, fsync first | 1,234 | 0.5 us |  |  |",
+        "| replay, bare socket |  | 1,234 |  |  |  |",
+        "| some day new | acks=1, fsync soon | 1,234 | 0.5 us | 0.25 ms | 12.3 ms |",
+    ]
+
+
+def test_only_a_reply_to_acks_all_waits_for_the_disk() -> None:
+    assert "| acks=1, fsync soon |" in render_broker({"publish": document({"acks": "1"}, publish={})})
+
+
+def test_what_was_measured_elsewhere_or_with_other_messages_has_a_table_of_its_own() -> None:
+    results = {
+        "publish": document({"acks": "all"}, publish={}),
+        "replay": document({}, replay_raw={}, cores=64),
+        "latency": document({"acks": "all", "size_bytes": 1000}, latency_raw={}),
+        "requests": document({"acks": "all"}, requests={}),
+    }
+    tables = render_broker(results).split("\n\nMessages of ")
+    assert [table.count("\n| ") - 1 for table in tables] == [2, 1, 1]
+    assert "64 cores" in tables[1]
+    assert tables[2].startswith("1,000 bytes")

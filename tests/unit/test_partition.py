@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 
 import pytest
 from tests.unit.log_kit import DIRECTORY, batch, values
@@ -21,6 +22,7 @@ from goqueue.log.verify import verify
 from goqueue.log.verify_segment import Severity
 from goqueue.model.log_settings import LogSettings
 from goqueue.model.topic_settings import TopicSettings
+from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import (
     CONTROL_BIT,
@@ -69,6 +71,23 @@ def test_each_section_has_an_outcome_of_its_own() -> None:
         assert codes(outcomes) == ["ok", "corrupt_batch", "invalid_record", "ok", "unsupported_format", "ok"]
         assert [appended(outcome) for outcome in outcomes if isinstance(outcome, Appended)] == [(0, 1), (1, 2), (2, 3)]
         assert values(partition.log) == [b"1", b"2", b"3"]
+
+    run(act)
+
+
+def test_a_stamp_far_ahead_of_the_clock_is_refused_unless_the_broker_stamps_itself() -> None:
+    async def act(partition: Partition, disk: SimDisk, simulation: Simulation) -> None:
+        ahead_ms = partition.settings.timestamp_after_max_ms
+        now_ms = simulation.clock.now_ms()
+        sections = [stamped(now_ms + ahead_ms), stamped(now_ms + ahead_ms + 1), stamped(0)]
+        assert codes(partition.append(sections)) == ["ok", "invalid_timestamp", "ok"]
+        partition.configure(replace(partition.settings, timestamp_after_max_ms=ahead_ms + 1))
+        assert codes(partition.append([stamped(now_ms + ahead_ms + 1)])) == ["ok"]
+        partition.configure(STAMPED)
+        assert codes(partition.append([stamped(now_ms * 2)])) == ["ok"]
+
+    def stamped(timestamp_ms: int) -> bytearray:
+        return build_batch([NewRecord(timestamp_ms, b"key", b"value")])
 
     run(act)
 

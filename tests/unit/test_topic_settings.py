@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.errors import InvalidTopicSettings
 from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
-from goqueue.model.topic_settings import TABLE, Stamp, TopicSettings, parse
+from goqueue.model.topic_settings import TABLE, Source, Stamp, TopicSettings, parse
 
 DEFAULTS = TopicSettings()
 OTHERS = {
@@ -18,6 +18,7 @@ OTHERS = {
     "index.interval.bytes": "17",
     "max.compaction.lag.ms": "17",
     "max.message.bytes": "17",
+    "message.timestamp.after.max.ms": "17",
     "message.timestamp.type": "LogAppendTime",
     "min.cleanable.dirty.ratio": "0.25",
     "min.compaction.lag.ms": "17",
@@ -51,6 +52,15 @@ def test_what_is_not_set_comes_from_the_broker() -> None:
     settings = parse({"retention.bytes": "9"}, defaults)
     assert (settings.log.retention_ms, settings.log.retention_bytes) == (5, 9)
     assert (settings.log.flush, settings.stamp) == (FlushPolicy.INTERVAL, Stamp.LOG_APPEND_TIME)
+
+
+def test_each_value_is_told_with_where_it_comes_from() -> None:
+    own = {"retention.bytes": "9", "segment.ms": TABLE["segment.ms"].read(DEFAULTS)}
+    settings = parse(own, TopicSettings(log=LogSettings(retention_ms=5, retention_bytes=7)))
+    sources = {name: setting.source(settings, own) for name, setting in TABLE.items()}
+    assert {sources.pop(name) for name in own} == {Source.TOPIC}
+    assert sources.pop("retention.ms") is Source.BROKER
+    assert set(sources.values()) == {Source.DEFAULT}
 
 
 @pytest.mark.parametrize("text", ["compact,delete", "delete,compact", " delete , compact ", "compact, delete,compact"])

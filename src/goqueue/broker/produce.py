@@ -60,13 +60,15 @@ class Publish:
         """Wait for what the terms demand, then tell; called once all sections have been appended or refused."""
         self._burst = burst
         self._unsettled = 1
+        is_for_all = self.acks is Acks.ALL
         for (partition, _), outcome in zip(self.sections, self.outcomes, strict=True):
-            if isinstance(partition, GoQueueError) or isinstance(outcome, GoQueueError) or partition.log.fault:
+            if isinstance(outcome, GoQueueError) or isinstance(partition, GoQueueError):
                 continue
-            if self.acks is Acks.ALL and outcome.end_offset > partition.high_watermark:
-                self._unsettled += 1
-                partition.waiters.wait_for(outcome.end_offset, self._settled)
-            elif partition.flusher.is_behind:
+            if is_for_all and outcome.end_offset > partition.high_watermark:
+                if not partition.log.fault:
+                    self._unsettled += 1
+                    partition.waiters.wait_for(outcome.end_offset, self._settled)
+            elif partition.flusher.is_behind and not partition.log.fault:
                 self._unsettled += 1
                 partition.flusher.when_durable(outcome.end_offset, self._settled)
         self._settled()
@@ -128,27 +130,30 @@ def _append(requests: Sequence[Publish]) -> None:
     by_partition: dict[Partition, tuple[list[bytearray | memoryview], list[tuple[list[Outcome], int]]]] = {}
     for request in requests:
         outcomes = request.outcomes
+        is_for_all = request.acks is Acks.ALL
         for partition, records in request.sections:
-            refusal = partition if isinstance(partition, GoQueueError) else _refusal(partition, request.acks)
-            if refusal is None and isinstance(partition, Partition):
-                gathered = by_partition.get(partition)
-                if gathered is None:
-                    gathered = by_partition[partition] = ([], [])
-                gathered[0].append(records)
-                gathered[1].append((outcomes, len(outcomes)))
-            outcomes.append(refusal or _PENDING)
+            if isinstance(partition, GoQueueError):
+                outcomes.append(partition)
+                continue
+            if is_for_all and partition.settings.min_insync_replicas > _IN_SYNC:
+                outcomes.append(_too_few_replicas(partition))
+                continue
+            gathered = by_partition.get(partition)
+            if gathered is None:
+                gathered = by_partition[partition] = ([], [])
+            gathered[0].append(records)
+            gathered[1].append((outcomes, len(outcomes)))
+            outcomes.append(_PENDING)
     for partition, (sections, places) in by_partition.items():
         for (outcomes, number), outcome in zip(places, partition.append(sections), strict=True):
             outcomes[number] = outcome
 
 
-def _refusal(partition: Partition, acks: Acks) -> GoQueueError | None:
-    wanted = partition.settings.min_insync_replicas
-    if acks is Acks.ALL and wanted > _IN_SYNC:
-        return NotEnoughReplicas(
-            f"{partition.topic}-{partition.index} has {_IN_SYNC} replica in sync, min.insync.replicas is {wanted}"
-        )
-    return None
+def _too_few_replicas(partition: Partition) -> GoQueueError:
+    return NotEnoughReplicas(
+        f"{partition.topic}-{partition.index} has {_IN_SYNC} replica in sync, "
+        f"min.insync.replicas is {partition.settings.min_insync_replicas}"
+    )
 
 
 _PENDING = Appended(-1, -1)

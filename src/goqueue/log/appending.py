@@ -18,7 +18,7 @@ from goqueue.log.segments import Segments
 from goqueue.machines.producer import ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.control import ControlType, read_marker
-from goqueue.records.layout import BatchHeader
+from goqueue.records.layout import CONTROL_BIT, BatchHeader
 from goqueue.seams.disk import NO_ROOM, Disk, File
 from goqueue.seams.sink import Sink
 
@@ -52,7 +52,9 @@ class Appender:
 
     def append(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         """Write batches whose headers have their offsets."""
-        markers = [read_marker(batch.data).control_type if batch.header.is_control else None for batch in batches]
+        markers = [
+            read_marker(batch.data).control_type if batch.header.attributes & CONTROL_BIT else None for batch in batches
+        ]
         parts = [batch.data for batch in batches]
         active = self._segment_for(headers, sum(map(len, parts)))
         file = active.file or self._reopen(active)

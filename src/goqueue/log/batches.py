@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from goqueue.errors import TooLarge
-from goqueue.records.layout import BatchHeader, validate
+from goqueue.records.layout import PREFIX_BYTES, BatchHeader, validate
 
 
 class NewBatch(NamedTuple):
@@ -21,9 +21,9 @@ def check_batches(buffer: bytearray | memoryview, *, bytes_max: int) -> list[New
     batches = []
     while view:
         header = validate(view)
-        if header.size_bytes > bytes_max:
-            raise TooLarge(f"a batch has {header.size_bytes} bytes, the limit is {bytes_max}", hint="max.message.bytes")
-        size = header.size_bytes
+        size = header.length + PREFIX_BYTES
+        if size > bytes_max:
+            raise TooLarge(f"a batch has {size} bytes, the limit is {bytes_max}", hint="max.message.bytes")
         if size == len(view):
             batches.append(NewBatch(header, view))
             break

@@ -133,7 +133,7 @@ class Log:
             patch(batch.data, base_offset=offset, leader_epoch=leader_epoch)
             header = batch.header.assigned(offset, leader_epoch)
             headers.append(header)
-            offset = header.next_offset
+            offset += header.last_offset_delta + 1
         self._write(headers, batches)
         return headers
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from goqueue.log.index import Row, SparseIndex
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.records.checksum import crc32c
-from goqueue.records.layout import CRC_START, BatchHeader
+from goqueue.records.layout import CRC_START, PREFIX_BYTES, BatchHeader
 from goqueue.seams.disk import Buffer, File
 
 NO_TIMESTAMP = -1
@@ -99,8 +99,9 @@ class Segment:
     def extend(self, header: BatchHeader, batch: Buffer, *, index_interval_bytes: int) -> None:
         """Take note of a batch that lies at `size` in the file."""
         assert self.details is not None
+        base_offset = header.base_offset
         if self.size >= self.row_due:
-            self.details.index.add(Row(header.base_offset, self.size, self.max_timestamp, self.chain))
+            self.details.index.add(Row(base_offset, self.size, self.max_timestamp, self.chain))
             self.row_due = self.size + index_interval_bytes
         self.chain = crc32c(batch, 0, CRC_START, after=self.chain)
         if self.first_timestamp == NO_TIMESTAMP:
@@ -108,11 +109,11 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:  # noqa: PLR1730 - once per batch, where max() costs twice as much
             self.max_timestamp = header.max_timestamp
         if not self.epochs or header.leader_epoch > self.epochs[-1].epoch:
-            self.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
-        if header.base_offset != self.next_offset:
+            self.epochs.append(EpochStart(header.leader_epoch, base_offset))
+        if base_offset != self.next_offset:
             self.has_gaps = True
-        self.size += header.size_bytes
-        self.next_offset = header.next_offset
+        self.size += PREFIX_BYTES + header.length
+        self.next_offset = base_offset + header.last_offset_delta + 1
 
     def damage_from(self, offset: int) -> Damage | None:
         """Return the first damage that holds an offset or lies behind it."""

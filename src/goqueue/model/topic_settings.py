@@ -6,7 +6,7 @@ new default reaches old topics. `TABLE` is the one list of settings: parsing, de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import Enum, StrEnum
@@ -36,11 +36,22 @@ class TopicSettings:
     log: LogSettings = field(default_factory=LogSettings)
     stamp: Stamp = Stamp.CREATE_TIME
     compression: Compression = Compression.PRODUCER
+    timestamp_after_max_ms: int = 3_600_000
     min_insync_replicas: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_insync_replicas <= 1000:
             raise Invalid(f"min.insync.replicas is {self.min_insync_replicas}, but must lie between 1 and 1000")
+        if self.timestamp_after_max_ms < 0:
+            raise Invalid(f"message.timestamp.after.max.ms is {self.timestamp_after_max_ms}, but cannot be negative")
+
+
+class Source(StrEnum):
+    """Where the value of a setting comes from: set for the topic, set for the broker, or neither."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    DEFAULT = "default"
 
 
 class Setting(NamedTuple):
@@ -56,13 +67,20 @@ class Setting(NamedTuple):
         value = getattr(settings.log if _is_of_log(self) else settings, self.attribute)
         return str(value.value) if isinstance(value, Enum) else str(value)
 
+    def source(self, settings: TopicSettings, own: Container[str]) -> Source:
+        """Tell where the value comes from; `own` are the names of what was set for this topic."""
+        if self.name in own:
+            return Source.TOPIC
+        return Source.DEFAULT if self.read(settings) == self.read(_DEFAULTS) else Source.BROKER
+
     @property
     def choices(self) -> list[str]:
         """The values that it can have, if they can be listed."""
         return [str(member.value) for member in self.kind] if issubclass(self.kind, Enum) else []
 
 
-_TOPIC_ATTRIBUTES = frozenset({"stamp", "compression", "min_insync_replicas"})
+_DEFAULTS = TopicSettings()
+_TOPIC_ATTRIBUTES = frozenset({"stamp", "compression", "min_insync_replicas", "timestamp_after_max_ms"})
 
 TABLE: Mapping[str, Setting] = {
     setting.name: setting
@@ -86,6 +104,12 @@ TABLE: Mapping[str, Setting] = {
         Setting("index.interval.bytes", "index_interval_bytes", int, "One row of the index for so many bytes of log."),
         Setting("max.compaction.lag.ms", "max_compaction_lag_ms", int, "Records older than this are always compacted."),
         Setting("max.message.bytes", "max_message_bytes", int, "The largest batch that is accepted, as it is sent."),
+        Setting(
+            "message.timestamp.after.max.ms",
+            "timestamp_after_max_ms",
+            int,
+            "Records that their producer stamped further ahead of the broker's clock are refused.",
+        ),
         Setting("message.timestamp.type", "stamp", Stamp, "Whose clock stamps the records: producer or broker."),
         Setting(
             "min.cleanable.dirty.ratio",

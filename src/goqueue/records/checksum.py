@@ -9,4 +9,5 @@ Buffer = bytes | bytearray | memoryview
 
 def crc32c(buffer: Buffer, start: int = 0, end: int | None = None, *, after: int = 0) -> int:
     """Return the CRC-32C of `buffer[start:end]` without copying it; `after` is the checksum of what came before."""
-    return _library.crc32c(memoryview(buffer)[start:end], after)
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    return _library.crc32c(view[start:end], after)

@@ -88,7 +88,7 @@ class BatchHeader(NamedTuple):
 
     def assigned(self, base_offset: int, leader_epoch: int) -> BatchHeader:
         """Return the header with what the broker decides; cheaper than `_replace`."""
-        return BatchHeader(base_offset, self.length, leader_epoch, *self[3:])
+        return tuple.__new__(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
 
     @property
     def size_bytes(self) -> int:
@@ -170,11 +170,15 @@ def validate(buffer: Buffer, position: int = 0) -> BatchHeader:
     crc = crc32c(buffer, position + CRC_START, end)
     if crc != header.crc:
         raise CorruptBatch(f"batch at byte {position}: crc is {header.crc:#010x}, its bytes give {crc:#010x}")
-    contradiction = _contradiction_in_counts(header) or _contradiction_in_attributes(header)
+    attributes = header.attributes
+    contradiction = _contradiction_in_counts(header)
+    # Most batches have a codec at most and no producer id: nothing can contradict then.
+    if not contradiction and (attributes & ~CODEC_MASK or header.producer_id >= 0):
+        contradiction = _contradiction_in_attributes(header)
     if contradiction:
         raise CorruptBatch(f"batch at byte {position}: {contradiction}")
-    if header.attributes & CODEC_MASK > CODEC_MAX:
-        raise _unknown_codec(header.attributes & CODEC_MASK)
+    if attributes & CODEC_MASK > CODEC_MAX:
+        raise _unknown_codec(attributes & CODEC_MASK)
     return header
 
 
@@ -233,9 +237,6 @@ def _contradiction_in_counts(header: BatchHeader) -> str:
 
 def _contradiction_in_attributes(header: BatchHeader) -> str:
     attributes = header.attributes
-    # Most batches have a codec at most and no producer id: nothing can contradict then.
-    if attributes & ~CODEC_MASK == 0 and header.producer_id < 0:
-        return ""
     if attributes & _RESERVED_BITS:
         return f"attributes {attributes & 0xFFFF:#06x} have reserved bits set"
     if attributes & CONTROL_BIT and attributes & CODEC_MASK:

@@ -47,15 +47,13 @@ class Flusher:
         self._due_at: float | None = None
         self._unsynced_bytes = 0
         self._being_synced_bytes = 0
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether so much is not durable yet that whoever writes should wait for the disk."""
-        return self._unsynced_bytes + self._being_synced_bytes >= _TOO_MUCH_BYTES
+        # Whether so much is not durable yet that whoever writes should wait for the disk.
+        self.is_behind = False
 
     def note_append(self, size_bytes: int = 0) -> None:
         """See to it that what has changed becomes durable as the log's policy says; call it after every change."""
         self._unsynced_bytes += size_bytes
+        self.is_behind = self._unsynced_bytes + self._being_synced_bytes >= _TOO_MUCH_BYTES
         is_much = self._unsynced_bytes >= _MUCH_BYTES
         if self.log.settings.flush is FlushPolicy.GROUP or len(self._waiters) or self._ends or is_much:
             self._hurry()
@@ -114,6 +112,8 @@ class Flusher:
         self._unsynced_bytes, self._being_synced_bytes = 0, self._unsynced_bytes
         flush = self.log.flush()
         if flush is None:
+            self._being_synced_bytes = 0
+            self.is_behind = False
             self._settle()
             return
         self._running = self._loop.run_in_executor(self._threads, flush.run)
@@ -122,6 +122,7 @@ class Flusher:
     def _end(self, flush: Flush, running: asyncio.Future[None]) -> None:
         self._running = None
         self._being_synced_bytes = 0
+        self.is_behind = self._unsynced_bytes >= _TOO_MUCH_BYTES
         error = running.exception()
         if error is None:
             self.log.flushed(flush)

@@ -39,6 +39,7 @@ from goqueue.records.layout import (
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
+    PREFIX_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
     write_header,
@@ -51,6 +52,7 @@ from goqueue.seams.clock import Clock
 NO_TIMESTAMP = -1
 # Length, attributes, two deltas, key, value and the number of headers take a byte each at least.
 _RECORD_BYTES_MIN = 7
+_LENGTH_OF_NO_RECORDS = HEADER_BYTES - PREFIX_BYTES
 _FORBIDDEN_TO_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
 
 
@@ -122,9 +124,10 @@ class Partition:
         outcomes: list[Outcome] = []
         staged: list[tuple[int, list[NewBatch]]] = []
         writers: set[int] = set()
+        now_ms = self._clock.now_ms()
         for section in sections:
             try:
-                batches = self._admit(section)
+                batches = self._admit(section, now_ms)
                 producer_id = batches[0].header.producer_id
                 if producer_id >= 0:
                     if producer_id in writers:
@@ -144,26 +147,23 @@ class Partition:
         self._write(staged, outcomes)
         return outcomes
 
-    def _admit(self, section: bytearray | memoryview) -> list[NewBatch]:
+    def _admit(self, section: bytearray | memoryview, now_ms: int) -> list[NewBatch]:
         """Check a section against the rules for what clients may write."""
-        batches = check_batches(section, bytes_max=self.settings.log.max_message_bytes)
+        settings = self.settings
+        batches = check_batches(section, bytes_max=settings.log.max_message_bytes)
         if not batches:
             raise InvalidRecord("the request has no records for this partition")
-        if len(batches) > 1 and any(batch.header.producer_id >= 0 for batch in batches):
-            raise InvalidRecord("an idempotent producer sends one batch per partition and request")
         for batch in batches:
-            if fault := _fault_of_client(batch.header):
-                raise InvalidRecord(fault)
-            if batch.header.attributes & LOG_APPEND_TIME_BIT:
-                raise InvalidTimestamp("only the broker says that it has stamped records")
-        return batches if self.settings.stamp is Stamp.CREATE_TIME else [self._stamped(batch) for batch in batches]
-
-    def _stamped(self, batch: NewBatch) -> NewBatch:
-        """Give a batch the time of its append."""
-        attributes = batch.header.attributes | LOG_APPEND_TIME_BIT
-        header = batch.header._replace(attributes=attributes, max_timestamp=self._clock.now_ms())
-        write_header(batch.data, header)
-        return NewBatch(header, batch.data)
+            header = batch.header
+            _check_header_of_client(header)
+            if header.producer_id >= 0 and len(batches) > 1:
+                raise InvalidRecord("an idempotent producer sends one batch per partition and request")
+            if settings.stamp is Stamp.CREATE_TIME and header.max_timestamp - now_ms > settings.timestamp_after_max_ms:
+                raise InvalidTimestamp(
+                    f"a record is stamped {header.max_timestamp - now_ms} ms ahead of the broker's clock",
+                    hint="set the clock of the producer right, or raise message.timestamp.after.max.ms",
+                )
+        return batches if settings.stamp is Stamp.CREATE_TIME else [_stamped(batch, now_ms) for batch in batches]
 
     def _judge(self, batches: list[NewBatch]) -> Appended | None:
         """Ask the table of producers about a batch; return where it is if it is there already."""
@@ -292,20 +292,30 @@ class Partition:
 _NOT_YET = LogOffline("the section was not written")
 
 
-def _fault_of_client(header: BatchHeader) -> str:
-    """Return what a client may not write, though a log could hold it; empty if there is nothing."""
-    if header.record_count != header.last_offset_delta + 1:
-        return f"a batch says {header.record_count} records, but has offsets for {header.last_offset_delta + 1}"
-    if header.record_count == 0:
-        return "a batch has no records"
-    if header.attributes & _FORBIDDEN_TO_CLIENTS:
-        return _forbidden(header)
+def _stamped(batch: NewBatch, now_ms: int) -> NewBatch:
+    """Give a batch the time of its append."""
+    attributes = batch.header.attributes | LOG_APPEND_TIME_BIT
+    header = batch.header._replace(attributes=attributes, max_timestamp=now_ms)
+    write_header(batch.data, header)
+    return NewBatch(header, batch.data)
+
+
+def _check_header_of_client(header: BatchHeader) -> None:
+    """Refuse what a client may not write, though a log could hold it."""
+    attributes = header.attributes
+    count = header.record_count
+    if count != header.last_offset_delta + 1:
+        raise InvalidRecord(f"a batch says {count} records, but has offsets for {header.last_offset_delta + 1}")
+    if count == 0:
+        raise InvalidRecord("a batch has no records")
+    if attributes & _FORBIDDEN_TO_CLIENTS:
+        raise InvalidRecord(_forbidden(header))
+    if attributes & LOG_APPEND_TIME_BIT:
+        raise InvalidTimestamp("only the broker says that it has stamped records")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        return f"producer {header.producer_id} sent no sequence"
-    is_plain = not header.attributes & CODEC_MASK
-    if is_plain and header.size_bytes - HEADER_BYTES < header.record_count * _RECORD_BYTES_MIN:
-        return f"a batch of {header.size_bytes} bytes cannot hold {header.record_count} records"
-    return ""
+        raise InvalidRecord(f"producer {header.producer_id} sent no sequence")
+    if not attributes & CODEC_MASK and header.length < count * _RECORD_BYTES_MIN + _LENGTH_OF_NO_RECORDS:
+        raise InvalidRecord(f"a batch of {header.size_bytes} bytes cannot hold {count} records")
 
 
 def _forbidden(header: BatchHeader) -> str:

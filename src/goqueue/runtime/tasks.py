@@ -37,15 +37,12 @@ class Tasks:
         return len(self._running)
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Run something beside the caller; an error that nobody fetches is reported."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._running[task] = None
-        task.add_done_callback(self._ended)
-        return task
+        """Run something beside the caller; an error that it ends with is reported."""
+        return self._own(work, name, self._report)
 
     async def finish(self, work: Coroutine[Any, Any, T], name: str) -> T:
         """Run something to its end, even if the caller is cancelled meanwhile, and return its result."""
-        return await asyncio.shield(self._keep(work, name))
+        return await asyncio.shield(self._own(work, name, self._forget))
 
     async def in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run something to its end as `finish` does, once all that was begun under this name before has ended."""
@@ -55,14 +52,8 @@ class Tasks:
                 await asyncio.wait([before])
             return await work()
 
-        task = self._turns[name] = self._keep(run(self._turns.get(name)), name)
+        task = self._turns[name] = self._own(run(self._turns.get(name)), name, self._forget)
         return await asyncio.shield(task)
-
-    def _keep(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._running[task] = None
-        task.add_done_callback(self._forget)
-        return task
 
     async def close(self) -> None:
         """Cancel what is running and wait for its end."""
@@ -77,15 +68,23 @@ class Tasks:
         while self._running:
             await asyncio.wait(list(self._running))
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _own(
+        self, work: Coroutine[Any, Any, T], name: str, ended: Callable[[asyncio.Task[Any]], object]
+    ) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running[task] = None
+        task.add_done_callback(ended)
+        return task
+
+    def _report(self, task: asyncio.Task[Any]) -> None:
+        error = self._forget(task)
+        if error is not None:
             self._sink.emit(TaskFailed(task.get_name(), repr(error)))
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._running.pop(task, None)
+    def _forget(self, task: asyncio.Task[Any]) -> BaseException | None:
+        """Give up a task that has ended, and return its error: a caller that waited for it may be gone."""
+        del self._running[task]
         if self._turns.get(task.get_name()) is task:
             del self._turns[task.get_name()]
-        if not task.cancelled():
-            # The caller may be gone; then nobody else looks at the error.
-            task.exception()
+        # asyncio complains of errors that nobody has asked for.
+        return None if task.cancelled() else task.exception()

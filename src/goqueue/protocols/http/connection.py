@@ -5,6 +5,7 @@
 | too many connections                                       | closed at once                                 |
 | nothing arrives at first                                   | closed                                         |
 | a request arrives too slowly                               | 408, closed                                    |
+| no request for long                                        | closed, without a word                         |
 | head larger than 64 KiB, body larger than the setting      | 431, 413, before it is kept; closed            |
 | requests that come before the last one is answered         | wait in the socket, but for 64 KiB             |
 | replies that are not read                                  | closed                                         |
@@ -26,6 +27,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.problems import BodyTooLarge, HeadTooLarge, RequestTimeout
 from goqueue.protocols.http.reply import Reply, refusal
+from goqueue.protocols.patience import Patience, Reason
 
 if TYPE_CHECKING:
     from goqueue.protocols.http.front import HttpFront
@@ -47,18 +49,21 @@ class HttpConnection(HttpToolsProtocol):
         self.address = ""
         self._front = front
         self._task: asyncio.Task[None] | None = None
-        self._watchdog: asyncio.TimerHandle | None = None
-        self._slow_timer: asyncio.TimerHandle | None = None
+        self._patience = Patience(
+            front.loop,
+            front.limits,
+            is_owed=self._is_answering,
+            drop=self._lose_patience,
+            slowest_bytes_per_s=_BODY_BYTES_PER_S_MIN,
+        )
         self._linger_timer: asyncio.TimerHandle | None = None
         # A request is arriving between its first byte and its last.
         self._is_arriving = False
         self._is_in_head = False
-        self._arriving_since = 0.0
         self._head_bytes = 0
         self._body_bytes = 0
         self._held = bytearray()
         self._is_admitted = False
-        self._has_heard = False
         self._is_discarding = False
 
     # -- what the transport calls
@@ -76,20 +81,19 @@ class HttpConnection(HttpToolsProtocol):
         self._is_admitted = True
         super().connection_made(stream)
         stream.set_write_buffer_limits(high=self._front.limits.reply_buffer_bytes_max)
-        self._watch_in(self._front.limits.first_byte_timeout_ms / 1000)
+        self._patience.start()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._is_admitted:
             return
         self._front.forget(self)
-        for timer in (self._watchdog, self._slow_timer, self._linger_timer):
-            if timer is not None:
-                timer.cancel()
+        self._patience.end()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
         if self._task is not None:
             self._task.cancel()
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -115,13 +119,11 @@ class HttpConnection(HttpToolsProtocol):
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        timeout_s = self._front.limits.slow_reader_timeout_ms / 1000
-        self._slow_timer = self.loop.call_later(timeout_s, self._drop, "it does not read its replies")
+        self._patience.reading_stopped()
 
     @override
     def resume_writing(self) -> None:
-        if self._slow_timer is not None:
-            self._slow_timer.cancel()
+        self._patience.reading_resumed()
         super().resume_writing()
 
     # -- what the parser calls
@@ -129,14 +131,10 @@ class HttpConnection(HttpToolsProtocol):
     @override
     def on_message_begin(self) -> None:
         # Not when bytes arrive: empty lines between requests are allowed, and would keep a connection for ever.
-        self._unset_keepalive_if_required()
-        self._has_heard = True
+        self._patience.expects_rest(0)
         self._is_arriving = self._is_in_head = True
         self._head_bytes = -1
         self._body_bytes = 0
-        self._arriving_since = self.loop.time()
-        if self._watchdog is None:
-            self._watch_in(self._front.limits.first_byte_timeout_ms / 1000)
         super().on_message_begin()
 
     @override
@@ -160,11 +158,13 @@ class HttpConnection(HttpToolsProtocol):
         if self._body_bytes > self._front.limits.http_body_bytes_max:
             self._refuse_body()
             return
+        self._patience.expects_rest(self._body_bytes)
         super().on_body(body)
 
     @override
     def on_message_complete(self) -> None:
         self._is_arriving = False
+        self._patience.expects_nothing()
         if not self._is_discarding and not self.parser.should_upgrade():
             super().on_message_complete()
 
@@ -185,6 +185,9 @@ class HttpConnection(HttpToolsProtocol):
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        # Idle connections are ours to end.
+        self._unset_keepalive_if_required()
+        self._patience.answered()
         if self._held and not self.pipeline:
             self.loop.call_soon(self._go_on)
 
@@ -224,7 +227,6 @@ class HttpConnection(HttpToolsProtocol):
     def _go_on(self) -> None:
         held, self._held = bytes(self._held), bytearray()
         if held and not self.transport.is_closing():
-            self._arriving_since = self.loop.time()
             self.transport.resume_reading()
             self.data_received(held)
 
@@ -239,24 +241,14 @@ class HttpConnection(HttpToolsProtocol):
             self._front.door.note_dropped(reason, self.address)
             self.abort()
 
-    def _watch_in(self, seconds: float) -> None:
-        self._watchdog = self.loop.call_later(seconds, self._watch)
-
-    def _watch(self) -> None:
-        """Close the connection if it has said nothing at all, or a request takes too long to arrive."""
-        self._watchdog = None
-        timeout_s = self._front.limits.first_byte_timeout_ms / 1000
-        if not self._has_heard:
-            self._drop("it sent nothing for too long")
-        elif self._is_arriving and not self._is_discarding:
-            left_s = self._arriving_since + timeout_s + self._body_bytes / _BODY_BYTES_PER_S_MIN - self.loop.time()
-            if self._is_answering():
-                # It is not read on until its turn has come.
-                self._watch_in(timeout_s)
-            elif left_s > 0:
-                self._watch_in(left_s)
-            else:
-                self._refuse(RequestTimeout("a request took too long to arrive"))
+    def _lose_patience(self, reason: Reason) -> None:
+        if reason is Reason.SLOW:
+            self._refuse(RequestTimeout("a request took too long to arrive"))
+        elif reason is Reason.IDLE:
+            # Clients expect that of kept connections, and open another one.
+            self.transport.close()
+        else:
+            self._drop(reason)
 
     def _refuse_body(self) -> None:
         bytes_max = self._front.limits.http_body_bytes_max
@@ -267,6 +259,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._is_discarding or self.transport.is_closing():
             return
         self._is_discarding = True
+        self._patience.expects_nothing()
         cycle = self._open_cycle()
         if cycle is not None and (self._is_in_head or not self._is_arriving):
             # The error is in what follows good requests, which get their replies.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -14,7 +14,7 @@ from goqueue.broker.topics import alter_topic, create_topic, delete_topic, descr
 from goqueue.errors import GoQueueError, LogOffline
 from goqueue.model.topic import NAME_MAX, PARTITIONS_MAX
 from goqueue.model.topic import Topic as CatalogTopic
-from goqueue.model.topic_settings import TABLE, TopicSettings
+from goqueue.model.topic_settings import TABLE, Source, TopicSettings
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.runtime.partition import Partition as OwnedPartition
@@ -51,7 +51,7 @@ class Setting(msgspec.Struct):
 
     name: str
     value: str
-    source: Literal["topic", "broker", "default"]
+    source: Source
 
 
 class Topic(msgspec.Struct):
@@ -187,13 +187,7 @@ def _described(context: Context, topic: CatalogTopic) -> Topic:
 
 
 def _settings(settings: TopicSettings, own: Mapping[str, str]) -> list[Setting]:
-    defaults = TopicSettings()
-    told = []
-    for name, setting in TABLE.items():
-        value = setting.read(settings)
-        source: Literal["topic", "broker", "default"] = "default" if value == setting.read(defaults) else "broker"
-        told.append(Setting(name, value, "topic" if name in own else source))
-    return told
+    return [Setting(each.name, each.read(settings), each.source(settings, own)) for each in TABLE.values()]
 
 
 def _texts(config: Mapping[str, Value]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics import alter_topic, describe_topic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
-from goqueue.model.topic_settings import TABLE, Setting, TopicSettings
+from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
@@ -25,14 +25,6 @@ class Resource(IntEnum):
     BROKER = 4
 
 
-class Source(IntEnum):
-    """Where a value comes from."""
-
-    TOPIC = 1
-    BROKER = 4
-    DEFAULT = 5
-
-
 class Change(IntEnum):
     """What an alteration does to a value."""
 
@@ -42,6 +34,7 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
+_SOURCES: Mapping[Source, int] = {Source.TOPIC: 1, Source.BROKER: 4, Source.DEFAULT: 5}
 _KINDS: Mapping[type, int] = {bool: 1, int: 5, float: 6, str: 2}
 _STRING = 2
 _LIST = 7
@@ -52,6 +45,7 @@ _BROKER_NAMES = {
     "index.interval.bytes": "log.index.interval.bytes",
     "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
     "message.timestamp.type": "log.message.timestamp.type",
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
@@ -96,17 +90,17 @@ async def _describe(context: Context, resource: Request) -> list[Reply]:
 def described(setting: Setting, settings: TopicSettings, own: Mapping[str, str]) -> Reply:
     """Return one setting of a topic; `own` are those that were set for this topic."""
     value = setting.read(settings)
-    default = setting.read(TopicSettings())
-    source = Source.TOPIC if setting.name in own else Source.DEFAULT if value == default else Source.BROKER
-    synonyms = [{"name": setting.name, "value": default, "source": Source.DEFAULT}]
+    source = setting.source(settings, own)
+    default = {"name": setting.name, "value": setting.read(TopicSettings()), "source": _SOURCES[Source.DEFAULT]}
+    synonyms = [default]
     if source is not Source.DEFAULT:
-        synonyms.insert(0, {"name": setting.name, "value": value, "source": source})
+        synonyms.insert(0, {"name": setting.name, "value": value, "source": _SOURCES[source]})
     return {
         "name": setting.name,
         "value": value,
         "read_only": False,
         "is_default": source is not Source.TOPIC,
-        "config_source": source,
+        "config_source": _SOURCES[source],
         "is_sensitive": False,
         "synonyms": synonyms,
         "config_type": _LIST if setting.name == "cleanup.policy" else _KINDS.get(setting.kind, _STRING),
@@ -133,7 +127,7 @@ def _broker_configs(context: Context) -> list[Reply]:
             "value": value,
             "read_only": True,
             "is_default": True,
-            "config_source": Source.BROKER,
+            "config_source": _SOURCES[Source.BROKER],
             "synonyms": [],
             "config_type": _KINDS.get(kind, _STRING),
             "documentation": None,

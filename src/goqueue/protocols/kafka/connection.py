@@ -65,6 +65,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._slots: deque[Slot] = deque()
         self._out: Parts = []
         self._out_bytes = 0
+        self._out_bytes_max = front.limits.reply_buffer_bytes_max
         self._burst: list[Publish] = []
         self._is_bursting = False
         # How many reasons there are to handle no further request for now; and whether too many replies are due.
@@ -95,7 +96,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         reached = (transport.get_extra_info("sockname") or ("localhost", 0))[:2]
         caller = Caller("kafka", self.address)
         self._context = Context(self._front.broker, caller, self._front.reached_at(reached), self._front.kept)
-        self._transport.set_write_buffer_limits(high=self._front.limits.reply_buffer_bytes_max)
+        self._transport.set_write_buffer_limits(high=self._out_bytes_max)
         self._patience.start()
 
     @override
@@ -137,6 +138,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             while self._handle_some():
                 # What was published may have been answered at once, and made room for more.
                 self._publish_burst()
+                # If the rest of a request is awaited now, it is that of another one.
+                self._patience.expects_nothing()
             self._frames.keep()
             self._is_full = len(self._slots) >= _SLOTS_MAX
         except MalformedRequest as error:
@@ -161,7 +164,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         while not self._holds and len(self._slots) < _SLOTS_MAX and (frame := self._frames.next()) is not None:
             has_any = True
             self._handle(frame)
-            if self._out_bytes > self._front.limits.reply_buffer_bytes_max:
+            if self._out_bytes > self._out_bytes_max:
                 self._send()
         return has_any
 
@@ -292,7 +295,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         while slots and (ready := slots[0].parts) is not None:
             slots.popleft()
             self._out += ready
-            self._out_bytes += sum(map(len, ready))
+            for part in ready:
+                self._out_bytes += len(part)
         if not self._is_bursting:
             self._send()
             if self._is_full:
