@@ -1,4 +1,4 @@
-"""The broker that the clients talk to, the clients, and topics of their own for every test.
+"""The broker that the clients talk to, the clients, their members of groups, and topics of their own for every test.
 
 The broker is one of ours, one per worker, unless GOQUEUE_TEST_BOOTSTRAP names another (`host:port`): so the same
 tests can be run against Apache Kafka, which shows that they ask for what Kafka does. A client that is not installed
@@ -10,21 +10,28 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 
 import pytest
 
 from tests.clients.adapters.aio import AiokafkaClient
 from tests.clients.adapters.aio_admin import AiokafkaAdmin
+from tests.clients.adapters.aio_groups import AiokafkaMember
 from tests.clients.adapters.confluent import ConfluentClient
 from tests.clients.adapters.confluent_admin import ConfluentAdmin
+from tests.clients.adapters.confluent_groups import BROKER_ASSIGNS, COOPERATIVE, ConfluentMember
 from tests.clients.adapters.kafka_python import KafkaPythonClient
 from tests.clients.adapters.kafka_python_admin import KafkaPythonAdmin
-from tests.clients.adapters.kafkajs import KafkajsClient
+from tests.clients.adapters.kafka_python_groups import KafkaPythonMember
+from tests.clients.adapters.kafkajs import Bridge, KafkajsClient
 from tests.clients.adapters.kafkajs_admin import KafkajsAdmin
+from tests.clients.adapters.kafkajs_groups import KafkajsMember
 from tests.clients.adapters.kcat import KcatClient
+from tests.clients.adapters.kcat_groups import KcatMember
 from tests.clients.contract import Admin, Client, NewTopic
 from tests.clients.expect import eventually
+from tests.clients.group_contract import Joining, Member
 
 _BOOTSTRAP_VARIABLE = "GOQUEUE_TEST_BOOTSTRAP"
 _CLIENTS: dict[str, Callable[[str], Client]] = {
@@ -40,6 +47,15 @@ _ADMINS: dict[str, Callable[[str], Admin]] = {
     "kafka-python": KafkaPythonAdmin,
     "kafkajs": KafkajsAdmin,
 }
+_MEMBERS: dict[str, Callable[[str, Joining], Member]] = {
+    "confluent": ConfluentMember,
+    "confluent-cooperative": lambda bootstrap, joining: ConfluentMember(bootstrap, joining, COOPERATIVE),
+    "confluent-broker-assigns": lambda bootstrap, joining: ConfluentMember(bootstrap, joining, BROKER_ASSIGNS),
+    "kcat": KcatMember,
+    "aiokafka": AiokafkaMember,
+    "kafka-python": KafkaPythonMember,
+}
+_KAFKAJS = "kafkajs"
 _numbers = count()
 
 
@@ -116,3 +132,41 @@ def new_topic(new_name: Callable[[], str], admins: dict[str, Admin]) -> Callable
         return topic.name
 
     return create
+
+
+@pytest.fixture(scope="session")
+def kafkajs_bridge(bootstrap: str) -> Iterator[Bridge]:
+    """A process of Node for all members that kafkajs has."""
+    bridge = Bridge(bootstrap)
+    yield bridge
+    bridge.close()
+
+
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """Members that have joined in a test; whoever has not left at its end does so then."""
+    joined: list[Member] = []
+    yield joined
+    for member in joined:
+        member.leave()
+
+
+@pytest.fixture
+def join_as(bootstrap: str, members: list[Member], request: pytest.FixtureRequest) -> Callable[..., Member]:
+    """Let a member of the named client join a group."""
+
+    def join(client: str, group: str, *topics: str, instance_id: str | None = None) -> Member:
+        joining = Joining(group=group, topics=topics, instance_id=instance_id)
+        if client == _KAFKAJS:
+            members.append(KafkajsMember(request.getfixturevalue("kafkajs_bridge"), joining))
+        else:
+            members.append(_MEMBERS[client](bootstrap, joining))
+        return members[-1]
+
+    return join
+
+
+@pytest.fixture(params=[*_MEMBERS, _KAFKAJS])
+def join(request: pytest.FixtureRequest, join_as: Callable[..., Member]) -> Callable[..., Member]:
+    """Let a member of each of the clients in turn join a group."""
+    return partial(join_as, request.param)

@@ -40,6 +40,16 @@ def content(parts: Iterable[Message | Record]) -> list[tuple[bytes | None, bytes
     return [(part.key, part.value, part.headers) for part in parts]
 
 
+def numbered(begin: int, end: int, partitions: int) -> list[Message]:
+    """Messages with a number each, evenly for the partitions of a topic."""
+    return [Message(b"%d" % number, partition=number % partitions) for number in range(begin, end)]
+
+
+def values(parts: Iterable[Message | Record]) -> list[bytes]:
+    """Return the values in an order that does not depend on who was faster."""
+    return sorted(part.value or b"" for part in parts)
+
+
 def _noise(size_bytes: int) -> bytes:
     blocks = (hashlib.sha256(b"%d" % i).digest() for i in range(size_bytes // 32 + 1))
     return b"".join(blocks)[:size_bytes]

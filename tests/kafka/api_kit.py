@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -27,6 +28,11 @@ def run(act: Act, **settings: Any) -> None:
             assert server.sink.of(RequestFailed) == []
 
     simulate(main, 7)
+
+
+async def pass_time(seconds: float) -> None:
+    """Let virtual time pass, which is the only one inside of `run`."""
+    await asyncio.sleep(seconds)
 
 
 async def configs(client: RawClient, name: str, *, kind: int = 2, keys: list[str] | None = None) -> dict[str, Plain]:

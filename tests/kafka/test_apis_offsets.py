@@ -129,36 +129,26 @@ def test_one_fetch_is_bounded_over_all_its_partitions() -> None:
     run(act)
 
 
-def test_producer_ids_are_for_idempotence_only() -> None:
+def test_producers_without_a_transactional_id_get_an_id_each() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         for version in range(6):
             reply = await client.call(INIT_PRODUCER_ID, version, {"transactional_id": None})
             assert (reply["error_code"], reply["producer_id"], reply["producer_epoch"]) == (0, version, 0)
-            reply = await client.call(INIT_PRODUCER_ID, version, {"transactional_id": "t"})
-            assert (reply["error_code"], reply["producer_id"]) == (53, -1)
 
     run(act)
 
 
-def test_a_transactional_publish_is_refused() -> None:
+def test_a_publish_of_an_unknown_transaction_is_refused() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         await create_topic(client, "t")
-        request = {**produce("t", batch(b"x")), "transactional_id": "mine"}
-        assert produced(await client.call(PRODUCE, 9, request))["error_code"] == 87
+        request = {
+            **produce("t", batch(b"x", producer=1, sequence=0, is_transactional=True)),
+            "transactional_id": "mine",
+        }
+        assert produced(await client.call(PRODUCE, 9, request))["error_code"] == 49
         data = batch(b"x", producer=1, sequence=0, is_transactional=True)
-        assert (await publish(client, "t", data))["error_code"] == 87
+        assert (await publish(client, "t", data))["error_code"] == 48
         assert (await offset_at(client, "t", LATEST))["offset"] == 0
-
-    run(act)
-
-
-def test_there_is_no_coordinator() -> None:
-    async def act(server: SimServer, client: RawClient) -> None:
-        for version in range(7):
-            values: Plain = {"coordinator_keys": ["g", "h"]} if version >= 4 else {"key": "g"}
-            reply = await client.call(10, version, values)
-            codes = [each["error_code"] for each in reply["coordinators"]] if version >= 4 else [reply["error_code"]]
-            assert set(codes) == {15}
 
     run(act)
 

@@ -18,10 +18,10 @@ from goqueue.machines.catalog import (
     DeleteTopic,
     ForgetTopic,
     GrowTopic,
-    KeyedRecord,
     NameCluster,
     TakeProducerIds,
 )
+from goqueue.machines.decision import KeyedRecord, Now
 
 NAMES = st.sampled_from(["a", "b", "c", "..", "no way"])
 COUNTS = st.integers(-1, 6)
@@ -50,14 +50,13 @@ class CatalogMachine(RuleBasedStateMachine):
         self.ids = 0
 
     def carry_out(self, command: Command) -> str:
-        """Decide, store and apply; return the code of the error, or nothing."""
+        """Decide, store and adopt; return the code of the error, or nothing."""
         try:
-            records = self.catalog.decide(command)
+            decision = self.catalog.decide(command, 1, Now(2, 3))
         except GoQueueError as error:
             return error.code
-        self.stored += records
-        for record in records:
-            self.catalog.apply(record)
+        self.stored += decision.records
+        self.catalog.adopt(decision)
         return ""
 
     def in_use(self, name: str) -> bool:

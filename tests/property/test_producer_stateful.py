@@ -152,7 +152,7 @@ class ProducerTableMachine(RuleBasedStateMachine):
         if header.producer_epoch > known.epoch:
             return Fresh() if header.base_sequence == 0 else "out_of_order_sequence"
         if not known.batches:
-            return Fresh()
+            return Fresh() if header.base_sequence == 0 else "out_of_order_sequence"
         sequences = (header.base_sequence, header.last_sequence)
         for seen in known.batches[-5:]:
             if (seen.base_sequence, seen.last_sequence) == sequences:

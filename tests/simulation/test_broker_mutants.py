@@ -17,7 +17,8 @@ from goqueue.broker.produce import Acks, Publish
 from goqueue.errors import GoQueueError
 from goqueue.log.batches import NewBatch
 from goqueue.log.flush import Flush
-from goqueue.machines.catalog import AlterTopic, Catalog, ForgetTopic, KeyedRecord
+from goqueue.machines.catalog import AlterTopic, Catalog, ForgetTopic
+from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.producer import Duplicate
 from goqueue.model.topic import Topic
 from goqueue.protocols.kafka.connection import KafkaConnection, Slot
@@ -98,10 +99,9 @@ def producer_ids_are_not_kept(patch: Patch) -> None:
 def the_catalogue_does_not_wait(patch: Patch) -> None:
     """A change of the catalogue is answered before it is durable."""
 
-    async def submit(self: Shard[Any], command: Any) -> None:
-        records = self._machine.decide(command)
-        if records:
-            self._append(records)
+    async def submit(self: Shard[Any], command: Any) -> Any:
+        (answer,) = self._carry_out(command, -1)
+        return answer.reply
 
     patch.setattr(Shard, "submit", submit)
 
@@ -129,13 +129,13 @@ def files_of_deleted_topics_stay(patch: Patch) -> None:
 
 def settings_are_not_stored(patch: Patch) -> None:
     """Changed settings hold until the next start."""
-    real = Catalog.decide
+    real = Catalog.plan
 
-    def decide(self: Catalog, command: Any) -> Sequence[KeyedRecord]:
+    def plan(self: Catalog, command: Any) -> Sequence[KeyedRecord]:
         records = real(self, command)
         return [] if isinstance(command, AlterTopic) else records
 
-    patch.setattr(Catalog, "decide", decide)
+    patch.setattr(Catalog, "plan", plan)
 
 
 def a_failed_flush_is_taken_for_a_good_one(patch: Patch) -> None:

@@ -15,12 +15,13 @@ from goqueue.machines.catalog import (
     DeleteTopic,
     ForgetTopic,
     GrowTopic,
-    KeyedRecord,
     NameCluster,
     TakeProducerIds,
 )
+from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.model.topic import PARTITIONS_MAX
 
+NOW = Now(1_700_000_000_000, 5_000)
 CLUSTER, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
@@ -31,19 +32,19 @@ def create(
 
 
 def carry_out(catalog: Catalog, command: Command) -> list[KeyedRecord]:
-    """Decide and apply; return the records."""
-    records = list(catalog.decide(command))
-    for record in records:
-        catalog.apply(record)
+    """Decide and adopt; return the records."""
+    decision = catalog.decide(command, 5, NOW)
+    assert decision.answers == [Answer(5, None)]
+    catalog.adopt(decision)
     catalog.validate()
-    return records
+    return list(decision.records)
 
 
 def refused(catalog: Catalog, command: Command, error: type[GoQueueError]) -> None:
     """Check that a command is refused and leaves no trace."""
     before = catalog.records()
     with pytest.raises(error):
-        catalog.decide(command)
+        catalog.decide(command, 5, NOW)
     assert catalog.records() == before
 
 
@@ -87,8 +88,15 @@ def test_the_life_of_a_topic() -> None:
 def test_deciding_changes_nothing() -> None:
     catalog = Catalog()
     for command in (NameCluster(CLUSTER), create(), TakeProducerIds(10)):
-        assert catalog.decide(command) == catalog.decide(command)
+        assert catalog.decide(command, 5, NOW) == Decision(catalog.plan(command), [Answer(5, None)])
     assert (catalog.cluster_id, list(catalog.topics), catalog.next_producer_id) == (None, [], 0)
+
+
+def test_time_means_nothing_to_the_catalogue() -> None:
+    catalog = Catalog()
+    carry_out(catalog, create())
+    catalog.revive(NOW)
+    assert (catalog.deadline_ms(), list(catalog.due(NOW))) == (None, [])
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a\n", "ä", "x" * 250, "a:b", "\udc80"])
@@ -122,10 +130,10 @@ def test_what_changes_nothing_makes_no_record() -> None:
     catalog = Catalog()
     carry_out(catalog, NameCluster(CLUSTER))
     carry_out(catalog, create(config={"retention.ms": "5"}))
-    assert catalog.decide(NameCluster(FIRST)) == []
-    assert catalog.decide(AlterTopic("orders", {"retention.ms": "5"})) == []
-    assert catalog.decide(ForgetTopic("orders")) == []
-    assert catalog.decide(ForgetTopic("nothing")) == []
+    assert catalog.plan(NameCluster(FIRST)) == []
+    assert catalog.plan(AlterTopic("orders", {"retention.ms": "5"})) == []
+    assert catalog.plan(ForgetTopic("orders")) == []
+    assert catalog.plan(ForgetTopic("nothing")) == []
     assert catalog.cluster_id == CLUSTER
 
 

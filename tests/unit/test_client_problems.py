@@ -30,7 +30,9 @@ def tree(kind: type[GoQueueError]) -> Iterator[type[GoQueueError]]:
 
 
 PLAIN = [
-    kind for kind in tree(GoQueueError) if kind.__module__ == errors.__name__ and kind.__init__ is GoQueueError.__init__
+    kind
+    for kind in tree(GoQueueError)
+    if kind.__module__.startswith(errors.__name__) and kind.__init__ is GoQueueError.__init__
 ]
 
 

@@ -154,7 +154,6 @@ def _altered(**changes: int) -> bytearray:
     [
         _altered(attributes=CONTROL_BIT, producer_id=1, producer_epoch=0, base_sequence=0),
         _altered(attributes=DELETE_HORIZON_BIT),
-        batch(b"x", producer=1, sequence=0, is_transactional=True),
         _altered(record_count=1),
         _altered(record_count=0),
         _altered(last_offset_delta=10),
@@ -165,7 +164,7 @@ def _altered(**changes: int) -> bytearray:
         bytearray(),
     ],
     ids=[
-        *("control", "delete-horizon", "transactional", "too-few", "empty", "gap", "more-than-fit"),
+        *("control", "delete-horizon", "too-few", "empty", "gap", "more-than-fit"),
         *("no-sequence", "two-batches", "mixed-batches", "nothing"),
     ],
 )

@@ -234,3 +234,21 @@ def test_encoding_does_not_depend_on_the_order_of_producers() -> None:
         for each in order:
             table.apply(each)
     assert one.encode() == other.encode()
+
+
+def test_the_next_sequence_is_the_one_that_would_be_taken() -> None:
+    table = table_of(header(0, count=3), header(3, count=2))
+    assert table.next_sequence(7, 0) == 5
+    assert verdict(table, header(5)) == "fresh"
+    assert table.next_sequence(7, 1) == table.next_sequence(8, 0) == 0
+    last = table_of(header(SEQUENCE_MAX - 1, count=2))
+    assert last.next_sequence(7, 0) == 0
+
+
+def test_a_producer_has_an_open_transaction_until_its_marker() -> None:
+    table = table_of(header(0), header(1, is_transactional=True))
+    assert table.has_open_transaction(7)
+    assert not table.has_open_transaction(8)
+    table.apply(marker(commit(producer=7, epoch=1), 99), ControlType.COMMIT)
+    assert not table.has_open_transaction(7)
+    assert table.next_sequence(7, 1) == 0

@@ -4,62 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
-from pathlib import PurePath
+from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from tests.unit.log_kit import batch
+from tests.unit.shard_kit import open_shard
 
 from goqueue.errors import Corrupt, DiskFull, Invalid, LogOffline
-from goqueue.log.log import Log
-from goqueue.machines.catalog import KeyedRecord
-from goqueue.model.log_settings import Cleanup, LogSettings
-from goqueue.model.topic_settings import TopicSettings
-from goqueue.runtime.partition import Partition
-from goqueue.runtime.shard import Shard
 from goqueue.runtime.upkeep import tend
 from goqueue.testing import SimDisk, Simulation, simulate
 
-SETTINGS = TopicSettings(
-    log=LogSettings(cleanup=Cleanup.COMPACT, segment_bytes=1024, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
-)
 
-
-class Counters:
-    """A machine that counts words; a word without a count is forgotten, `bad` is refused, `same` changes nothing."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def decide(self, command: str) -> Sequence[KeyedRecord]:
-        """Count a word; with a minus in front, forget it."""
-        if command == "bad":
-            raise Invalid("no")
-        if command == "same":
-            return []
-        if command.startswith("-"):
-            return [KeyedRecord(command[1:].encode(), None)]
-        return [KeyedRecord(word.encode(), b"%d" % (self.counts.get(word, 0) + 1)) for word in command.split()]
-
-    def apply(self, record: KeyedRecord) -> None:
-        """Take note of a count."""
-        word = record.key.decode()
-        if record.value is None:
-            self.counts.pop(word, None)
-        else:
-            self.counts[word] = int(record.value)
-
-
-def open_shard(disk: SimDisk, simulation: Simulation) -> tuple[Shard[str], Counters]:
-    """Open the shard of these tests."""
-    machine = Counters()
-    log = Log(disk, PurePath("data/__words-0"), SETTINGS.log)
-    partition = Partition("__words", 0, log, SETTINGS, simulation.clock)
-    return Shard(machine, partition, simulation.clock), machine
-
-
-async def _until_counted(machine: Counters) -> None:
-    while not machine.counts:  # noqa: ASYNC110 - nobody tells, and time costs nothing here
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for a fact; time costs nothing here."""
+    while not is_so():  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0)
 
 
@@ -77,12 +36,37 @@ def test_what_was_submitted_is_there_after_a_power_loss() -> None:
     simulate(main, 7)
 
 
+def test_a_machine_begins_to_live_once_it_knows_all_that_is_stored() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        shard, machine = open_shard(disk, simulation)
+        assert machine.revived_with == {}
+        await shard.submit("a b")
+        disk.crash()
+        _, again = open_shard(disk, simulation)
+        assert again.revived_with == {"a": 1, "b": 1}
+
+    simulate(main, 7)
+
+
 def test_a_refused_command_leaves_no_trace() -> None:
     async def main(simulation: Simulation) -> None:
         shard, machine = open_shard(SimDisk(7), simulation)
         with pytest.raises(Invalid):
             await shard.submit("bad")
-        assert (machine.counts, shard.partition.log.end_offset) == ({}, 0)
+        assert (machine.counts, shard.partition.log.end_offset, len(shard._waiting)) == ({}, 0, 0)
+
+    simulate(main, 7)
+
+
+def test_the_answer_of_the_machine_is_returned_or_raised() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, _ = open_shard(SimDisk(7), simulation)
+        assert await shard.submit("a") == {"a": 1}
+        assert await shard.submit("a b") == {"a": 2, "b": 1}
+        assert await shard.submit("same") is None
+        with pytest.raises(Invalid, match="told no"):
+            await shard.submit("tell no")
 
     simulate(main, 7)
 
@@ -91,7 +75,7 @@ def test_state_changes_before_the_answer_and_the_answer_waits_for_the_disk() -> 
     async def main(simulation: Simulation) -> None:
         shard, machine = open_shard(SimDisk(7), simulation)
         submitted = asyncio.create_task(shard.submit("a"))
-        await _until_counted(machine)
+        await until(lambda: bool(machine.counts))
         assert not submitted.done()
         assert shard.partition.log.durable_end == 0
         await submitted
@@ -104,7 +88,7 @@ def test_a_command_that_changes_nothing_waits_for_what_made_it_needless() -> Non
     async def main(simulation: Simulation) -> None:
         shard, machine = open_shard(SimDisk(7), simulation)
         first = asyncio.create_task(shard.submit("a"))
-        await _until_counted(machine)
+        await until(lambda: bool(machine.counts))
         await shard.submit("same")
         assert shard.partition.log.durable_end == 1
         await first
@@ -113,17 +97,99 @@ def test_a_command_that_changes_nothing_waits_for_what_made_it_needless() -> Non
         simulate(main, seed)
 
 
+def test_whoever_wants_to_know_hears_of_decisions_that_are_durable() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        durable_ends: list[int] = []
+        shard, machine = open_shard(disk, simulation, lambda: durable_ends.append(shard.partition.log.durable_end))
+        submitted = asyncio.create_task(shard.submit("a"))
+        await until(lambda: bool(machine.counts))
+        assert durable_ends == []
+        await submitted
+        assert durable_ends == [1]
+        disk.fail(errno.EIO, operation="sync", path="*.log")
+        with pytest.raises(LogOffline):
+            await shard.submit("b")
+        assert durable_ends == [1]
+
+    simulate(main, 7)
+
+
+# -- answers that come later
+
+
+def test_a_command_is_answered_by_a_later_one_and_not_before_that_is_durable() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, machine = open_shard(SimDisk(7), simulation)
+        waiting = [asyncio.create_task(shard.submit("wait a")) for _ in range(3)]
+        await until(lambda: len(machine.waiting["a"]) == 3)
+        await shard.submit("b")
+        assert not any(each.done() for each in waiting)
+        counting = asyncio.create_task(shard.submit("a"))
+        await until(lambda: "a" in machine.counts)
+        assert not any(each.done() for each in waiting)
+        for each in waiting:
+            assert await each == 1
+            assert shard.partition.log.durable_end == 2
+        await counting
+        assert len(shard._waiting) == 0
+
+    for seed in range(10):
+        simulate(main, seed)
+
+
+def test_commands_that_come_together_share_a_flush() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, machine = open_shard(SimDisk(7), simulation)
+        ends: list[int] = []
+
+        async def submit(word: str) -> None:
+            await shard.submit(word)
+            ends.append(shard.partition.log.durable_end)
+
+        await asyncio.gather(*(submit("a") for _ in range(50)))
+        assert machine.counts == {"a": 50}
+        assert len(set(ends)) <= 3
+
+    simulate(main, 7)
+
+
+def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, machine = open_shard(SimDisk(7), simulation)
+        stays, leaves = (asyncio.create_task(shard.submit("wait a")) for _ in range(2))
+        counting = asyncio.create_task(shard.submit("b"))
+        await until(lambda: "b" in machine.counts and len(machine.waiting["a"]) == 2)
+        for each in (leaves, counting):
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+        assert len(shard._waiting) == 1
+        await shard.submit("a")
+        assert await stays == 1
+        assert machine.counts == {"a": 1, "b": 1}
+        assert len(shard._waiting) == 0
+
+    for seed in range(10):
+        simulate(main, seed)
+
+
+# -- disks that fail
+
+
 def test_a_full_disk_leaves_state_as_it_was_and_goes_on_when_there_is_room() -> None:
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(7)
         shard, machine = open_shard(disk, simulation)
+        waiting = asyncio.create_task(shard.submit("wait b"))
         await shard.submit("a")
         disk.fail(errno.ENOSPC, operation="write")
         with pytest.raises(DiskFull):
-            await shard.submit("a")
-        assert machine.counts == {"a": 1}
-        await shard.submit("a")
-        assert machine.counts == {"a": 2}
+            await shard.submit("a b")
+        assert (machine.counts, len(machine.waiting["b"]), waiting.done()) == ({"a": 1}, 1, False)
+        await shard.submit("a b")
+        assert machine.counts == {"a": 2, "b": 1}
+        assert await waiting == 1
 
     simulate(main, 7)
 
@@ -142,6 +208,44 @@ def test_a_command_that_cannot_become_durable_stops_the_shard() -> None:
         assert again.counts.get("a") == 1
 
     simulate(main, 7)
+
+
+@pytest.mark.parametrize("operation", ["sync", "write"])
+def test_a_log_that_goes_offline_answers_everybody(operation: Literal["sync", "write"]) -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        shard, machine = open_shard(disk, simulation)
+        await shard.submit("a")
+        waiting = [asyncio.create_task(shard.submit("wait b")) for _ in range(3)]
+        await until(lambda: len(machine.waiting["b"]) == 3)
+        disk.fail(errno.EIO, operation=operation, path="*.log")
+        with pytest.raises(LogOffline):
+            await shard.submit("c")
+        for each in waiting:
+            with pytest.raises(LogOffline):
+                await asyncio.wait_for(each, 1)
+        with pytest.raises(LogOffline):
+            await shard.submit("b")
+        assert "b" not in machine.counts
+        assert len(shard._waiting) == 0
+
+    simulate(main, 7)
+
+
+def test_a_log_that_is_offline_when_something_is_due_answers_whoever_waits_for_it() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        shard, _ = open_shard(disk, simulation)
+        await shard.submit("at 500 a")
+        waiting = asyncio.create_task(shard.submit("wait a"))
+        disk.fail(errno.EIO, operation="write", path="*.log")
+        with pytest.raises(LogOffline):
+            await asyncio.wait_for(waiting, 2)
+
+    simulate(main, 7)
+
+
+# -- what is stored
 
 
 def test_a_compacted_log_makes_the_same_state() -> None:

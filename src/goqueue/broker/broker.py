@@ -1,4 +1,4 @@
-"""The broker: it composes the catalogue, the open topics and the pipeline, and decides nothing itself.
+"""The broker: it composes catalogue, open topics, coordinators and the pipeline, and decides nothing itself.
 
 Everything durable is a log below the data directory, named `TOPIC-PARTITION`; the catalogue is the topic
 `__catalog`. A topic can be used once the catalogue has it durably and its logs are open. Owned by one event loop.
@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from uuid import UUID
 
+from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.events import DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
+from goqueue.broker.finisher import Finisher
+from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.errors import (
@@ -29,6 +32,11 @@ from goqueue.errors import (
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
+from goqueue.machines.group_commands import DropTopic
+from goqueue.machines.groups import Command as GroupCommand
+from goqueue.machines.groups import Groups
+from goqueue.machines.transaction_values import Command as TransactionCommand
+from goqueue.machines.transactions import Transactions
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.topic import Topic
@@ -45,6 +53,9 @@ from goqueue.seams.entropy import Entropy
 from goqueue.seams.sink import Sink
 
 CATALOG_TOPIC = "__catalog"
+GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transactions"
+COORDINATOR_PARTITIONS = 50
 _CATALOG_SETTINGS = TopicSettings(log=LogSettings(cleanup=Cleanup.COMPACT, retention_ms=-1, segment_bytes=1024 * 1024))
 
 
@@ -99,6 +110,15 @@ class Broker:
         self.topics_by_wire_name: dict[bytes, OpenTopic] = {}
         # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
         self.revision = 0
+        # How many partitions each topic has; groups look at it.
+        self.partition_counts: dict[str, int] = {}
+        self.groups: Coordinator[Groups, GroupCommand] = Coordinator(
+            self, GROUPS_TOPIC, COORDINATOR_PARTITIONS, lambda: Groups(self.partition_counts)
+        )
+        self._finisher = Finisher(self)
+        self.transactions: Coordinator[Transactions, TransactionCommand] = Coordinator(
+            self, TRANSACTIONS_TOPIC, COORDINATOR_PARTITIONS, Transactions, changed=self._finisher.look
+        )
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
         self._caretaker = Caretaker(self._flushers, clock, threads, interval_s=options.upkeep_interval_ms / 1000)
@@ -117,11 +137,15 @@ class Broker:
         self._shard = Shard(self.catalog, partition, self.clock)
         await self.submit(NameCluster(self.entropy.uuid()))
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
+        self.groups.load()
+        self.transactions.load()
         for topic in self.catalog.topics:
             if topic.is_going:
                 # What cannot be removed now is in nobody's way.
                 with suppress(Unavailable):
                     await self.finish_removal(topic)
+        abort_unknown_transactions(self)
+        self._finisher.look()
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
@@ -129,6 +153,7 @@ class Broker:
     async def stop(self) -> None:
         """End all work and make every log durable; harmless if the broker was never started."""
         self._caretaker.stop()
+        self.release()
         await self.tasks.drain()
         closing = list(self.partitions)
         outcomes = await asyncio.gather(*(partition.close() for partition in closing), return_exceptions=True)
@@ -136,6 +161,11 @@ class Broker:
             if isinstance(outcome, BaseException):
                 self.sink.emit(PartitionUnavailable(partition.topic, partition.index, f"not closed: {outcome!r}"))
         self._handles.close()
+
+    def release(self) -> None:
+        """Answer all who wait for a group to get on, which may take long; let no more time pass."""
+        self.groups.close()
+        self.transactions.close()
 
     async def submit(self, command: Command) -> None:
         """Change the catalogue; durable at return."""
@@ -179,7 +209,14 @@ class Broker:
         for entry in entries:
             self.topics[entry.topic.name] = self.topics_by_id[entry.topic.id] = entry
             self.topics_by_wire_name[entry.topic.name.encode()] = entry
+            self.partition_counts[entry.topic.name] = len(entry.partitions)
+        self._topics_changed()
+
+    def _topics_changed(self) -> None:
         self.revision += 1
+        for machine in self.groups.machines:
+            machine.topics_changed()
+        self.groups.pass_time()
 
     def _entry(self, topic: Topic) -> OpenTopic:
         """Return a topic as it is open, or as it will be, without the partitions that are not."""
@@ -199,8 +236,8 @@ class Broker:
     async def close_topic(self, name: str) -> None:
         """Take a topic out of use at once; at return nobody touches its files any more."""
         entry = self.topics.pop(name)
-        del self.topics_by_id[entry.topic.id], self.topics_by_wire_name[name.encode()]
-        self.revision += 1
+        del self.topics_by_id[entry.topic.id], self.topics_by_wire_name[name.encode()], self.partition_counts[name]
+        self._topics_changed()
         partitions = [partition for partition in entry.partitions if isinstance(partition, Partition)]
         for partition in partitions:
             partition.gone = UnknownTopic(f"topic {name!r} was deleted")
@@ -226,6 +263,8 @@ class Broker:
                 f"topic {topic.name!r} is deleted, but not all its files are: {error}",
                 hint="the next start tries again",
             ) from error
+        # A topic of this name that is made later is another one: nobody has read anything of it.
+        await self.groups.submit_to_all(DropTopic(topic.name))
         await self.submit(ForgetTopic(topic.name))
 
     def require_no_files(self, topic: str, indexes: Iterable[int]) -> None:
@@ -257,10 +296,13 @@ class Broker:
         # A disk that cannot even say how full it is must not keep anybody from looking after the logs.
         with suppress(OSError):
             self.check_disk()
+        self._finisher.look()
         return [partition.flusher for partition in self.partitions]
 
     async def tend(self) -> None:
-        """Look after all logs once, now: retention, compaction, checkpoints."""
+        """Look after all logs once, now: retention, compaction, checkpoints; and do what is due in groups."""
+        self.groups.pass_time()
+        self.transactions.pass_time()
         await self._caretaker.go_round()
 
     def check_disk(self) -> None:

@@ -59,6 +59,16 @@ class UnknownDirectory(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class HangingTransaction(Event):
+    """A partition held a transaction open that no coordinator knew of; it was aborted."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    topic: str
+    partition: int
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class DiskGuard(Event):
     """Writes are refused because the disk is nearly full, or are taken again."""
 

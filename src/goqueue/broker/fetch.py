@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.pipeline import OK, Caller
 from goqueue.errors import GoQueueError
 from goqueue.machines.producer import AbortedTransaction
+from goqueue.records.layout import headers
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Fetch:
                 b"", error, partition.high_watermark, partition.last_stable_offset, partition.log.start_offset
             )
         stable = partition.last_stable_offset
-        aborted = partition.log.aborted_transactions(wanted.offset, stable) if is_committed_only and data else None
+        aborted = _aborted(partition, wanted.offset, data) if is_committed_only and data else None
         return Fetched(data, None, partition.high_watermark, stable, partition.log.start_offset, aborted)
 
     def _watch(self) -> None:
@@ -189,3 +190,12 @@ class Fetch:
         for wanted in self._wanted:
             if isinstance(wanted.partition, Partition):
                 wanted.partition.waiters.forget(self._woken)
+
+
+def _aborted(partition: Partition, offset: int, data: bytes) -> Sequence[AbortedTransaction]:
+    """Return the aborted transactions that have records in what was read."""
+    found = partition.log.aborted_transactions(offset, partition.last_stable_offset)
+    if not found:
+        return found
+    end = max(header.next_offset for _, header in headers(data))
+    return [each for each in found if each.first_offset < end]

@@ -100,12 +100,55 @@ class Turns:
 
 
 @dataclass(slots=True)
-class _Share:
+class Share:
     """What one partition gets: the messages' numbers in the request, their records, and how large these may be."""
 
     numbers: list[int] = field(default_factory=list)
     records: list[NewRecord] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+
+    def parts(self, batch_bytes_max: int) -> Sequence[Share]:
+        """Return what fits into one batch each: all of it at once, or as much as the topic allows."""
+        if HEADER_BYTES + sum(self.sizes) <= batch_bytes_max:
+            return [self]
+        parts = []
+        first = 0
+        room = batch_bytes_max - HEADER_BYTES
+        for number, size in enumerate(self.sizes):
+            if size > room and number > first:
+                parts.append(self._part(first, number))
+                first = number
+                room = batch_bytes_max - HEADER_BYTES
+            room -= size
+        parts.append(self._part(first, len(self.sizes)))
+        return parts
+
+    def _part(self, start: int, end: int) -> Share:
+        return Share(self.numbers[start:end], self.records[start:end], self.sizes[start:end])
+
+
+class Sorted(NamedTuple):
+    """The messages of a request by partition, and the fates of those that go nowhere."""
+
+    shares: dict[int, Share]
+    fates: list[Fate | None]
+
+    def settle(self, index: int, share: Share, outcome: Outcome) -> None:
+        """Tell messages of one partition what became of them."""
+        fates = self.fates
+        if isinstance(outcome, GoQueueError):
+            for number in share.numbers:
+                fates[number] = outcome
+            return
+        offset = outcome.base_offset
+        is_stamped = outcome.timestamp >= 0
+        for number, record in zip(share.numbers, share.records, strict=True):
+            fates[number] = _published((index, offset, outcome.timestamp if is_stamped else record[0]))
+            offset += 1
+
+    def all_fates(self) -> list[Fate]:
+        """Return what became of each message, once all are settled."""
+        return [fate for fate in self.fates if fate is not None]
 
 
 async def publish_messages(
@@ -115,26 +158,42 @@ async def publish_messages(
 
     What stands in the place of a message that the caller could not read is its fate. Raises what concerns the topic.
     """
-    opened = broker.topics.get(topic) or await ensure_topic(broker, caller, topic)
-    if opened.topic.is_internal:
-        raise TopicProtected(f"{topic!r} holds the broker's own state, and nobody else writes to it")
-    fates: list[Fate | None] = [None] * len(messages)
-    shares = _shares(opened, messages, await _choose(broker, turns, opened, messages), broker.clock.now_ms(), fates)
+    opened = await open_for_writing(broker, caller, topic)
+    found = await sort_messages(broker, turns, opened, messages)
     sections = []
     numbers = []
-    for index, share in shares.items():
+    for index, share in found.shares.items():
         try:
             partition = opened.partition(index)
         except GoQueueError as error:
-            _settle(fates, share, index, error)
+            found.settle(index, share, error)
             continue
-        sections.append(Section(partition, _pack(share, opened.settings.log.max_message_bytes)))
+        parts = share.parts(opened.settings.log.max_message_bytes)
+        batches = [build_batch(part.records) for part in parts]
+        sections.append(Section(partition, batches[0] if len(batches) == 1 else bytearray().join(batches)))
         numbers.append(index)
     if sections:
-        outcomes = await _publish(broker, caller, acks, sections)
+        outcomes = await publish_sections(broker, caller, acks, sections)
         for index, outcome in zip(numbers, outcomes, strict=True):
-            _settle(fates, shares[index], index, outcome)
-    return [fate for fate in fates if fate is not None]
+            found.settle(index, found.shares[index], outcome)
+    return found.all_fates()
+
+
+async def open_for_writing(broker: Broker, caller: Caller, topic: str) -> OpenTopic:
+    """Return a topic that anybody may write to, made if the broker may; TopicProtected if it is the broker's own."""
+    opened = broker.topics.get(topic) or await ensure_topic(broker, caller, topic)
+    if opened.topic.is_internal:
+        raise TopicProtected(f"{topic!r} holds the broker's own state, and nobody else writes to it")
+    return opened
+
+
+async def sort_messages(
+    broker: Broker, turns: Turns, opened: OpenTopic, messages: Sequence[NewMessage | GoQueueError]
+) -> Sorted:
+    """Return what each partition gets; of messages that cannot be stored, why."""
+    fates: list[Fate | None] = [None] * len(messages)
+    chosen = await _choose(broker, turns, opened, messages)
+    return Sorted(_shares(opened, messages, chosen, broker.clock.now_ms(), fates), fates)
 
 
 async def _choose(
@@ -179,12 +238,12 @@ def _shares(
     chosen: Sequence[int],
     now_ms: int,
     fates: list[Fate | None],
-) -> dict[int, _Share]:
+) -> dict[int, Share]:
     """Sort messages by partition; those that cannot be stored get their fate instead."""
     batch_bytes_max = opened.settings.log.max_message_bytes
     # No limit can be exceeded below the smallest of them.
     unsuspicious_bytes = min(batch_bytes_max - HEADER_BYTES, KEY_BYTES_MAX, HEADERS_BYTES_MAX)
-    shares: dict[int, _Share] = {}
+    shares: dict[int, Share] = {}
     for number, message in enumerate(messages):
         if isinstance(message, GoQueueError):
             fates[number] = message
@@ -199,7 +258,7 @@ def _shares(
             continue
         share = shares.get(chosen[number])
         if share is None:
-            share = shares[chosen[number]] = _Share()
+            share = shares[chosen[number]] = Share()
         share.numbers.append(number)
         share.records.append(record)
         share.sizes.append(size)
@@ -221,38 +280,13 @@ def _fault(record: NewRecord, size: int, batch_bytes_max: int) -> GoQueueError |
     return None
 
 
-def _pack(share: _Share, batch_bytes_max: int) -> bytearray:
-    """Return one partition's records as one batch, or as several if one would be larger than the topic allows."""
-    records = share.records
-    if HEADER_BYTES + sum(share.sizes) <= batch_bytes_max:
-        return build_batch(records)
-    packed = bytearray()
-    first = 0
-    room = batch_bytes_max - HEADER_BYTES
-    for number, size in enumerate(share.sizes):
-        if size > room and number > first:
-            packed += build_batch(records[first:number])
-            first = number
-            room = batch_bytes_max - HEADER_BYTES
-        room -= size
-    packed += build_batch(records[first:])
-    return packed
+async def publish_sections(
+    broker: Broker, caller: Caller, acks: Acks, sections: Sequence[Section], transactional_id: str | None = None
+) -> Sequence[Outcome]:
+    """Publish one request; return the outcomes of its sections once its terms are met.
 
-
-async def _publish(broker: Broker, caller: Caller, acks: Acks, sections: Sequence[Section]) -> Sequence[Outcome]:
+    Appended before the first pause, so whoever looked at the partitions just before knows how they stand.
+    """
     settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
-    publish(broker, caller, [Publish(acks, sections, partial(hand_over, settled))])
+    publish(broker, caller, [Publish(acks, sections, partial(hand_over, settled), transactional_id)])
     return await settled
-
-
-def _settle(fates: list[Fate | None], share: _Share, index: int, outcome: Outcome) -> None:
-    """Tell the messages of one partition what became of them."""
-    if isinstance(outcome, GoQueueError):
-        for number in share.numbers:
-            fates[number] = outcome
-        return
-    offset = outcome.base_offset
-    is_stamped = outcome.timestamp >= 0
-    for number, record in zip(share.numbers, share.records, strict=True):
-        fates[number] = _published((index, offset, outcome.timestamp if is_stamped else record[0]))
-        offset += 1

@@ -16,11 +16,16 @@ whoever writes next, which would be all clients at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.pipeline import OK, Caller, Pipeline
-from goqueue.errors import GoQueueError, NotEnoughReplicas
+from goqueue.broker.transactions import add_partitions, verify
+from goqueue.errors import GoQueueError, NotEnoughReplicas, ProducerFenced, TopicProtected, TransactionFenced
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.transaction_values import ProducerIdentity
+from goqueue.records.layout import read_header
 from goqueue.runtime.partition import Appended, Outcome, Partition
 
 if TYPE_CHECKING:
@@ -48,12 +53,19 @@ class Section(NamedTuple):
 class Publish:
     """One request: its sections, and once they are all settled, their outcomes, which `done` is told."""
 
-    __slots__ = ("_burst", "_unsettled", "acks", "done", "outcomes", "sections")
+    __slots__ = ("_burst", "_unsettled", "acks", "done", "outcomes", "sections", "transactional_id")
 
-    def __init__(self, acks: Acks, sections: Sequence[Section], done: Callable[[Sequence[Outcome]], None]) -> None:
+    def __init__(
+        self,
+        acks: Acks,
+        sections: Sequence[Section],
+        done: Callable[[Sequence[Outcome]], None],
+        transactional_id: str | None = None,
+    ) -> None:
         self.acks = acks
         self.sections = sections
         self.done = done
+        self.transactional_id = transactional_id
         self.outcomes: list[Outcome] = []
 
     def settle(self, burst: _Burst) -> None:
@@ -119,24 +131,44 @@ def publish(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None
         for request in requests:
             request.outcomes = [error] * len(request.sections)
     else:
-        _append(requests)
+        _append(broker, requests)
     burst = _Burst(broker.pipeline, caller.protocol, began)
     for request in requests:
         request.settle(burst)
 
 
-def _append(requests: Sequence[Publish]) -> None:
+async def add_partitions_of(broker: Broker, caller: Caller, transactional_id: str, sections: Sequence[Section]) -> None:
+    """Make the partitions of a request part of its producer's transaction, as far as that is allowed.
+
+    What is not allowed is found again, and told, when the request is published.
+    """
+    partitions: dict[ProducerIdentity, set[TopicPartition]] = {}
+    for partition, records in sections:
+        with suppress(GoQueueError):
+            header = read_header(records)
+            if isinstance(partition, Partition) and not partition.is_internal:
+                identity = ProducerIdentity(header.producer_id, header.producer_epoch)
+                partitions.setdefault(identity, set()).add(TopicPartition(partition.topic, partition.index))
+    for identity, wanted in partitions.items():
+        with suppress(GoQueueError):
+            await add_partitions(broker, caller, transactional_id, identity, frozenset(wanted))
+
+
+def _append(broker: Broker, requests: Sequence[Publish]) -> None:
     """Gather the sections of all requests by partition, and append to each partition once."""
     by_partition: dict[Partition, tuple[list[bytearray | memoryview], list[tuple[list[Outcome], int]]]] = {}
     for request in requests:
+        if request.transactional_id is not None:
+            request.outcomes = [_append_in_transaction(broker, request, *section) for section in request.sections]
+            continue
         outcomes = request.outcomes
         is_for_all = request.acks is Acks.ALL
         for partition, records in request.sections:
             if isinstance(partition, GoQueueError):
                 outcomes.append(partition)
                 continue
-            if is_for_all and partition.settings.min_insync_replicas > _IN_SYNC:
-                outcomes.append(_too_few_replicas(partition))
+            if partition.is_internal or (is_for_all and partition.settings.min_insync_replicas > _IN_SYNC):
+                outcomes.append(_refusal(partition))
                 continue
             gathered = by_partition.get(partition)
             if gathered is None:
@@ -149,11 +181,34 @@ def _append(requests: Sequence[Publish]) -> None:
             outcomes[number] = outcome
 
 
-def _too_few_replicas(partition: Partition) -> GoQueueError:
-    return NotEnoughReplicas(
-        f"{partition.topic}-{partition.index} has {_IN_SYNC} replica in sync, "
-        f"min.insync.replicas is {partition.settings.min_insync_replicas}"
-    )
+def _append_in_transaction(
+    broker: Broker, request: Publish, partition: Partition | GoQueueError, records: bytearray | memoryview
+) -> Outcome:
+    """Append what belongs to a transaction, if the coordinator knows that it writes to this partition."""
+    assert request.transactional_id is not None
+    try:
+        if isinstance(partition, GoQueueError):
+            return partition
+        if partition.is_internal or (request.acks is Acks.ALL and partition.settings.min_insync_replicas > _IN_SYNC):
+            return _refusal(partition)
+        header = read_header(records)
+        identity = ProducerIdentity(header.producer_id, header.producer_epoch)
+        verify(broker, request.transactional_id, identity, TopicPartition(partition.topic, partition.index))
+    except TransactionFenced as error:
+        # Told as partitions tell it, which clients know of.
+        return ProducerFenced(error.message)
+    except GoQueueError as error:
+        return error
+    (outcome,) = partition.append([records], is_transactional=True)
+    return outcome
+
+
+def _refusal(partition: Partition) -> GoQueueError:
+    name = f"{partition.topic}-{partition.index}"
+    if partition.is_internal:
+        return TopicProtected(f"{name} holds the broker's own state and is written by nobody else")
+    wanted = partition.settings.min_insync_replicas
+    return NotEnoughReplicas(f"{name} has {_IN_SYNC} replica in sync, min.insync.replicas is {wanted}")
 
 
 _PENDING = Appended(-1, -1)

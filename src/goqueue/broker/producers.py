@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
 from goqueue.machines.catalog import TakeProducerIds
+from goqueue.machines.transaction_values import ProducerIdentity
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 # Reserving is a durable write; what a stop leaves of a block is lost, which costs nothing.
 _BLOCK = 1000
-
-
-class ProducerIdentity(NamedTuple):
-    """A producer's id and the epoch that it writes with."""
-
-    producer_id: int
-    epoch: int
 
 
 class ProducerIds:
@@ -32,11 +26,16 @@ class ProducerIds:
 @operation("producers.init", writes=True)
 async def new_producer(broker: Broker) -> ProducerIdentity:
     """Return a producer id that nobody has had before."""
+    return ProducerIdentity(await take_producer_id(broker), 0)
+
+
+async def take_producer_id(broker: Broker) -> int:
+    """Return a producer id that nobody has had before, for operations that have more to do."""
     ids = broker.producer_ids
     while ids.next_id == ids.end:
         await broker.tasks.finish(_reserve(broker), "reserve producer ids")
     ids.next_id += 1
-    return ProducerIdentity(ids.next_id - 1, 0)
+    return ids.next_id - 1
 
 
 async def _reserve(broker: Broker) -> None:

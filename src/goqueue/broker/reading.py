@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import Fetch, Fetched, Terms, Wanted
 from goqueue.broker.offsets import NO_OFFSET, Place, find_offset
 from goqueue.errors import Corrupt, CorruptBatch, GoQueueError, TooLarge, UnsupportedFormat
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class Reading(NamedTuple):
     """What to read: from an offset, or else from a time on, or else from the start.
 
-    Ends at the limit of messages, or where more than `bytes_max` bytes would come; one message always comes.
+    Ends at the limit of messages, or where more than `bytes_max` bytes would come; one message always comes. Messages
+    of aborted transactions are left out, and so are those of open ones and all behind them, unless asked for.
     """
 
     offset: int | None = None
@@ -36,6 +38,7 @@ class Reading(NamedTuple):
     limit: int = 100
     wait_ms: int = 0
     bytes_max: int = 1024 * 1024
+    is_committed_only: bool = True
 
 
 class Messages(NamedTuple):
@@ -85,7 +88,8 @@ async def read_messages(
     offset = await _first_offset(broker, caller, topic, index, reading)
     wanted = Wanted(_partition(broker, topic, index), offset, reading.bytes_max)
     arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
-    fetch = Fetch(broker, caller, [wanted], Terms(wait_ms=reading.wait_ms), partial(hand_over, arrived))
+    terms = Terms(wait_ms=reading.wait_ms, is_committed_only=reading.is_committed_only)
+    fetch = Fetch(broker, caller, [wanted], terms, partial(hand_over, arrived))
     try:
         polls.begin(fetch)
         (fetched,) = await arrived
@@ -93,8 +97,9 @@ async def read_messages(
         polls.end(fetch)
     if fetched.error is not None:
         raise fetched.error
-    records, next_offset = _open(fetched.data, offset, reading)
-    return Messages(records, next_offset, fetched.start_offset, fetched.high_watermark)
+    records, next_offset = opened(fetched, offset, reading)
+    end = fetched.last_stable_offset if reading.is_committed_only else fetched.high_watermark
+    return Messages(records, next_offset, fetched.start_offset, end)
 
 
 def _partition(broker: Broker, topic: str, index: int) -> Partition | GoQueueError:
@@ -115,19 +120,20 @@ async def _first_offset(broker: Broker, caller: Caller, topic: str, index: int, 
     return found.offset
 
 
-def _open(data: bytes, offset: int, reading: Reading) -> tuple[list[Record], int]:
+def opened(fetched: Fetched, offset: int, reading: Reading) -> tuple[list[Record], int]:
     """Return the records from an offset on, within the limits, and the offset behind them."""
-    opened: list[Record] = []
+    found: list[Record] = []
     size = 0
-    view = memoryview(data)
-    for position, header in headers_of(data):
-        if header.is_control:
+    aborted = Aborted(fetched.aborted or ())
+    view = memoryview(fetched.data)
+    for position, header in headers_of(fetched.data):
+        if aborted.hides(header) or header.is_control:
             offset = max(offset, header.next_offset)
             continue
         try:
             records = read_records(view[position:])
         except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
-            if opened:
+            if found:
                 break
             raise Corrupt(
                 f"the records from offset {header.base_offset} on cannot be read: {error.message}",
@@ -137,11 +143,11 @@ def _open(data: bytes, offset: int, reading: Reading) -> tuple[list[Record], int
             if record.offset < offset:
                 continue
             size += len(record.key or b"") + len(record.value or b"")
-            if opened and (size > reading.bytes_max or len(opened) == reading.limit):
-                return opened, offset
-            opened.append(record)
+            if found and (size > reading.bytes_max or len(found) == reading.limit):
+                return found, offset
+            found.append(record)
             offset = record.offset + 1
         offset = max(offset, header.next_offset)
-        if len(opened) >= reading.limit:
+        if len(found) >= reading.limit:
             break
-    return opened, offset
+    return found, offset

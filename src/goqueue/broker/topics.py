@@ -52,14 +52,14 @@ async def _create(
     parse(config, broker.options.topic_defaults)
     command = CreateTopic(name, broker.entropy.uuid(), count, config, broker.clock.now_ms())
     if is_dry_run:
-        broker.catalog.decide(command)
+        broker.catalog.plan(command)
         _require_room_for(broker, count)
         return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
     return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
 
 
 async def _make(broker: Broker, command: CreateTopic) -> Topic:
-    broker.catalog.decide(command)
+    broker.catalog.plan(command)
     _require_room_for(broker, command.partitions)
     broker.require_no_files(command.name, range(command.partitions))
     await broker.submit(command)
@@ -110,19 +110,27 @@ async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
     return broker.topic(name)
 
 
+async def ensure_internal_topic(broker: Broker, name: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Make a topic that holds the broker's own state, unless it is there."""
+    if name not in broker.topics:
+        broker.pipeline.require_room()
+        with suppress(TopicExists):
+            await _create(broker, name, partitions, 1, config, is_dry_run=False)
+
+
 @operation("topics.grow", writes=True)
 async def grow_topic(broker: Broker, name: str, partitions: int, *, is_dry_run: bool = False) -> Topic:
     """Give a topic more partitions, which can be used at return."""
     _refuse_internal(name)
     command = GrowTopic(name, partitions)
     if is_dry_run:
-        broker.catalog.decide(command)
+        broker.catalog.plan(command)
         return broker.catalog.topic(name)
     return await broker.tasks.in_turn(_turn(name), partial(_grow, broker, command))
 
 
 async def _grow(broker: Broker, command: GrowTopic) -> Topic:
-    broker.catalog.decide(command)
+    broker.catalog.plan(command)
     first = broker.catalog.topic(command.name).partitions
     _require_room_for(broker, command.partitions - first)
     broker.require_no_files(command.name, range(first, command.partitions))

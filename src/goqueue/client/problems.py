@@ -114,4 +114,4 @@ def _tree(kind: type[GoQueueError]) -> Iterator[type[GoQueueError]]:
 
 
 # Of the one tree only: what a program that holds a broker as well has added to it is nobody else's.
-_BY_CODE = {kind.code: kind for kind in _tree(GoQueueError) if kind.__module__ == GoQueueError.__module__}
+_BY_CODE = {kind.code: kind for kind in _tree(GoQueueError) if kind.__module__.startswith("goqueue.errors")}

@@ -25,6 +25,7 @@ from uuid import UUID
 import msgspec
 
 from goqueue.errors import Corrupt, InvalidPartitions, TopicExists, UnknownTopic
+from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.model.topic import PARTITIONS_MAX, Topic, check_name
 
 CLUSTER_KEY = b"cluster"
@@ -83,13 +84,6 @@ class TakeProducerIds(NamedTuple):
 Command = NameCluster | CreateTopic | GrowTopic | AlterTopic | DeleteTopic | ForgetTopic | TakeProducerIds
 
 
-class KeyedRecord(NamedTuple):
-    """A fact under its key; without a value, it holds no longer."""
-
-    key: bytes
-    value: bytes | None
-
-
 class _ClusterValue(msgspec.Struct, frozen=True):
     id: UUID
 
@@ -126,8 +120,30 @@ class Catalog:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
-    def decide(self, command: Command) -> Sequence[KeyedRecord]:
-        """Return the records that carry out a command; raises what forbids it. None means that nothing changes."""
+    def decide(self, command: Command, ticket: int, now: Now) -> Decision:
+        """Return what carries out a command; raises what forbids it. No records mean that nothing changes."""
+        del now
+        return Decision(self.plan(command), [Answer(ticket, None)])
+
+    def adopt(self, decision: Decision) -> None:
+        """Make what was decided the state."""
+        for record in decision.records:
+            self.apply(record)
+
+    def revive(self, now: Now) -> None:
+        """Begin to live; nothing here depends on time."""
+
+    def deadline_ms(self) -> int | None:
+        """Nothing is ever due."""
+        return None
+
+    def due(self, now: Now) -> Sequence[Command]:
+        """Nothing is ever due."""
+        del now
+        return ()
+
+    def plan(self, command: Command) -> Sequence[KeyedRecord]:
+        """Return the records that carry out a command; raises what forbids it."""
         match command:
             case NameCluster():
                 return [] if self.cluster_id else [_record(CLUSTER_KEY, _ClusterValue(command.id))]

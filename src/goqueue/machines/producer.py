@@ -12,6 +12,7 @@ is appended and changes nothing, so a failed append leaves no trace and its retr
 | epoch higher, sequence 0                   | Fresh                                         |
 | epoch higher, any other sequence           | Refused, OutOfOrderSequence                   |
 | same epoch, next sequence                  | Fresh                                         |
+| same epoch, only a marker known, sequence 0 | Fresh                                        |
 | same epoch, equal to one of the last five  | Duplicate, answered with that batch's offset  |
 | same epoch, anything else                  | Refused, OutOfOrderSequence                   |
 
@@ -177,6 +178,24 @@ class ProducerTable:
             header.producer_id, start, header.last_offset, header.next_offset if stable is None else stable
         )
 
+    def wants_marker(self, producer_id: int, epoch: int) -> bool:
+        """Tell whether a marker with this epoch ends anything here, or fences anybody."""
+        known = self._producers.get(producer_id)
+        if known is None or known.epoch < epoch:
+            return True
+        return known.epoch == epoch and known.transaction_start != NO_OFFSET
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """Return the sequence that a producer's next batch has to begin with, if it wrote what came before."""
+        known = self._producers.get(producer_id)
+        if known is None or known.epoch != epoch or not known.recent:
+            return 0
+        return following_sequence(known.recent[-1].last_sequence)
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Tell whether a producer has written here since its last marker."""
+        return producer_id in self._open
+
     def expire(self, now_ms: int, idle_ms: int) -> int:
         """Forget producers without an open transaction that have been idle for so long; return how many.
 
@@ -247,13 +266,21 @@ class ProducerTable:
 def _judge_sequence(header: BatchHeader, known: ProducerState) -> Verdict:
     if header.producer_epoch > known.epoch:
         return _FRESH if header.base_sequence == 0 else _out_of_order(header, expected=0)
-    if not known.recent or header.base_sequence == NO_SEQUENCE:
+    if header.base_sequence == NO_SEQUENCE:
         return _FRESH
+    if not known.recent:
+        # A marker has raised the epoch: whoever got that epoch begins at the beginning.
+        return _FRESH if header.base_sequence == 0 else _out_of_order(header, expected=0)
     for seen in known.recent:
         if seen.base_sequence == header.base_sequence and seen.last_sequence == header.last_sequence:
             return Duplicate(seen.base_offset)
-    expected = (known.recent[-1].last_sequence + 1) % _SEQUENCE_END
+    expected = following_sequence(known.recent[-1].last_sequence)
     return _FRESH if header.base_sequence == expected else _out_of_order(header, expected)
+
+
+def following_sequence(last_sequence: int, count: int = 1) -> int:
+    """Return the sequence that many records behind another; after the greatest one it begins with 0 again."""
+    return (last_sequence + count) % _SEQUENCE_END
 
 
 def _unknown(header: BatchHeader) -> Refused:

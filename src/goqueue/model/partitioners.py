@@ -4,6 +4,7 @@
 |-------------|------------------------------------------------------------------------------------------------|
 | murmur2     | messages with a key, by default: what Kafka's Java client does, so every client agrees         |
 | murmur3     | messages with a key, where other systems hash so (MurmurHash3 x86 32 bit, seed 0)              |
+| name        | groups and transactions, in the broker's own topics: what Kafka does with the hash of a string |
 | round robin | messages without a key; whoever gives a whole batch one turn instead of each message is sticky |
 
 Hashes are of the bytes of the key. A partition that the sender names is no business of this module.
@@ -11,8 +12,10 @@ Hashes are of the bytes of the key. A partition that the sender names is no busi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 
+_UTF16 = Struct(">H")
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 # How to read so many words; longer keys are rare enough.
@@ -32,6 +35,17 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
 def murmur3_partition(key: bytes, partitions: int) -> int:
     """Return the partition that the 32-bit MurmurHash3 of a key chooses."""
     return (murmur3(key) & _POSITIVE) % partitions
+
+
+@lru_cache(maxsize=4096)
+def name_partition(name: str, partitions: int) -> int:
+    """Return the partition that Kafka chooses for the name of a group or a transaction."""
+    hashed = 0
+    units = name.encode("utf-16-be", "surrogatepass")
+    for (unit,) in _UTF16.iter_unpack(units):
+        hashed = (hashed * 31 + unit) & _MASK
+    signed = hashed - (1 << 32) if hashed > _POSITIVE else hashed
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
 
 class RoundRobin:

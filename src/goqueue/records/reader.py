@@ -7,6 +7,7 @@ outside or from a disk pass `layout.validate` first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -53,6 +54,12 @@ def read_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BY
     else:
         timestamps = [base_timestamp + delta for delta in columns.timestamp_deltas]
     return list(map(_record, zip(offsets, timestamps, columns.keys, columns.values, columns.headers, strict=True)))
+
+
+def read_pairs(batch: Buffer) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Return keys and values of the records of a batch, read and checked as `read_records` does it."""
+    columns = read_columns(read_header(batch), decompressed_payload(batch, DECOMPRESSED_BYTES_MAX))
+    return zip(columns.keys, columns.values, strict=True)
 
 
 def decompressed_payload(batch: Buffer, bytes_max: int) -> bytes:

@@ -22,6 +22,7 @@ from goqueue.errors import (
     GoQueueError,
     InvalidRecord,
     InvalidTimestamp,
+    InvalidTransactionState,
     LogOffline,
     OffsetOutOfRange,
     UnknownEpoch,
@@ -32,7 +33,9 @@ from goqueue.log.log import Log
 from goqueue.log.reader import TimedOffset
 from goqueue.machines.producer import Duplicate, Refused
 from goqueue.model.log_settings import FlushPolicy
+from goqueue.model.topic import is_internal
 from goqueue.model.topic_settings import Stamp, TopicSettings
+from goqueue.records.control import ControlType, build_marker
 from goqueue.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -53,7 +56,7 @@ NO_TIMESTAMP = -1
 # Length, attributes, two deltas, key, value and the number of headers take a byte each at least.
 _RECORD_BYTES_MIN = 7
 _LENGTH_OF_NO_RECORDS = HEADER_BYTES - PREFIX_BYTES
-_FORBIDDEN_TO_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
+_FORBIDDEN_TO_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT
 
 
 class Appended(NamedTuple):
@@ -85,6 +88,7 @@ class Partition:
     ) -> None:
         self.topic = topic
         self.index = index
+        self.is_internal = is_internal(topic)
         self.log = log
         self.settings = settings
         # After a crash, offsets that readers have seen may be given to other records: a new epoch lets them notice.
@@ -115,11 +119,12 @@ class Partition:
         if self.log.wants_flush:
             self.flusher.note_append()
 
-    def append(self, sections: Sequence[bytearray | memoryview]) -> list[Outcome]:
+    def append(self, sections: Sequence[bytearray | memoryview], *, is_transactional: bool = False) -> list[Outcome]:
         """Append what several requests hold for this partition, in order; return what became of each.
 
         A section is stored whole or not at all. Duplicates of an idempotent producer are answered with the offset that
-        they have. The buffers are written to, and may be used again at return.
+        they have. The buffers are written to, and may be used again at return. Whether a transaction is under way, and
+        may write here, is for the caller to know; its records are taken as such, and no others beside them.
         """
         outcomes: list[Outcome] = []
         staged: list[tuple[int, list[NewBatch]]] = []
@@ -127,7 +132,7 @@ class Partition:
         now_ms = self._clock.now_ms()
         for section in sections:
             try:
-                batches = self._admit(section, now_ms)
+                batches = self._admit(section, now_ms, is_transactional=is_transactional)
                 producer_id = batches[0].header.producer_id
                 if producer_id >= 0:
                     if producer_id in writers:
@@ -147,7 +152,7 @@ class Partition:
         self._write(staged, outcomes)
         return outcomes
 
-    def _admit(self, section: bytearray | memoryview, now_ms: int) -> list[NewBatch]:
+    def _admit(self, section: bytearray | memoryview, now_ms: int, *, is_transactional: bool) -> list[NewBatch]:
         """Check a section against the rules for what clients may write."""
         settings = self.settings
         batches = check_batches(section, bytes_max=settings.log.max_message_bytes)
@@ -156,6 +161,8 @@ class Partition:
         for batch in batches:
             header = batch.header
             _check_header_of_client(header)
+            if bool(header.attributes & TRANSACTIONAL_BIT) is not is_transactional:
+                raise _misplaced(is_transactional=is_transactional)
             if header.producer_id >= 0 and len(batches) > 1:
                 raise InvalidRecord("an idempotent producer sends one batch per partition and request")
             if settings.stamp is Stamp.CREATE_TIME and header.max_timestamp - now_ms > settings.timestamp_after_max_ms:
@@ -202,6 +209,25 @@ class Partition:
         self.bytes_in += size
         self.flusher.note_append(size)
         self._raise_high_watermark()
+
+    def end_transaction(self, producer_id: int, epoch: int, *, is_commit: bool) -> int:
+        """Write the marker that ends a producer's transaction here; return the offset behind it.
+
+        The epoch of the marker fences whatever the producer sends with an older one. Writing it twice is harmless: a
+        marker that is there already, or that a newer epoch has overtaken, is not written again.
+        """
+        if not self.log.producers.wants_marker(producer_id, epoch):
+            return self.log.end_offset
+        marker = build_marker(
+            ControlType.COMMIT if is_commit else ControlType.ABORT,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timestamp=self._clock.now_ms(),
+        )
+        headers = self.log.append(check_batches(marker, bytes_max=len(marker)), leader_epoch=self.leader_epoch)
+        self.flusher.note_append(len(marker))
+        self._raise_high_watermark()
+        return headers[-1].next_offset
 
     def check_read(self, offset: int, known_epoch: int = -1) -> None:
         """Raise what would keep a reader from reading at an offset, be it now or later."""
@@ -321,6 +347,10 @@ def _check_header_of_client(header: BatchHeader) -> None:
 def _forbidden(header: BatchHeader) -> str:
     if header.is_control:
         return "only the broker writes control batches"
-    if header.is_transactional:
-        return "transactions are not offered"
     return "only compaction sets a delete horizon"
+
+
+def _misplaced(*, is_transactional: bool) -> GoQueueError:
+    if is_transactional:
+        return InvalidRecord("a transactional producer sent records that are part of no transaction")
+    return InvalidTransactionState("records of a transaction were sent without a transactional id")

@@ -1,74 +1,202 @@
-"""A state machine over its own log: decide, append, apply, wait, reply.
+"""A state machine over its own log: decide, append, adopt, wait, reply.
 
-State in memory is what `apply` made of the log, at start and ever after. A command is decided and its records are
-appended and applied without a pause in between; the caller gets its answer once they are durable. If they cannot
-become durable, the log goes offline, and so does the shard: what it has in memory is never acted on again.
+State in memory is what the stored records say, at start and ever after. A command is decided and its records are
+appended and adopted without a pause in between; whoever is answered by it is told once they are durable. If they cannot
+become durable, the log goes offline, and so does the shard: what it has in memory is never acted on again, and all who
+wait are told.
+
+A command that is not answered by its own decision waits, under its ticket, for a later one that answers it. Time comes
+through the same door: when something is due, the machine says which commands that means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
 
-from goqueue.errors import Corrupt, GoQueueError
-from goqueue.machines.catalog import KeyedRecord
+from goqueue.errors import Corrupt, GoQueueError, LogOffline
+from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers
-from goqueue.records.reader import read_records
+from goqueue.records.reader import read_pairs
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import hand_over
 from goqueue.seams.clock import Clock
 
 _READ_BYTES = 1024 * 1024
+_TIMER_MAX_S = 3600.0
+# What was due and could not be done is tried again after this time.
+_AGAIN_S = 1.0
+_STOPPING = "the broker is about to stop"
 
-CommandT_contra = TypeVar("CommandT_contra", contravariant=True)
+CommandT = TypeVar("CommandT")
 
 
-class Machine(Protocol[CommandT_contra]):
+class Machine(Protocol[CommandT]):
     """What a shard runs."""
 
-    def decide(self, command: CommandT_contra) -> Sequence[KeyedRecord]:
-        """Return the records that carry out a command, changing nothing; raises what forbids it."""
+    def decide(self, command: CommandT, ticket: int, now: Now) -> Decision:
+        """Return what carries out a command, changing nothing; raises what forbids it."""
+        ...
+
+    def adopt(self, decision: Decision) -> None:
+        """Make what was decided the state: its records are in the log."""
         ...
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record."""
+        """Take note of a stored record, at start."""
+        ...
+
+    def revive(self, now: Now) -> None:
+        """Begin to live: all stored records were applied."""
+        ...
+
+    def deadline_ms(self) -> int | None:
+        """Return the monotonic moment at which something is due next."""
+        ...
+
+    def due(self, now: Now) -> Iterable[CommandT]:
+        """Return the commands that time has brought."""
         ...
 
 
-class Shard(Generic[CommandT_contra]):
-    """One machine and the partition that holds its records."""
+class Shard(Generic[CommandT]):
+    """One machine and the partition that holds its records; `changed` is called when a decision is durable."""
 
-    def __init__(self, machine: Machine[CommandT_contra], partition: Partition, clock: Clock) -> None:
+    def __init__(
+        self,
+        machine: Machine[CommandT],
+        partition: Partition,
+        clock: Clock,
+        changed: Callable[[], None] | None = None,
+    ) -> None:
         self.partition = partition
+        self._changed = changed
         self._machine = machine
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._tickets = count()
+        self._waiting: dict[int, asyncio.Future[object]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._is_closed = False
         self._replay()
+        machine.revive(self._now())
+        self._set_timer()
 
     def _replay(self) -> None:
         log = self.partition.log
         offset = log.start_offset
+        apply = self._machine.apply
         while data := log.read(offset, bytes_max=_READ_BYTES):
             view = memoryview(data)
             for position, header in headers(data):
-                for record in read_records(view[position:]):
-                    if record.key is None:
-                        raise Corrupt(f"{log.directory} has a record without a key at offset {record.offset}")
-                    self._machine.apply(KeyedRecord(record.key, record.value))
+                for key, value in read_pairs(view[position:]):
+                    if key is None:
+                        raise Corrupt(f"{log.directory} has a record without a key behind offset {header.base_offset}")
+                    apply(KeyedRecord(key, value))
                 offset = header.next_offset
 
-    async def submit(self, command: CommandT_contra) -> None:
-        """Carry out a command; durable at return. Raises what forbids it, or LogOffline."""
-        records = self._machine.decide(command)
-        if records:
-            self._append(records)
-        # An earlier command may have made this one needless, and not be durable yet.
+    async def submit(self, command: CommandT) -> Any:
+        """Carry out a command and return its answer; durable at return. Raises what forbids it, or LogOffline."""
+        ticket = next(self._tickets)
+        answered: asyncio.Future[object] = self._loop.create_future()
+        self._waiting[ticket] = answered
+        try:
+            answers = self._carry_out(command, ticket)
+            if self._is_closed and all(answer.ticket != ticket for answer in answers):
+                raise LogOffline(_STOPPING)
+            reply = await answered
+        finally:
+            del self._waiting[ticket]
+        if isinstance(reply, GoQueueError):
+            raise reply
+        return reply
+
+    async def settled(self) -> None:
+        """Wait until all that was decided so far is durable; LogOffline if it cannot become so."""
         await self.partition.committed(self.partition.log.end_offset)
+
+    def pass_time(self) -> None:
+        """Carry out what is due by now."""
+        self._stop_timer()
+        if self._is_closed:
+            return
+        for command in self._machine.due(self._now()):
+            try:
+                self._carry_out(command, next(self._tickets))
+            except GoQueueError:
+                # The log takes nothing now, and says so elsewhere; what is due stays due, but not at once again.
+                self._stop_timer()
+                self._set_timer(delay_min_s=_AGAIN_S)
+                return
+        self._set_timer()
+
+    def close(self) -> None:
+        """Let no more time pass, and tell all who wait that nothing will come."""
+        self._is_closed = True
+        self._stop_timer()
+        self._give_up(_STOPPING)
+
+    def _give_up(self, reason: str) -> None:
+        for answered in self._waiting.values():
+            hand_over(answered, LogOffline(reason))
+
+    def _carry_out(self, command: CommandT, ticket: int) -> Sequence[Answer]:
+        decision = self._machine.decide(command, ticket, self._now())
+        if decision.records:
+            self._append(decision.records)
+        self._machine.adopt(decision)
+        self._set_timer()
+        end = self.partition.log.end_offset
+        # An earlier command may have made this one needless, and not be durable yet.
+        if end <= self.partition.high_watermark or self.partition.log.fault:
+            self._tell(decision.answers, end)
+        elif decision.is_told_at_once:
+            self._tell(decision.answers, self.partition.high_watermark)
+        else:
+            self.partition.waiters.wait_for(end, partial(self._tell, decision.answers, end))
+        return decision.answers
 
     def _append(self, records: Sequence[KeyedRecord]) -> None:
         now_ms = self._clock.now_ms()
         batch = build_batch([NewRecord(now_ms, record.key, record.value) for record in records])
         (outcome,) = self.partition.append([batch])
         if isinstance(outcome, GoQueueError):
+            if self.partition.log.fault:
+                # Nothing will ever be decided again.
+                self._give_up(self.partition.log.fault)
             raise outcome
-        for record in records:
-            self._machine.apply(record)
+
+    def _tell(self, answers: Sequence[Answer], end: int) -> None:
+        if end > self.partition.high_watermark:
+            self._give_up(self.partition.log.fault or _STOPPING)
+            return
+        for ticket, reply in answers:
+            answered = self._waiting.get(ticket)
+            if answered is not None:
+                hand_over(answered, reply)
+        if self._changed is not None:
+            self._changed()
+
+    def _now(self) -> Now:
+        return Now(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+
+    def _set_timer(self, delay_min_s: float = 0.0) -> None:
+        """See to it that time passes when something is due."""
+        deadline = self._machine.deadline_ms()
+        if deadline is None or self._is_closed or (self._timer is not None and self._timer_ms <= deadline):
+            return
+        self._stop_timer()
+        # One millisecond later, since moments are cut to whole ones.
+        delay = min(max((deadline + 1) / 1000 - self._clock.monotonic(), delay_min_s), _TIMER_MAX_S)
+        self._timer_ms = deadline
+        self._timer = self._loop.call_later(delay, self.pass_time)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None

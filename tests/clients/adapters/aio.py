@@ -154,7 +154,7 @@ class AiokafkaReader:
 
     def _poll(self, count: int, within_s: float) -> list[Record]:
         polled = self._loop.run(self._consumer.getmany(timeout_ms=int(within_s * 1000), max_records=count))
-        return [_record(record) for records in polled.values() for record in records]
+        return [record_of(record) for records in polled.values() for record in records]
 
 
 async def _assign(consumer: Any, partitions: list[TopicPartition], start: int | Edge) -> None:
@@ -168,7 +168,8 @@ async def _assign(consumer: Any, partitions: list[TopicPartition], start: int | 
             consumer.seek(partition, start)
 
 
-def _record(record: Any) -> Record:
+def record_of(record: Any) -> Record:
+    """Return what was read."""
     return Record(
         record.topic,
         record.partition,

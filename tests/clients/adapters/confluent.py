@@ -73,7 +73,7 @@ class ConfluentClient:
     def offset_at(self, place: Place, timestamp_ms: int) -> int | None:
         (found,) = self._lookup.offsets_for_times([TopicPartition(*place, timestamp_ms)], timeout=DEADLINE_S)
         if found.error is not None:
-            raise _refusal(found.error)
+            raise refusal_of(found.error)
         return None if found.offset == confluent_kafka.OFFSET_END else found.offset
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class _Report:
 
     def offset(self) -> int:
         if self._error is not None:
-            raise _refusal(self._error)
+            raise refusal_of(self._error)
         return self._offset
 
 
@@ -142,7 +142,7 @@ class ConfluentReader:
 
     def _poll(self, count: int, within_s: float) -> list[Record]:
         # consume() collects until it has `count` or the time is over, so a short time keeps the deadline honest.
-        return [_record(message) for message in self._consumer.consume(count, min(within_s, 0.1))]
+        return [record_of(message) for message in self._consumer.consume(count, min(within_s, 0.1))]
 
 
 @contextmanager
@@ -151,10 +151,11 @@ def broker_refusals() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise _refusal(error.args[0]) from error
+        raise refusal_of(error.args[0]) from error
 
 
-def _refusal(error: KafkaError) -> Refused:
+def refusal_of(error: KafkaError) -> Refused:
+    """Return what an error of the library says of the broker."""
     code = error.code()
     if code == KafkaError._AUTO_OFFSET_RESET:
         # The library's own code for "and I was told not to reset"; the broker's error is in the text only.
@@ -163,10 +164,11 @@ def _refusal(error: KafkaError) -> Refused:
     return Refused(code, error.str())
 
 
-def _record(message: confluent_kafka.Message) -> Record:
+def record_of(message: confluent_kafka.Message) -> Record:
+    """Return what was read; Refused if it is an error instead."""
     error = message.error()
     if error is not None:
-        raise _refusal(error)
+        raise refusal_of(error)
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

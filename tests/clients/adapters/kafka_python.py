@@ -127,7 +127,7 @@ class KafkaPythonReader:
 
     def _poll(self, count: int, within_s: float) -> list[Record]:
         polled = self._consumer.poll(timeout_ms=int(within_s * 1000), max_records=count)
-        return [_record(record) for records in polled.values() for record in records]
+        return [record_of(record) for records in polled.values() for record in records]
 
 
 @contextmanager
@@ -139,7 +139,8 @@ def broker_refusals() -> Iterator[None]:
         raise Refused(getattr(error, "errno", -1), repr(error)) from error
 
 
-def _record(record: Any) -> Record:
+def record_of(record: Any) -> Record:
+    """Return what was read."""
     return Record(
         record.topic,
         record.partition,

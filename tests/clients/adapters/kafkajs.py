@@ -171,7 +171,7 @@ class KafkajsReader:
             waitMs=min(self._reading.wait_ms_max, int(within_s * 1000)),
             partitionBytes=self._reading.partition_bytes_max,
         )
-        records = [_record(message) for message in fetched]
+        records = [record_of(message) for message in fetched]
         for record in records:
             self._offsets[Place(record.topic, record.partition)] = record.offset + 1
         return records
@@ -187,7 +187,8 @@ def _json_of(message: Message) -> dict[str, Any]:
     }
 
 
-def _record(message: dict[str, Any]) -> Record:
+def record_of(message: dict[str, Any]) -> Record:
+    """Return what was read."""
     return Record(
         message["topic"],
         message["partition"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from queue import Empty, Queue
@@ -34,7 +34,7 @@ from tests.clients.expect import take_until
 _MESSAGE_END = "<end-of-message>"
 _KEY_END = "<end-of-key>"
 # Lengths first, so that keys and values may hold any byte; -1 stands for null.
-_RECORD_FORMAT = r"%p %o %T %K %S\n%k%s\n%h\n"
+RECORD_FORMAT = r"%p %o %T %K %S\n%k%s\n%h\n"
 _DELIVERED = re.compile(r"% Message delivered to partition \d+ \(offset (\d+)\)")
 _REFUSALS = {
     "Offset out of range": ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -59,7 +59,7 @@ class KcatClient:
             options += [option for name, value in headers for option in ("-H", _header_option(name, value))]
             options += ["-K", _KEY_END] if has_key else []
             options += [] if has_value else ["-Z"]
-            offsets += self._produce(topic, list(alike), [*options, *_settings(_producer_settings(sending))])
+            offsets += self._produce(topic, list(alike), [*options, *settings_options(_producer_settings(sending))])
         return offsets
 
     @contextmanager
@@ -74,9 +74,14 @@ class KcatClient:
             "max.partition.fetch.bytes": str(reading.partition_bytes_max),
             "fetch.error.backoff.ms": "20",
         }
-        command = self._command("-C", "-t", topic, *one, "-o", start, "-u", "-f", _RECORD_FORMAT, *_settings(settings))
+        command = self._command(
+            "-C", "-t", topic, *one, "-o", start, "-u", "-f", RECORD_FORMAT, *settings_options(settings)
+        )
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            reader = KcatReader(topic, process)
+            assert process.stdout is not None
+            assert process.stderr is not None
+            complaints = process.stderr
+            reader = KcatReader(topic, process.stdout, lambda: complaints.read().decode())
             try:
                 yield reader
             finally:
@@ -92,7 +97,7 @@ class KcatClient:
 
     def describe(self, topic: str) -> str | None:
         """Ask for a topic without leave to create it; return the error, None if the topic is there."""
-        done = self._run("-L", "-J", "-t", topic, *_settings({"allow.auto.create.topics": "false"}))
+        done = self._run("-L", "-J", "-t", topic, *settings_options({"allow.auto.create.topics": "false"}))
         (described,) = json.loads(done.stdout)["topics"]
         error: str | None = described.get("error")
         return error
@@ -129,10 +134,11 @@ class KcatClient:
 class KcatReader:
     """A consuming process; a thread takes its output apart, so that waiting for records can have a deadline."""
 
-    def __init__(self, topic: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, topic: str, output: IO[bytes], complaints: Callable[[], str]) -> None:
         self._topic = topic
+        self._complaints = complaints
         self._records: Queue[Record | Refused] = Queue()
-        self._thread = Thread(target=self._parse, args=(process,), daemon=True)
+        self._thread = Thread(target=self._parse, args=(output,), daemon=True)
         self._thread.start()
 
     def take(self, count: int, within_s: float = DEADLINE_S) -> list[Record]:
@@ -151,12 +157,10 @@ class KcatReader:
             raise record
         return [record]
 
-    def _parse(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        while line := process.stdout.readline():
-            self._records.put(self._parse_record(line, process.stdout))
-        self._records.put(_refusal(process.stderr.read().decode()))
+    def _parse(self, output: IO[bytes]) -> None:
+        while line := output.readline():
+            self._records.put(self._parse_record(line, output))
+        self._records.put(_refusal(self._complaints()))
 
     def _parse_record(self, line: bytes, stream: IO[bytes]) -> Record:
         partition, offset, timestamp_ms, key_bytes, value_bytes = map(int, line.split())
@@ -195,7 +199,8 @@ def _producer_settings(sending: Sending) -> dict[str, str]:
     }
 
 
-def _settings(values: dict[str, str]) -> list[str]:
+def settings_options(values: dict[str, str]) -> list[str]:
+    """Return the options that set librdkafka's settings."""
     return [option for name, value in values.items() for option in ("-X", f"{name}={value}")]
 
 

@@ -2,8 +2,9 @@
  * kafkajs behind lines of JSON: a request `{"call", "arguments"}` on stdin, a reply `{"result"}` or
  * `{"refused": {"code", "message"}}` on stdout. Bytes travel as base64, 64-bit numbers as numbers (tests stay small).
  *
- * Producing and managing topics go through the public API. Its consumer always joins a group, so reading with
- * partitions chosen by hand uses the parts that the consumer itself is made of: the cluster, its brokers, `Batch`.
+ * Producing, managing topics and groups (`groups.js`) go through the public API. Its consumer always joins a group, so
+ * reading with partitions chosen by hand uses the parts that the consumer itself is made of: the cluster, its brokers,
+ * `Batch`.
  */
 'use strict'
 
@@ -12,6 +13,7 @@ const { Kafka, Partitioners, CompressionTypes } = require('kafkajs')
 const Cluster = require('kafkajs/src/cluster')
 const Batch = require('kafkajs/src/consumer/batch')
 const socketFactory = require('kafkajs/src/network/socketFactory')
+const groupsOf = require('./groups')
 
 const brokers = [process.argv[2]]
 const READ_UNCOMMITTED = 0
@@ -66,6 +68,20 @@ function headersOut(headers) {
   )
 }
 
+function shown(topic, partition, message) {
+  return {
+    topic,
+    partition,
+    offset: Number(message.offset),
+    timestamp: Number(message.timestamp),
+    key: encode(message.key),
+    value: encode(message.value),
+    headers: headersOut(message.headers),
+  }
+}
+
+const groups = groupsOf({ kafka, admin, shown })
+
 async function leaderOf(topic, partition) {
   await cluster.addTargetTopic(topic)
   const [leader] = Object.keys(cluster.findLeaderForPartitions(topic, [partition]))
@@ -73,6 +89,8 @@ async function leaderOf(topic, partition) {
 }
 
 const calls = {
+  ...groups.calls,
+
   async send({ topic, messages, codec, acks, idempotent }) {
     const producer = await producerFor(idempotent)
     const parts = await producer.send({
@@ -108,15 +126,7 @@ const calls = {
     return responses.flatMap(({ topicName, partitions }) =>
       partitions.flatMap(data => {
         const batch = new Batch(topicName, offsets.get(`${topicName}:${data.partition}`), data)
-        return batch.messages.map(message => ({
-          topic: topicName,
-          partition: data.partition,
-          offset: Number(message.offset),
-          timestamp: Number(message.timestamp),
-          key: encode(message.key),
-          value: encode(message.value),
-          headers: headersOut(message.headers),
-        }))
+        return batch.messages.map(message => shown(topicName, data.partition, message))
       })
     )
   },
@@ -205,6 +215,7 @@ async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     process.stdout.write(`${JSON.stringify(await answer(line))}\n`)
   }
+  await groups.leaveAll()
   await Promise.all([admin.disconnect(), cluster.disconnect(), ...[...producers.values()].map(each => each.disconnect())])
 }
 

@@ -10,7 +10,18 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import NamedTuple
 
-from goqueue.protocols.kafka import cluster, configs, offsets, producers, topics
+from goqueue.protocols.kafka import (
+    cluster,
+    configs,
+    consumer_groups,
+    group_admin,
+    group_offsets,
+    groups,
+    offsets,
+    producers,
+    topics,
+    transactions,
+)
 from goqueue.protocols.kafka.context import Context
 from goqueue.protocols.kafka.decode import Request, prepare_request
 from goqueue.protocols.kafka.encode import Reply, encode, prepare_response
@@ -19,6 +30,7 @@ PRODUCE = 0
 FETCH = 1
 API_VERSIONS = 18
 _UNSUPPORTED_VERSION = 35
+_NEVER = 32767
 
 Handler = Callable[[Context, Request], Awaitable[Reply | bytes]]
 """Answers a request: with values to be encoded, or with the encoded body."""
@@ -27,7 +39,8 @@ Handler = Callable[[Context, Request], Awaitable[Reply | bytes]]
 class Api(NamedTuple):
     """One API: its key, the versions that are offered, the first one with tagged fields, and its handler.
 
-    `advertised_from` is the first version that clients are told of, if that is not the first that is offered.
+    `advertised_from` is the first version that clients are told of, if that is not the first that is offered. With
+    `lets_others_pass`, requests behind it are handled while it waits for the disk; replies stay in order.
     """
 
     key: int
@@ -36,6 +49,7 @@ class Api(NamedTuple):
     flexible_from: int
     handler: Handler | None = None
     advertised_from: int | None = None
+    lets_others_pass: bool = False
 
     def offers(self, version: int) -> bool:
         """Tell whether a version is offered."""
@@ -51,18 +65,37 @@ APIS = {
         Api(FETCH, 4, 17, 12),
         Api(2, 1, 10, 6, offsets.list_offsets),
         Api(cluster.METADATA, 0, 13, 9, cluster.metadata),
+        Api(8, 2, 10, 8, group_offsets.offset_commit, lets_others_pass=True),
+        Api(9, 1, 10, 6, group_offsets.offset_fetch),
         Api(10, 0, 6, 3, cluster.find_coordinator),
+        Api(11, 0, 9, 6, groups.join_group),
+        Api(12, 0, 4, 4, groups.heartbeat),
+        Api(13, 0, 5, 4, groups.leave_group),
+        Api(14, 0, 5, 4, groups.sync_group),
+        Api(15, 0, 6, 5, group_admin.describe_groups),
+        Api(16, 0, 5, 3, group_admin.list_all_groups),
         Api(API_VERSIONS, 0, 4, 3),
         Api(19, 2, 7, 5, topics.create_topics),
         Api(20, 1, 6, 4, topics.delete_topics),
         Api(21, 0, 2, 2, topics.remove_records),
         Api(22, 0, 5, 2, producers.init_producer_id),
         Api(23, 2, 4, 4, offsets.offset_for_leader_epoch),
+        Api(24, 0, 3, 3, transactions.add_partitions_to_txn),
+        Api(25, 0, 4, 3, transactions.add_offsets_to_txn),
+        Api(26, 0, 5, 3, transactions.end_txn),
+        Api(28, 0, 5, 3, transactions.txn_offset_commit),
         Api(32, 1, 4, 4, configs.describe_configs),
         Api(33, 0, 2, 2, configs.alter_configs),
         Api(37, 0, 3, 2, topics.create_partitions),
+        Api(42, 0, 2, 2, group_admin.delete_groups),
         Api(44, 0, 1, 1, configs.alter_configs_incrementally),
+        Api(47, 0, 0, _NEVER, group_offsets.offset_delete),
         Api(60, 0, 1, 0, cluster.describe_cluster),
+        Api(61, 0, 0, 0, transactions.describe_producers),
+        Api(65, 0, 0, 0, transactions.describe_transactions),
+        Api(66, 0, 1, 0, transactions.list_all_transactions),
+        Api(68, 0, 1, 0, consumer_groups.consumer_group_heartbeat),
+        Api(69, 0, 1, 0, group_admin.describe_consumer_groups),
         Api(75, 0, 0, 0, cluster.describe_topic_partitions),
     )
 }
@@ -84,7 +117,16 @@ def api_versions(version: int) -> bytes:
         }
         for each in APIS.values()
     ]
-    return bytes(encode(API_VERSIONS, version, {"error_code": error, "api_keys": keys}))
+    # By this, clients know that every transaction of theirs may end with a new epoch.
+    transactions_v2 = {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}
+    reply: Reply = {
+        "error_code": error,
+        "api_keys": keys,
+        "supported_features": [{"name": "transaction.version", "min_version": 0, "max_version": 2}],
+        "finalized_features_epoch": 0,
+        "finalized_features": [transactions_v2],
+    }
+    return bytes(encode(API_VERSIONS, version, reply))
 
 
 _USUAL_VERSIONS = {3: (4, 5, 6, 12, 13), FETCH: (11, 12, 16), 2: (2, 3, 7), 22: (0, 1, 4), 19: (3, 4), 32: (1, 4)}

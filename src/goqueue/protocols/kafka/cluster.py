@@ -15,6 +15,7 @@ from goqueue.broker.topics import describe_topic, find_topics
 from goqueue.errors import GoQueueError
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import UNKNOWN_OPERATIONS, Context, told
+from goqueue.protocols.kafka.coordination import COORDINATOR_NOT_AVAILABLE
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply, encode
 from goqueue.runtime.partition import Partition
@@ -22,7 +23,8 @@ from goqueue.runtime.partition import Partition
 METADATA = 3
 _NO_TOPIC_ID = UUID(int=0)
 _NULL_NAMES_FROM = 12
-_COORDINATOR_NOT_AVAILABLE = 15
+_INVALID_REQUEST = 42
+_GROUP, _TRANSACTION, _SHARE = range(3)
 _DESCRIBE_PARTITIONS_MAX = 2000
 
 
@@ -101,6 +103,9 @@ def _partition(context: Context, index: int, found: Partition | GoQueueError) ->
         "leader_epoch": found.leader_epoch if isinstance(found, Partition) else -1,
         "replica_nodes": [context.node_id],
         "isr_nodes": [context.node_id] if is_usable else [],
+        # May be null by the protocol, but Kafka's own admin client does not expect that.
+        "eligible_leader_replicas": [],
+        "last_known_elr": [],
         "offline_replicas": [] if is_usable else [context.node_id],
     }
 
@@ -151,13 +156,19 @@ async def _page(context: Context, names: Sequence[str], first_index: int, left: 
 
 
 async def find_coordinator(context: Context, request: Request) -> Reply:
-    """Say that there is no coordinator: groups are not offered. (Some clients compress only if this is answered.)"""
-    del context
-    missing = {
-        "error_code": _COORDINATOR_NOT_AVAILABLE,
-        "error_message": "groups are not offered",
+    """Say where groups and transactions are looked after: here. (Some clients compress only if this is answered.)"""
+    found = _coordinator(context, request.key_type)
+    return {**found, "coordinators": [{**found, "key": key} for key in request.coordinator_keys]}
+
+
+def _coordinator(context: Context, key_type: int) -> Reply:
+    if key_type in (_GROUP, _TRANSACTION):
+        return {"error_code": 0, "error_message": None, **_broker(context)}
+    is_known = key_type == _SHARE
+    return {
+        "error_code": COORDINATOR_NOT_AVAILABLE if is_known else _INVALID_REQUEST,
+        "error_message": "share groups are not offered" if is_known else f"there is nothing of type {key_type}",
         "node_id": -1,
         "host": "",
         "port": -1,
     }
-    return {**missing, "coordinators": [{**missing, "key": key} for key in request.coordinator_keys or ()]}

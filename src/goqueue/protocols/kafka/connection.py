@@ -5,8 +5,8 @@ gathered and published as one burst; then all replies that are ready leave with 
 
 A reply that is not ready has a slot, and those behind it wait for it. While a slot belongs to a fetch that waits or to
 a request that takes its time, no further request of this connection is handled, as Kafka does it; bytes are still
-read, up to a limit, so that a client that leaves is noticed. Publishing does not wait: many requests may be on
-their way to the disk at once.
+read, up to a limit, so that a client that leaves is noticed. Publishing and committing offsets do not wait: many of
+these requests may be on their way to the disk at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from goqueue.broker.fetch import Fetch
 from goqueue.broker.pipeline import Caller
-from goqueue.broker.produce import Acks, Publish, publish
+from goqueue.broker.produce import Acks, Publish, Section, add_partitions_of, publish
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.kafka.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api, api_versions
 from goqueue.protocols.kafka.context import Context
@@ -30,7 +30,7 @@ from goqueue.protocols.kafka.decode import Cursor, Request, decode, skip_tags
 from goqueue.protocols.kafka.encode import encode
 from goqueue.protocols.kafka.fetch import fetch_of
 from goqueue.protocols.kafka.frames import Frames
-from goqueue.protocols.kafka.produce import parse, reply_body
+from goqueue.protocols.kafka.produce import ADDS_PARTITIONS_FROM, ProduceRequest, parse, reply_body
 from goqueue.protocols.kafka.produce_plan import Plan, plan_of
 from goqueue.protocols.patience import Patience
 from goqueue.runtime.partition import Outcome
@@ -175,8 +175,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if key == PRODUCE and self._follow_plan(version, correlation, frame):
             return
         cursor = Cursor(frame, _HEADER.size, elements_max=self._front.limits.request_elements_max)
-        if client_id_size > 0:
-            cursor.take(client_id_size)
+        client_id = cursor.take(client_id_size) if client_id_size > 0 else b""
         api = APIS.get(key)
         if key == API_VERSIONS:
             self._publish_burst()
@@ -196,6 +195,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         cursor = Cursor(bytes(frame[cursor.position :]), elements_max=cursor.elements_left)
         request = decode(key, version, cursor)
         request.version = version
+        request.client_id = client_id.decode("utf-8", "replace")
         if key == FETCH:
             self._handle_fetch(version, correlation, request)
         else:
@@ -230,7 +230,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if any(isinstance(outcome, GoQueueError) for outcome in outcomes):
                 self._drop("its request with acks=0 failed")
 
-        self._burst.append(Publish(request.acks, request.sections, done))
+        if request.transactional_id is not None and version >= ADDS_PARTITIONS_FROM:
+            self._holds += 1
+            self._publish_burst()
+            self._front.tasks.start(self._publish_added(request, done), f"transactional publish for {self.address}")
+        else:
+            self._burst.append(Publish(request.acks, request.sections, done, request.transactional_id))
+
+    async def _publish_added(self, request: ProduceRequest, done: Callable[[Sequence[Outcome]], None]) -> None:
+        """Publish what belongs to a transaction, to which its partitions are added on the way."""
+        # The buffer of the request is used again before the coordinator has answered.
+        copied = [Section(partition, bytearray(records)) for partition, records in request.sections]
+        context = self._require_context()
+        await add_partitions_of(context.broker, context.caller, request.transactional_id or "", copied)
+        publish(context.broker, context.caller, [Publish(request.acks, copied, done, request.transactional_id)])
+        self._release()
 
     def _publish_burst(self) -> None:
         if self._burst:
@@ -256,7 +270,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._holds += 1
 
     def _handle_other(self, api: Api, version: int, correlation: int, request: Request) -> None:
-        self._holds += 1
+        if not api.lets_others_pass:
+            self._holds += 1
         work = self._answer(self._new_slot(), api, version, correlation, request)
         self._front.tasks.start(work, f"kafka api {api.key} for {self.address}")
 
@@ -275,7 +290,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         is_flexible = version >= api.flexible_from
         self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body])
-        self._release()
+        if not api.lets_others_pass:
+            self._release()
 
     def _require_context(self) -> Context:
         assert self._context is not None

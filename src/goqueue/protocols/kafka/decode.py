@@ -19,6 +19,8 @@ from goqueue.protocols.kafka.schema import Field, Shape, newest_version, request
 ELEMENTS_MAX = 100_000
 _VARINT_BYTES_MAX = 5
 _UUID_BYTES = 16
+# In other versions of a reply, the size of the same string has 16 bits.
+_STRING_BYTES_MAX = 32_767
 _CAN_BE_NULL = frozenset({"string", "bytes"})
 
 
@@ -205,6 +207,8 @@ def _string(cursor: Cursor) -> str | None:
 
 def _compact_string(cursor: Cursor) -> str | None:
     size = cursor.uvarint() - 1
+    if size > _STRING_BYTES_MAX:
+        raise MalformedRequest(f"a string of {size} bytes is longer than any can be")
     return None if size < 0 else cursor.take(size).decode()
 
 

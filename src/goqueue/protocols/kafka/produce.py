@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from goqueue.broker.broker import Broker, OpenTopic
 from goqueue.broker.produce import Acks, Section
-from goqueue.errors import GoQueueError, InvalidAcks, InvalidRecord, MalformedRequest, UnknownProducer
+from goqueue.errors import GoQueueError, InvalidAcks, MalformedRequest, UnknownProducer
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import message_of, partition_of
 from goqueue.protocols.kafka.decode import Cursor, skip_tags
@@ -24,6 +24,8 @@ from goqueue.protocols.kafka.encode import uvarint
 from goqueue.runtime.partition import Outcome
 
 FLEXIBLE_FROM = 9
+# From then on, partitions become part of a transaction by being written to.
+ADDS_PARTITIONS_FROM = 12
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -55,6 +57,7 @@ class ProduceRequest(NamedTuple):
     topics: list[TopicPart]
     sections: list[Section]
     records_at: int
+    transactional_id: str | None = None
 
 
 def parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
@@ -67,15 +70,13 @@ def parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
 
 def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
     is_flexible = version >= FLEXIBLE_FROM
-    is_transactional = _skip_string(cursor, is_flexible=is_flexible)
+    transactional_id = _nullable_string(cursor, is_flexible=is_flexible)
     acks_code, _ = _ACKS_TIMEOUT.unpack_from(cursor.data, cursor.position)
     cursor.position += _ACKS_TIMEOUT.size
     acks = _ACKS.get(acks_code, Acks.LEADER)
     refusal: GoQueueError | None = (
         None if acks_code in _ACKS else InvalidAcks(f"acks is {acks_code}, allowed are -1, 0 and 1")
     )
-    if is_transactional:
-        refusal = _NO_TRANSACTIONS
     topics = []
     sections: list[Section] = []
     records_at = 0
@@ -96,19 +97,16 @@ def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
         topics.append(TopicPart(wire_name, indexes))
     if is_flexible:
         skip_tags(cursor)
-    return ProduceRequest(acks, topics, sections, records_at)
+    return ProduceRequest(acks, topics, sections, records_at, transactional_id)
 
 
-def _skip_string(cursor: Cursor, *, is_flexible: bool) -> bool:
-    """Pass over a nullable string and tell whether there was one."""
+def _nullable_string(cursor: Cursor, *, is_flexible: bool) -> str | None:
     if is_flexible:
         size = cursor.uvarint() - 1
     else:
         (size,) = _INT16.unpack_from(cursor.data, cursor.position)
         cursor.position += 2
-    if size > 0:
-        cursor.take(size)
-    return size > 0
+    return cursor.take(size).decode("utf-8", "surrogateescape") if size >= 0 else None
 
 
 def _count(cursor: Cursor, *, is_flexible: bool) -> int:
@@ -200,6 +198,3 @@ def _message(text: str) -> bytes:
 def _compact_message(text: str) -> bytes:
     data = text.encode()
     return uvarint(len(data) + 1) + data if text else _NO_MESSAGE_FLEXIBLE
-
-
-_NO_TRANSACTIONS = InvalidRecord("transactions are not offered")

@@ -118,7 +118,7 @@ class Plan:
 
 def plan_of(request: ProduceRequest, version: int, frame: memoryview, revision: int) -> Plan | None:
     """Return the plan for requests like this one; None if there is nothing to be gained."""
-    if version < _VERSION_MIN or request.acks is Acks.NONE or len(request.sections) != 1:
+    if version < _VERSION_MIN or request.acks is Acks.NONE or len(request.sections) != 1 or request.transactional_id:
         return None
     partition = request.sections[0].partition
     if not isinstance(partition, Partition):

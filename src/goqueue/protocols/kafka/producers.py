@@ -1,23 +1,37 @@
-"""Producers: InitProducerId for idempotent ones. Transactional ids are refused: transactions are not offered."""
+"""Producers: InitProducerId, for idempotent and for transactional ones."""
 
 from __future__ import annotations
 
 from goqueue.broker.producers import new_producer
-from goqueue.errors import GoQueueError
+from goqueue.broker.transactions import init_transactions
+from goqueue.errors import GoQueueError, TransactionFenced
+from goqueue.machines.transaction_values import ProducerIdentity
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import Context
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
 
-_TRANSACTIONAL_ID_REFUSED = 53
+_NO_PRODUCER = -1
+_KNOWS_FENCED_FROM = 4
+_OLD_FENCED = 47
 
 
 async def init_producer_id(context: Context, request: Request) -> Reply:
-    """Give a producer its id."""
-    if request.transactional_id is not None:
-        return {"error_code": _TRANSACTIONAL_ID_REFUSED, "producer_id": -1, "producer_epoch": -1}
+    """Give a producer its id, or its next epoch."""
     try:
-        identity = await new_producer(context.broker, context.caller)
+        identity = await _identity(context, request)
     except GoQueueError as error:
-        return {"error_code": fault_of(error).kafka, "producer_id": -1, "producer_epoch": -1}
+        is_old = isinstance(error, TransactionFenced) and request.version < _KNOWS_FENCED_FROM
+        return {"error_code": _OLD_FENCED if is_old else fault_of(error).kafka, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}
+
+
+async def _identity(context: Context, request: Request) -> ProducerIdentity:
+    if request.transactional_id is None:
+        return await new_producer(context.broker, context.caller)
+    known = None
+    if request.version >= 3 and request.producer_id != _NO_PRODUCER:
+        known = ProducerIdentity(request.producer_id, request.producer_epoch)
+    return await init_transactions(
+        context.broker, context.caller, request.transactional_id, request.transaction_timeout, known
+    )

@@ -1,0 +1,145 @@
+"""An internal topic and the machines over its partitions: each name of a group or transaction belongs to one of them.
+
+The topic is made when somebody needs it first. Which partition a name belongs to is Kafka's rule, so that tools which
+look into these topics find what they expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from goqueue.broker.events import PartitionUnavailable
+from goqueue.broker.topics import ensure_internal_topic
+from goqueue.errors import CoordinatorUnavailable, Corrupt, GoQueueError, LogOffline
+from goqueue.model.partitioners import name_partition
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.shard import Machine, Shard
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+CommandT = TypeVar("CommandT")
+MachineT = TypeVar("MachineT", bound=Machine[Any])
+
+_CONFIG: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "retention.ms": "-1",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "max.message.bytes": str(64 * 1024 * 1024),
+    # What a coordinator has decided holds, whatever the default for other topics is.
+    "goqueue.flush": "group",
+}
+
+
+class Coordinator(Generic[MachineT, CommandT]):
+    """The machines of one kind, by the names that they look after; `changed` is called when a decision is durable."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        partitions: int,
+        new_machine: Callable[[], MachineT],
+        changed: Callable[[], None] | None = None,
+    ) -> None:
+        self.topic = topic
+        self._changed = changed
+        self._broker = broker
+        self._partitions = partitions
+        self._new_machine = new_machine
+        self._machines: list[MachineT | GoQueueError] = []
+        self._shards: list[Shard[CommandT] | None] = []
+
+    def load(self) -> None:
+        """Make the machines from what is stored, if the topic is there; blocks the loop while it reads."""
+        opened = self._broker.topics.get(self.topic)
+        if opened is None or self._machines:
+            return
+        for partition in opened.partitions:
+            machine = self._new_machine()
+            try:
+                if isinstance(partition, GoQueueError):
+                    raise partition
+                self._shards.append(Shard(machine, partition, self._broker.clock, self._changed))
+                self._machines.append(machine)
+            except (Corrupt, LogOffline) as error:
+                self._shards.append(None)
+                self._machines.append(error)
+                if isinstance(partition, Partition):
+                    self._broker.sink.emit(PartitionUnavailable(self.topic, partition.index, str(error)))
+
+    async def submit(self, name: str, command: CommandT) -> Any:
+        """Have a command carried out by the machine that a name belongs to; durable at return."""
+        shard = await self._shard(name)
+        try:
+            return await shard.submit(command)
+        except LogOffline as error:
+            raise CoordinatorUnavailable(f"{self.topic} takes no writes: {error.message}") from error
+
+    async def machine(self, name: str) -> MachineT:
+        """Return the machine that a name belongs to, with everything durable that it knows."""
+        shard = await self._shard(name)
+        await shard.settled()
+        return self._require(self._machines[self._index(name)])
+
+    def peek(self, name: str) -> MachineT | None:
+        """Return the machine that a name belongs to as it is now; None if there is none yet.
+
+        It may know what is not durable yet. Once that cannot become so any more, nobody may act on it.
+        """
+        if not self._machines:
+            return None
+        index = self._index(name)
+        shard = self._shards[index]
+        if shard is not None and shard.partition.log.fault:
+            raise CoordinatorUnavailable(f"{self.topic} takes no writes: {shard.partition.log.fault}")
+        return self._require(self._machines[index])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all machines can be used."""
+        return None not in self._shards
+
+    @property
+    def machines(self) -> Iterable[MachineT]:
+        """All machines that can be used."""
+        return [machine for machine in self._machines if not isinstance(machine, GoQueueError)]
+
+    async def submit_to_all(self, command: CommandT) -> None:
+        """Have a command carried out by every machine; CoordinatorUnavailable if one of them cannot be used."""
+        for machine in self._machines:
+            self._require(machine)
+        for shard in self._shards:
+            if shard is not None:
+                await shard.submit(command)
+
+    def pass_time(self) -> None:
+        """Carry out what is due by now."""
+        for shard in self._shards:
+            if shard is not None:
+                shard.pass_time()
+
+    def close(self) -> None:
+        """Let no more time pass, and answer all who wait: the broker is about to stop."""
+        for shard in self._shards:
+            if shard is not None:
+                shard.close()
+
+    async def _shard(self, name: str) -> Shard[CommandT]:
+        if not self._machines:
+            await ensure_internal_topic(self._broker, self.topic, self._partitions, _CONFIG)
+            self.load()
+        index = self._index(name)
+        self._require(self._machines[index])
+        shard = self._shards[index]
+        assert shard is not None
+        return shard
+
+    def _index(self, name: str) -> int:
+        return name_partition(name, len(self._machines))
+
+    def _require(self, machine: MachineT | GoQueueError) -> MachineT:
+        if isinstance(machine, GoQueueError):
+            raise CoordinatorUnavailable(f"a log of {self.topic} cannot be used: {machine.message}")
+        return machine

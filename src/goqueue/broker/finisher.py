@@ -1,0 +1,70 @@
+"""Finishes transactions whose end is decided: markers to the partitions, offsets to the groups, then a note of it.
+
+Each partition and group is served whatever happens to the others: a sick disk holds up nobody's readers but its own.
+What is to be done is what the coordinator has stored, and it is stored before the first marker is written. So after a
+crash it is done again, from the beginning: a marker that is there already is not written twice, and offsets that were
+set have no trace of the transaction any more. Nothing of a later transaction can be hit by that: it begins only when
+this one is noted as finished, in the same log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from goqueue.errors import GoQueueError
+from goqueue.machines.group_commands import EndOffsets
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.transaction_values import Ending
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+
+class Finisher:
+    """Each transaction is being finished at most once at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._under_way: set[tuple[str, int]] = set()
+
+    def look(self) -> None:
+        """Begin to finish whatever waits for it; what has failed before is tried again."""
+        for machine in self._broker.transactions.machines:
+            for ending in machine.ending():
+                which = (ending.id, ending.number)
+                if which not in self._under_way:
+                    self._under_way.add(which)
+                    self._broker.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
+
+    async def _finish(self, ending: Ending, which: tuple[str, int]) -> None:
+        try:
+            await self._decided(ending)
+            end_offsets = EndOffsets(ending.producer_id, ending.is_commit)
+            outcomes = await asyncio.gather(
+                *(self._mark(partition, ending) for partition in sorted(ending.partitions)),
+                *(self._broker.groups.submit(group, end_offsets) for group in sorted(ending.groups)),
+                return_exceptions=True,
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            await self._broker.transactions.submit(ending.id, ending.completion)
+        except GoQueueError:
+            # A disk that is full or broken, which is reported where it happens; the next look tries again.
+            return
+        finally:
+            self._under_way.discard(which)
+
+    async def _decided(self, ending: Ending) -> None:
+        """Wait until it is durable how the transaction ends: a crash must not bring back one that may end otherwise."""
+        await self._broker.transactions.machine(ending.id)
+
+    async def _mark(self, where: TopicPartition, ending: Ending) -> None:
+        """Write the marker of one partition, durably however it is flushed; a topic that is deleted needs none."""
+        opened = self._broker.topics.get(where.topic)
+        if opened is None or where.partition >= len(opened.partitions):
+            return
+        partition = opened.partition(where.partition)
+        end = partition.end_transaction(ending.producer_id, ending.epoch, is_commit=ending.is_commit)
+        await partition.flusher.durable(end)

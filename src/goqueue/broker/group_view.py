@@ -1,0 +1,292 @@
+"""What is known of a group, put together for people and their tools: members, who reads what, how far, and why.
+
+Groups of both kinds are told in the same words. Nothing here changes anything, or makes what is not there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.group_members import MemberProgress, progress_of
+from goqueue.broker.groups import check_group_name
+from goqueue.broker.lag import Lag, lag_of, messages_behind
+from goqueue.broker.pipeline import operation
+from goqueue.errors import GoQueueError, UnknownGroup
+from goqueue.machines.classic_values import ClassicGroup, ClassicMember, ClassicState
+from goqueue.machines.consumer_group import state_of
+from goqueue.machines.consumer_protocol import CONSUMER, assigned_partitions, subscribed_topics
+from goqueue.machines.consumer_values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
+from goqueue.machines.group_offsets import Group, is_in_use, topics_of
+from goqueue.machines.group_values import Rebalance, TopicPartition
+from goqueue.machines.offsets import CommittedOffset, OffsetTable
+from goqueue.runtime.waiters import arrival
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+Partitions = frozenset[TopicPartition]
+
+
+class GroupKind(StrEnum):
+    """Who assigns the partitions of a group: its members, the broker, or nobody, if there are only offsets."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    OFFSETS = "offsets"
+
+
+class GroupState(StrEnum):
+    """How a group is."""
+
+    EMPTY = "empty"
+    STABLE = "stable"
+    REBALANCING = "rebalancing"
+
+
+class MemberView(NamedTuple):
+    """A member; `assigned` is what it may work on, `revoking` what it was asked to give back, `target` its due.
+
+    `silent_ms` is since when nothing was heard of it, `revoke_within_ms` how long it has to give back before it is
+    removed; None where there is nothing to tell.
+    """
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int
+    progress: MemberProgress
+    topics: Sequence[str]
+    pattern: str
+    assigned: Partitions
+    revoking: Partitions
+    target: Partitions
+    joined_ms: int | None
+    silent_ms: int | None
+    revoke_within_ms: int | None
+
+
+class OffsetView(NamedTuple):
+    """How far a group is in a partition, and which member has it; without an offset, nothing is committed yet."""
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+    lag: Lag
+    owner: MemberView | None
+
+
+class Overview(NamedTuple):
+    """A group in a line; `lag` is in messages, over all partitions with an offset."""
+
+    name: str
+    kind: GroupKind
+    state: GroupState
+    members: int
+    lag: int
+
+
+class Books(NamedTuple):
+    """The rebalances of a group: how many there were, how many partitions they moved, and the last ones."""
+
+    name: str
+    total: int
+    moves: int
+    latest: Sequence[Rebalance]
+
+
+class GroupView(NamedTuple):
+    """A group with all that is known of it; `topics` is None if only its members know."""
+
+    name: str
+    kind: GroupKind
+    state: GroupState
+    epoch: int
+    assignor: str
+    topics: Sequence[str] | None
+    members: Sequence[MemberView]
+    offsets: Sequence[OffsetView]
+    books: Books
+
+
+@operation("groups.overview")
+async def overview(broker: Broker) -> Sequence[Overview]:
+    """Return all groups, each in a line, in order of their names."""
+    found = []
+    for machine in broker.groups.machines:
+        # There may be many groups: let others have a turn in between.
+        await arrival(asyncio.get_running_loop().call_soon)
+        for name in machine.names():
+            group = machine.find(name)
+            lag = _messages_behind(broker, machine.offsets.of_group(name))
+            found.append(Overview(name, kind_of(group), _state_of(group), _member_count(group), lag))
+    return sorted(found)
+
+
+def _messages_behind(broker: Broker, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+    total = 0
+    for each, committed in offsets.items():
+        try:
+            partition = broker.topic(each.topic).partition(each.partition)
+        except GoQueueError:
+            continue
+        total += messages_behind(partition, committed.offset).messages or 0
+    return total
+
+
+@operation("groups.view")
+async def view_group(broker: Broker, name: str) -> GroupView:
+    """Return all that is known of a group; UnknownGroup if that is nothing."""
+    group, table = _find(broker, name)
+    now_ms = int(broker.clock.monotonic() * 1000)
+    members = sorted(_members(group, now_ms), key=lambda member: member.id)
+    owners = {each: member for member in members for each in (*member.assigned, *member.revoking)}
+    committed = table.of_group(name)
+    offsets = []
+    for each in sorted({*committed, *owners}):
+        value = committed.get(each)
+        lag = await lag_of(broker, each, None if value is None else value.offset)
+        offsets.append(OffsetView(each, value, lag, owners.get(each)))
+    topics = topics_of(group)
+    return GroupView(
+        name=name,
+        kind=kind_of(group),
+        state=_state_of(group),
+        epoch=_epoch(group),
+        assignor=_assignor(group),
+        topics=None if topics is None else sorted(topics),
+        members=members,
+        offsets=offsets,
+        books=_books(name, group),
+    )
+
+
+@operation("groups.books")
+async def books_of(broker: Broker, name: str) -> Books:
+    """Return the rebalances of a group; UnknownGroup if there is none."""
+    group, _ = _find(broker, name)
+    return _books(name, group)
+
+
+@operation("groups.all_books")
+async def all_books(broker: Broker) -> Sequence[Books]:
+    """Return the rebalances of all groups that had any, in order of their names."""
+    found = [_books(name, group) for machine in broker.groups.machines for name, group in machine.groups.items()]
+    return sorted((books for books in found if books.total), key=lambda books: books.name)
+
+
+def _find(broker: Broker, name: str) -> tuple[Group | None, OffsetTable]:
+    check_group_name(name)
+    machine = broker.groups.peek(name)
+    if machine is None or (machine.find(name) is None and not machine.offsets.has(name)):
+        raise UnknownGroup(f"there is no group {name!r}")
+    return machine.find(name), machine.offsets
+
+
+def kind_of(group: Group | None) -> GroupKind:
+    """Return who assigns the partitions of a group."""
+    if group is None:
+        return GroupKind.OFFSETS
+    return GroupKind.CONSUMER if isinstance(group, ConsumerGroup) else GroupKind.CLASSIC
+
+
+def _state_of(group: Group | None) -> GroupState:
+    if group is None or not is_in_use(group):
+        return GroupState.EMPTY
+    if isinstance(group, ConsumerGroup):
+        return GroupState.STABLE if state_of(group) == "stable" else GroupState.REBALANCING
+    return GroupState.STABLE if group.state is ClassicState.STABLE else GroupState.REBALANCING
+
+
+def _epoch(group: Group | None) -> int:
+    if group is None:
+        return 0
+    return group.epoch if isinstance(group, ConsumerGroup) else group.generation
+
+
+def _assignor(group: Group | None) -> str:
+    if group is None:
+        return ""
+    return group.assignor if isinstance(group, ConsumerGroup) else group.protocol or ""
+
+
+def _member_count(group: Group | None) -> int:
+    if isinstance(group, ClassicGroup):
+        return len(_classic_members(group))
+    return 0 if group is None else len(group.members)
+
+
+def _members(group: Group | None, now_ms: int) -> Iterable[MemberView]:
+    if isinstance(group, ConsumerGroup):
+        return [_consumer_member(group, member, now_ms) for member in group.members.values()]
+    if group is None:
+        return ()
+    return [_classic_member(group, member, now_ms) for member in _classic_members(group).values()]
+
+
+def _consumer_member(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> MemberView:
+    deadline_ms = member.revocation_deadline_ms
+    return MemberView(
+        id=member.id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=member.epoch,
+        progress=progress_of(group, member),
+        topics=sorted(member.topics),
+        pattern=member.pattern,
+        assigned=member.assigned,
+        revoking=member.revoking,
+        target=member.target,
+        joined_ms=member.joined_ms,
+        silent_ms=_silent_ms(member.session_deadline_ms, SESSION_TIMEOUT_MS, now_ms),
+        revoke_within_ms=None if deadline_ms is None else max(deadline_ms - now_ms, 0),
+    )
+
+
+def _classic_members(group: ClassicGroup) -> Mapping[str, ClassicMember]:
+    """Return the members, and those who are about to become one."""
+    joiners = group.round.joiners if group.round is not None else {}
+    return {**group.members, **{name: joiner.member for name, joiner in joiners.items()}}
+
+
+def _classic_member(group: ClassicGroup, member: ClassicMember, now_ms: int) -> MemberView:
+    is_readable = group.protocol_type == CONSUMER and member.id in group.members
+    assigned = (assigned_partitions(member.assignment) if is_readable else None) or frozenset()
+    is_waiting = group.round is not None and member.id in group.round.joiners
+    progress = MemberProgress.NONE
+    if group.round is not None:
+        progress = MemberProgress.PENDING_ASSIGN if is_waiting else MemberProgress.PENDING_REVOKE
+    elif not group.is_assigned:
+        progress = MemberProgress.PENDING_ASSIGN
+    deadline_ms = None if is_waiting else group.sessions.get(member.id)
+    return MemberView(
+        id=member.id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=group.generation,
+        progress=progress,
+        topics=sorted(subscribed_topics(member.metadata(group.protocol)) or ()),
+        pattern="",
+        assigned=assigned if progress is not MemberProgress.PENDING_ASSIGN else frozenset(),
+        revoking=frozenset(),
+        target=assigned,
+        joined_ms=None,
+        silent_ms=None if deadline_ms is None else _silent_ms(deadline_ms, member.session_timeout_ms, now_ms),
+        revoke_within_ms=(
+            max(group.round.deadline_ms - now_ms, 0) if group.round is not None and not is_waiting else None
+        ),
+    )
+
+
+def _silent_ms(deadline_ms: int, timeout_ms: int, now_ms: int) -> int:
+    return max(now_ms - (deadline_ms - timeout_ms), 0)
+
+
+def _books(name: str, group: Group | None) -> Books:
+    if group is None:
+        return Books(name, 0, 0, ())
+    return Books(name, group.rebalance_count, group.move_count, group.rebalances)

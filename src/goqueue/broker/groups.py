@@ -1,0 +1,205 @@
+"""Groups: members, what they read, and how far they are.
+
+Membership is decided by the machine of the group (`machines/groups`); here names are checked, offsets are looked at
+beside the partitions that they belong to, and what is known of a group is put together for those who ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.pipeline import operation
+from goqueue.errors import (
+    GoQueueError,
+    InvalidGroup,
+    OffsetMetadataTooLarge,
+    StaleMemberEpoch,
+    UnknownMember,
+    UnknownTopic,
+    UnstableOffsets,
+)
+from goqueue.machines.classic_values import Heartbeat, Join, Joined, Leave, Sync, Synced
+from goqueue.machines.consumer_group import ConsumerGroup, ConsumerHeartbeat, ConsumerReply
+from goqueue.machines.group_commands import CommitOffsets, DeleteGroup, DeleteOffsets
+from goqueue.machines.group_offsets import Group
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import CommittedOffset
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+NAME_BYTES_MAX = 1000
+METADATA_BYTES_MAX = 4096
+
+
+@operation("groups.join")
+async def join_group(broker: Broker, command: Join) -> Joined:
+    """Join a classic group; returns when the round is over that makes the caller a member."""
+    check_group_name(command.group)
+    joined: Joined = await broker.groups.submit(command.group, command)
+    return joined
+
+
+@operation("groups.sync")
+async def sync_group(broker: Broker, command: Sync) -> Synced:
+    """Return the assignment of a member, once the leader has brought it."""
+    check_group_name(command.group)
+    synced: Synced = await broker.groups.submit(command.group, command)
+    return synced
+
+
+@operation("groups.heartbeat")
+async def heartbeat(broker: Broker, command: Heartbeat) -> None:
+    """Keep a member of a classic group alive; RebalanceInProgress calls it to join again."""
+    check_group_name(command.group)
+    await broker.groups.submit(command.group, command)
+
+
+@operation("groups.leave")
+async def leave_group(broker: Broker, command: Leave) -> Sequence[GoQueueError | None]:
+    """Let members of a classic group go; returns an error or None for each."""
+    check_group_name(command.group)
+    results: Sequence[GoQueueError | None] = await broker.groups.submit(command.group, command)
+    return results
+
+
+@operation("groups.consumer_heartbeat")
+async def consumer_heartbeat(broker: Broker, command: ConsumerHeartbeat) -> ConsumerReply:
+    """Join, stay in or leave a group whose broker assigns, and learn what is assigned."""
+    check_group_name(command.group)
+    reply: ConsumerReply = await broker.groups.submit(command.group, command)
+    return reply
+
+
+# -- offsets
+
+
+@operation("groups.commit")
+async def commit_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
+    """Set offsets of a group, durably; returns an error or None for each."""
+    return await set_offsets(broker, command)
+
+
+async def set_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
+    """Set offsets as `commit_offsets` does, for operations that have more to do."""
+    check_group_name(command.group)
+    now_ms = broker.clock.now_ms()
+    refusals: list[GoQueueError | None] = []
+    wanted = []
+    for each in command.offsets:
+        refusal = _refusal(broker, each.partition, each.value)
+        refusals.append(refusal)
+        if refusal is None:
+            value = each.value
+            stamped = CommittedOffset(value.offset, value.leader_epoch, value.metadata, now_ms)
+            wanted.append(each._replace(value=stamped))
+    results = iter(await broker.groups.submit(command.group, replace(command, offsets=wanted)))
+    return [next(results) if refusal is None else refusal for refusal in refusals]
+
+
+def _refusal(broker: Broker, partition: TopicPartition, value: CommittedOffset) -> GoQueueError | None:
+    if not 0 <= partition.partition < broker.partition_counts.get(partition.topic, 0):
+        return UnknownTopic(f"there is no partition {partition.partition} of a topic {partition.topic!r}")
+    if len(value.metadata.encode("utf-8", "surrogateescape")) > METADATA_BYTES_MAX:
+        return OffsetMetadataTooLarge(f"metadata of an offset may have {METADATA_BYTES_MAX} bytes")
+    return None
+
+
+class Reader(NamedTuple):
+    """Who asks for offsets of a group whose broker assigns: a member, by its epoch."""
+
+    member_id: str
+    epoch: int
+
+
+@operation("groups.offsets")
+async def fetch_offsets(
+    broker: Broker,
+    group: str,
+    partitions: Sequence[TopicPartition] | None = None,
+    *,
+    reader: Reader | None = None,
+    needs_stable: bool = False,
+) -> Mapping[TopicPartition, CommittedOffset | GoQueueError | None]:
+    """Return offsets of a group, all of them unless partitions are named.
+
+    With `needs_stable`, those that an open transaction is about to change are UnstableOffsets instead.
+    """
+    check_group_name(group)
+    machine = await broker.groups.machine(group)
+    if reader is not None:
+        _check_reader(group, machine.find(group), reader)
+    wanted = list(machine.offsets.of_group(group)) if partitions is None else partitions
+    found: dict[TopicPartition, CommittedOffset | GoQueueError | None] = {}
+    for each in wanted:
+        if needs_stable and machine.offsets.is_pending(group, each):
+            found[each] = UnstableOffsets(f"a transaction is about to change the offset of {each.topic}")
+        else:
+            found[each] = machine.offsets.find(group, each)
+    return found
+
+
+def _check_reader(name: str, group: Group | None, reader: Reader) -> None:
+    """Refuse a member of a group whose broker assigns, if it is not up to date: it might ask for another's."""
+    if not isinstance(group, ConsumerGroup):
+        return
+    member = group.members.get(reader.member_id)
+    if member is None:
+        raise UnknownMember(f"group {name!r} has no member {reader.member_id!r}", hint="join again")
+    if member.epoch != reader.epoch:
+        raise StaleMemberEpoch(f"member {member.id} is in epoch {member.epoch}, not {reader.epoch}")
+
+
+@operation("groups.delete_offsets")
+async def delete_offsets(
+    broker: Broker, group: str, partitions: Sequence[TopicPartition]
+) -> Sequence[GoQueueError | None]:
+    """Forget offsets of a group; returns an error or None for each."""
+    check_group_name(group)
+    results: Sequence[GoQueueError | None] = await broker.groups.submit(group, DeleteOffsets(group, partitions))
+    return results
+
+
+@operation("groups.delete")
+async def delete_group(broker: Broker, group: str) -> None:
+    """Forget a group without members, and its offsets."""
+    check_group_name(group)
+    await broker.groups.submit(group, DeleteGroup(group))
+
+
+# -- looking
+
+
+class Listed(NamedTuple):
+    """A group by name; without a group, there are only offsets."""
+
+    name: str
+    group: Group | None
+
+
+@operation("groups.list")
+async def list_groups(broker: Broker) -> Sequence[Listed]:
+    """Return all groups in order of their names."""
+    found = [Listed(name, machine.find(name)) for machine in broker.groups.machines for name in machine.names()]
+    return sorted(found, key=lambda listed: listed.name)
+
+
+@operation("groups.describe")
+async def find_group(broker: Broker, name: str) -> Listed | None:
+    """Return a group with its members as they are now; None if nothing is known of it."""
+    check_group_name(name)
+    machine = broker.groups.peek(name)
+    if machine is None:
+        return None
+    group = machine.find(name)
+    return Listed(name, group) if group is not None or machine.offsets.has(name) else None
+
+
+def check_group_name(name: str) -> None:
+    """Raise InvalidGroup if no group can have that name."""
+    if not name:
+        raise InvalidGroup("a group needs a name")
+    if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+        raise InvalidGroup(f"the name of a group may have {NAME_BYTES_MAX} bytes")

@@ -1,0 +1,79 @@
+"""How far a reader is behind in a partition: in messages, and in time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.errors import CorruptBatch, GoQueueError, TooLarge, UnsupportedFormat
+from goqueue.records.layout import BatchHeader, TimestampType
+from goqueue.records.layout import headers as headers_of
+from goqueue.records.reader import read_records
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.machines.group_values import TopicPartition
+
+# Behind a batch without messages of its own comes the next one; what takes longer than this is not looked for.
+_READ_BYTES = 64 * 1024
+
+
+class Lag(NamedTuple):
+    """How far behind: `messages` are offsets up to the end, `age_ms` is that of the oldest message among them.
+
+    Without an offset to begin with, both are None; the age is also None if it cannot be found. If nobody can tell
+    anything, there is an error.
+    """
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+    messages: int | None = None
+    age_ms: int | None = None
+    error: GoQueueError | None = None
+
+
+def messages_behind(partition: Partition, offset: int | None) -> Lag:
+    """Return how far an offset is behind, in messages alone."""
+    start, end = partition.log.start_offset, partition.high_watermark
+    return Lag(start, end, None if offset is None else max(end - max(offset, start), 0))
+
+
+async def lag_of(broker: Broker, partition: TopicPartition, offset: int | None) -> Lag:
+    """Return how far an offset is behind."""
+    try:
+        found = broker.topic(partition.topic).partition(partition.partition)
+        lag = messages_behind(found, offset)
+        if not lag.messages:
+            return lag._replace(age_ms=lag.messages)
+        # This may open a batch, and callers ask for many partitions: let others have a turn in between.
+        await arrival(asyncio.get_running_loop().call_soon)
+        timestamp = _first_timestamp(found, max(offset or 0, found.log.start_offset))
+    except GoQueueError as error:
+        return Lag(error=error)
+    return lag if timestamp is None else lag._replace(age_ms=max(broker.clock.now_ms() - timestamp, 0))
+
+
+def _first_timestamp(partition: Partition, offset: int) -> int | None:
+    """Return the timestamp of the first message from an offset on."""
+    data = partition.read(offset, bytes_max=_READ_BYTES)
+    view = memoryview(data)
+    for position, header in headers_of(data):
+        if header.is_control or not header.record_count:
+            continue
+        try:
+            found = _timestamp(header, view[position:], offset)
+        except (CorruptBatch, TooLarge, UnsupportedFormat):
+            return None
+        if found is not None:
+            return found if found >= 0 else None
+    return None
+
+
+def _timestamp(header: BatchHeader, batch: memoryview, offset: int) -> int | None:
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return header.max_timestamp
+    if header.base_offset >= offset and not header.has_delete_horizon:
+        return header.base_timestamp
+    return next((record.timestamp for record in read_records(batch) if record.offset >= offset), None)

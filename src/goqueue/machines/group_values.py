@@ -1,0 +1,33 @@
+"""Words that all kinds of groups share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+REBALANCES_KEPT = 10
+
+Topics = Mapping[str, int]
+"""How many partitions each topic has."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic."""
+
+    topic: str
+    partition: int
+
+
+class Rebalance(msgspec.Struct, frozen=True, array_like=True):
+    """What moved partitions between members: why, since when, for how long, and how many of them.
+
+    `ended_ms` is -1 while members have not all got what they are to have.
+    """
+
+    epoch: int
+    reason: str
+    began_ms: int
+    ended_ms: int = -1
+    moves: int = 0

@@ -1,0 +1,200 @@
+"""How far groups have read, and how far they will have read if open transactions commit.
+
+A fold over keyed records. A broker may hold millions of these and looks at few, so values stay encoded until somebody
+asks, and what partitions are called is kept once however many groups read them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from goqueue.errors import Corrupt
+from goqueue.machines.decision import KeyedRecord
+from goqueue.machines.group_keys import KeyKind, decode_key, encode_key, head_size
+from goqueue.machines.group_values import TopicPartition
+
+NO_EPOCH = -1
+_PARTITION = struct.Struct(">i")
+_PRODUCER = struct.Struct(">q")
+
+
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """The offset to go on from, with what the member wanted to be kept beside it."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    committed_ms: int = 0
+
+
+class NewOffset(NamedTuple):
+    """An offset for a partition."""
+
+    partition: TopicPartition
+    value: CommittedOffset
+
+
+_decoder = msgspec.json.Decoder(CommittedOffset)
+_encode = msgspec.json.Encoder().encode
+
+
+class OffsetTable:
+    """The offsets of many groups, as of the last applied record."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[bytes, bytes]] = {}
+        self._names: dict[bytes, bytes] = {}
+        # By producer, since a transaction ends for all groups and partitions at once.
+        self._pending: dict[int, dict[str, dict[bytes, bytes]]] = {}
+        # The table that the last record belonged to, and by which head of a key.
+        self._head = b""
+        self._table: dict[bytes, bytes] = {}
+
+    def groups(self) -> Iterable[str]:
+        """Return the groups that have offsets, or will have if a transaction commits."""
+        return {*self._groups, *(group for pending in self._pending.values() for group in pending)}
+
+    def has(self, group: str) -> bool:
+        """Tell whether a group has any offset."""
+        return group in self._groups
+
+    def find(self, group: str, partition: TopicPartition) -> CommittedOffset | None:
+        """Return the offset of a group for a partition."""
+        value = self._groups.get(group, {}).get(_rest(partition))
+        return None if value is None else _decoder.decode(value)
+
+    def of_group(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return all offsets of a group."""
+        found = self._groups.get(group, {})
+        return {_partition(rest): _decoder.decode(value) for rest, value in found.items()}
+
+    def is_pending(self, group: str, partition: TopicPartition) -> bool:
+        """Tell whether an open transaction is about to change an offset."""
+        rest = _rest(partition)
+        return any(rest in pending.get(group, ()) for pending in self._pending.values())
+
+    # -- records
+
+    def commit(self, group: str, offsets: Iterable[NewOffset]) -> list[KeyedRecord]:
+        """Return the records that set offsets."""
+        return [KeyedRecord(_key(group, each.partition), _encode(each.value)) for each in offsets]
+
+    def commit_pending(self, group: str, producer_id: int, offsets: Iterable[NewOffset]) -> list[KeyedRecord]:
+        """Return the records that set offsets once the producer's transaction commits."""
+        head = _PRODUCER.pack(producer_id)
+        return [
+            KeyedRecord(encode_key(KeyKind.PENDING, group, head + _rest(each.partition)), _encode(each.value))
+            for each in offsets
+        ]
+
+    def end_pending(self, producer_id: int, *, is_commit: bool) -> list[KeyedRecord]:
+        """Return the records that end a producer's transaction, as far as offsets are concerned."""
+        records = []
+        head = _PRODUCER.pack(producer_id)
+        for group, offsets in self._pending.get(producer_id, {}).items():
+            for rest, value in offsets.items():
+                if is_commit:
+                    records.append(KeyedRecord(encode_key(KeyKind.OFFSET, group, rest), value))
+                records.append(KeyedRecord(encode_key(KeyKind.PENDING, group, head + rest), None))
+        return records
+
+    def forget(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> list[KeyedRecord]:
+        """Return the records that remove offsets of a group, or all of them, with those that are pending."""
+        known = self._groups.get(group, {})
+        wanted = known.keys() if partitions is None else {_rest(each) for each in partitions}
+        records = [KeyedRecord(encode_key(KeyKind.OFFSET, group, rest), None) for rest in known if rest in wanted]
+        for producer_id, pending in self._pending.items():
+            head = _PRODUCER.pack(producer_id)
+            records += [
+                KeyedRecord(encode_key(KeyKind.PENDING, group, head + rest), None)
+                for rest in pending.get(group, ())
+                if partitions is None or rest in wanted
+            ]
+        return records
+
+    def forget_topic(self, topic: str) -> list[KeyedRecord]:
+        """Return the records that remove all offsets of a topic."""
+        name = topic.encode("utf-8", "surrogateescape")
+        records = []
+        for group in sorted(self.groups()):
+            rests = [rest for rest in self._rests(group) if rest[_PARTITION.size :] == name]
+            records += self.forget(group, [_partition(rest) for rest in rests])
+        return records
+
+    def _rests(self, group: str) -> Sequence[bytes]:
+        pending = [rest for each in self._pending.values() for rest in each.get(group, ())]
+        return [*self._groups.get(group, {}), *pending]
+
+    def apply(self, record: KeyedRecord) -> None:
+        """Take note of a stored record of kind OFFSET or PENDING."""
+        key, value = record
+        end = head_size(key)
+        head = key[:end]
+        if head != self._head or key[0] == KeyKind.PENDING:
+            self._turn_to(head, key)
+        table = self._table
+        rest = key[end:] if key[0] == KeyKind.OFFSET else key[end + _PRODUCER.size :]
+        name = self._names.get(rest) or self._new_name(rest)
+        if value is not None:
+            table[name] = value
+            return
+        table.pop(name, None)
+        if not table:
+            self._drop_empty(key)
+
+    def _new_name(self, rest: bytes) -> bytes:
+        if len(rest) < _PARTITION.size:
+            raise Corrupt(f"an offset is for no partition, but for {rest!r}")
+        self._names[rest] = rest
+        return rest
+
+    def _turn_to(self, head: bytes, key: bytes) -> None:
+        """Find the table that a record belongs to; most follow one of the same."""
+        kind, group, rest = decode_key(key)
+        self._head = head
+        if kind is KeyKind.OFFSET:
+            self._table = self._groups.setdefault(group, {})
+            return
+        if len(rest) < _PRODUCER.size:
+            raise Corrupt(f"a pending offset of group {group!r} has no producer")
+        (producer_id,) = _PRODUCER.unpack_from(rest)
+        self._table = self._pending.setdefault(producer_id, {}).setdefault(group, {})
+
+    def _drop_empty(self, key: bytes) -> None:
+        self._head = b""
+        kind, group, rest = decode_key(key)
+        if kind is KeyKind.OFFSET:
+            del self._groups[group]
+            return
+        (producer_id,) = _PRODUCER.unpack_from(rest)
+        del self._pending[producer_id][group]
+        if not self._pending[producer_id]:
+            del self._pending[producer_id]
+
+    def records(self) -> Iterator[KeyedRecord]:
+        """Yield the records that a new table would need to become equal to this one."""
+        for group, offsets in self._groups.items():
+            for rest, value in offsets.items():
+                yield KeyedRecord(encode_key(KeyKind.OFFSET, group, rest), value)
+        for producer_id, pending in self._pending.items():
+            head = _PRODUCER.pack(producer_id)
+            for group, offsets in pending.items():
+                for rest, value in offsets.items():
+                    yield KeyedRecord(encode_key(KeyKind.PENDING, group, head + rest), value)
+
+
+def _key(group: str, partition: TopicPartition) -> bytes:
+    return encode_key(KeyKind.OFFSET, group, _rest(partition))
+
+
+def _rest(partition: TopicPartition) -> bytes:
+    return _PARTITION.pack(partition.partition) + partition.topic.encode("utf-8", "surrogateescape")
+
+
+def _partition(rest: bytes) -> TopicPartition:
+    (index,) = _PARTITION.unpack_from(rest)
+    return TopicPartition(rest[_PARTITION.size :].decode("utf-8", "surrogateescape"), index)

@@ -1,0 +1,270 @@
+"""The transaction coordinator: who acts under each transactional id, and how its transaction stands.
+
+One machine for each partition of the topic that holds them, which is compacted: the key is a transactional id, the
+value all that is known of it. The rules, with the table of states, are in `transaction_steps`. Markers are written by
+somebody else: `ending` says which, and the command `Complete` that they are durable. What a producer id is, and that
+the spare ones in commands are nobody else's, is not looked at here.
+
+Transactions that take too long and ids that are idle for too long come up in `due`, as commands; decided too early or
+too late, these do nothing. A transaction has its time from its beginning, counted by the monotonic clock. After a
+start it has all of it once more: nobody knows how much had passed, since that clock began anew and the other one may
+have jumped; and while the broker was away, a living producer could not end it. So what hangs is aborted at most one
+timeout late. Days of idleness are counted by wall time, which is good enough for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, assert_never
+
+from goqueue.errors import ProducerMismatch, UnknownTransaction
+from goqueue.machines import transaction_steps as steps
+from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.transaction_deadlines import Deadlines
+from goqueue.machines.transaction_records import read_id, read_transaction, tombstone, transaction_record
+from goqueue.machines.transaction_steps import Step
+from goqueue.machines.transaction_values import (
+    EPOCH_MAX,
+    IDLE_MS,
+    Abort,
+    AddOffsets,
+    AddPartitions,
+    Cause,
+    Command,
+    Complete,
+    End,
+    Ending,
+    Expire,
+    Forget,
+    Init,
+    ProducerIdentity,
+    Transaction,
+    TransactionState,
+)
+
+
+class _Outcome(NamedTuple):
+    """What becomes of a transactional id; it is forgotten if nothing does. `cause` is why its transaction ends."""
+
+    id: str
+    transaction: Transaction | None
+    cause: Cause | None = None
+
+
+class Transactions:
+    """The transactional ids of one partition, as of the last adopted decision or applied record."""
+
+    def __init__(self) -> None:
+        self._transactions: dict[str, Transaction] = {}
+        self._ending: dict[str, Ending] = {}
+        self._by_producer: dict[int, str] = {}
+        self._deadlines = Deadlines()
+        self._ended: Counter[Cause] = Counter()
+
+    # -- what is known
+
+    @property
+    def ended(self) -> Mapping[Cause, int]:
+        """How many transactions have ended since the start, and why."""
+        return self._ended
+
+    def find(self, transactional_id: str) -> Transaction:
+        """Return what is known of a transactional id; UnknownTransaction if nothing is."""
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            raise UnknownTransaction(f"nothing is known of the transactional id {transactional_id!r}")
+        return transaction
+
+    def find_producer(self, producer_id: int) -> Transaction | None:
+        """Return the transactional id whose present producer id this is."""
+        transactional_id = self._by_producer.get(producer_id)
+        return None if transactional_id is None else self._transactions[transactional_id]
+
+    def held(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        """Return what is known of a transactional id to the holder of its present identity; raises for others."""
+        transaction = self._known(transactional_id)
+        steps.check_caller(transaction, ProducerIdentity(producer_id, epoch))
+        return transaction
+
+    def all(self) -> Sequence[Transaction]:
+        """Return what is known of all transactional ids, in their order."""
+        return [self._transactions[each] for each in sorted(self._transactions)]
+
+    def verify(self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition) -> None:
+        """Raise unless the transaction under way is the caller's and has the partition."""
+        transaction = self._known(transactional_id)
+        if (
+            transaction.state is not TransactionState.ONGOING
+            or transaction.producer_id != producer_id
+            or transaction.epoch != epoch
+            or partition not in transaction.partitions
+        ):
+            steps.verify(transaction, ProducerIdentity(producer_id, epoch), frozenset({partition}))
+
+    def ending(self) -> Sequence[Ending]:
+        """Return what has to be done to end transactions, the oldest first; the same until it is completed."""
+        return tuple(self._ending.values())
+
+    def deadline_ms(self) -> int | None:
+        """Return when something will be due, in monotonic time."""
+        return self._deadlines.first()
+
+    def due(self, now: Now) -> Sequence[Command]:
+        """Return the commands whose time has come; the same until they are carried out."""
+        return [
+            Expire(each) if self._transactions[each].state is TransactionState.ONGOING else Forget(each)
+            for each in self._deadlines.due(now.monotonic_ms)
+        ]
+
+    # -- decide
+
+    def decide(self, command: Command, ticket: int, now: Now) -> Decision:
+        """Say what carries out a command, changing nothing; raises what forbids it.
+
+        Init and End are answered with the identity to go on with; whoever has to wait for the end of a transaction is
+        answered by the decision that completes it.
+        """
+        before = self._transactions.get(command.id)
+        match command:
+            case Init():
+                step = steps.init(before, command, ticket, now)
+            case AddPartitions():
+                step = steps.add_partitions(self._known(command.id), command, ticket, now)
+            case AddOffsets():
+                step = steps.add_offsets(self._known(command.id), command, ticket, now)
+            case End():
+                step = steps.end(self._known(command.id), command, ticket, now)
+            case Abort():
+                step = steps.abort(self.find(command.id), ticket, now)
+            case Complete() if before is not None:
+                step = steps.complete(before, command, ticket, now)
+            case Expire() if before is not None and _is_overdue(before, now, is_ongoing=True):
+                step = Step(steps.fence(before, now), (Answer(ticket, None),))
+            case Forget() if before is not None and _is_overdue(before, now, is_ongoing=False):
+                return Decision((tombstone(command.id),), (Answer(ticket, None),), _Outcome(command.id, None))
+            case Complete() | Expire() | Forget():
+                return Decision(answers=(Answer(ticket, None),))
+            case _:
+                assert_never(command)
+        records = () if step.transaction == before else (transaction_record(step.transaction),)
+        cause = _cause(before, command, step.transaction)
+        return Decision(records, step.answers, _Outcome(command.id, step.transaction, cause))
+
+    def _known(self, transactional_id: str) -> Transaction:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            raise ProducerMismatch(f"the transactional id {transactional_id!r} belongs to no producer")
+        return transaction
+
+    # -- how state changes
+
+    def adopt(self, decision: Decision) -> None:
+        """Make the outcome of a decision the state; its records are in the log."""
+        outcome = decision.outcome
+        if outcome is None:
+            return
+        assert isinstance(outcome, _Outcome)
+        self._put(outcome.id, outcome.transaction)
+        if outcome.cause is not None:
+            self._ended[outcome.cause] += 1
+
+    def apply(self, record: KeyedRecord) -> None:
+        """Take note of a stored record; Corrupt if it is none of ours."""
+        transactional_id = read_id(record)
+        value = record.value
+        self._put(transactional_id, None if value is None else read_transaction(transactional_id, value))
+
+    def revive(self, now: Now) -> None:
+        """Let time begin, once all stored records were applied."""
+        for transaction in self.all():
+            self._put(transaction.id, replace(transaction, deadline_ms=_revived_deadline_ms(transaction, now)))
+
+    def _put(self, transactional_id: str, transaction: Transaction | None) -> None:
+        before = self._transactions.pop(transactional_id, None)
+        if before is not None:
+            self._by_producer.pop(before.producer_id, None)
+        if transaction is not None:
+            self._transactions[transactional_id] = transaction
+            self._by_producer[transaction.producer_id] = transactional_id
+        self._deadlines.set(transactional_id, None if transaction is None else transaction.deadline_ms)
+        if transaction is None or not transaction.is_ending:
+            self._ending.pop(transactional_id, None)
+        else:
+            self._ending[transactional_id] = _ending_of(transaction)
+
+    def records(self) -> Sequence[KeyedRecord]:
+        """Return the records that a new machine would need to become equal to this one."""
+        return [transaction_record(transaction) for transaction in self.all()]
+
+    def validate(self) -> None:
+        """Check the machine's own invariants; AssertionError if one is broken."""
+        self._deadlines.validate()
+        assert len(self._deadlines) == sum(each.deadline_ms is not None for each in self._transactions.values())
+        producer_ids: list[int] = []
+        for transactional_id, transaction in self._transactions.items():
+            assert transaction.id == transactional_id
+            assert self._deadlines.get(transactional_id) == transaction.deadline_ms
+            producer_ids += [transaction.producer_id, *([transaction.next.producer_id] if transaction.next else [])]
+            _validate_transaction(transaction)
+        assert len(producer_ids) == len(set(producer_ids))
+        assert self._by_producer == {each.producer_id: each.id for each in self._transactions.values()}
+        assert self._ending == {each.id: _ending_of(each) for each in self.all() if each.is_ending}
+
+
+def _cause(before: Transaction | None, command: Command, after: Transaction) -> Cause | None:
+    """Return why the transaction under way is being ended; None if it is not."""
+    if before is None or before.state is not TransactionState.ONGOING or not after.is_ending:
+        return None
+    match command:
+        case End():
+            return Cause.COMMIT if command.is_commit else Cause.ABORT
+        case Abort():
+            return Cause.OPERATOR
+        case Expire():
+            return Cause.TIMEOUT
+        case _:
+            return Cause.INIT
+
+
+def _is_overdue(transaction: Transaction, now: Now, *, is_ongoing: bool) -> bool:
+    if (transaction.state is TransactionState.ONGOING) is not is_ongoing:
+        return False
+    return transaction.deadline_ms is not None and transaction.deadline_ms <= now.monotonic_ms
+
+
+def _revived_deadline_ms(transaction: Transaction, now: Now) -> int | None:
+    if transaction.is_ending:
+        return None
+    if transaction.state is TransactionState.ONGOING:
+        return now.monotonic_ms + transaction.timeout_ms
+    idle_ms = now.wall_ms - transaction.updated_ms
+    return now.monotonic_ms + IDLE_MS - min(max(idle_ms, 0), IDLE_MS)
+
+
+def _ending_of(transaction: Transaction) -> Ending:
+    return Ending(
+        transaction.id,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.number,
+        is_commit=transaction.is_committed,
+        partitions=transaction.partitions,
+        groups=transaction.groups,
+    )
+
+
+def _validate_transaction(transaction: Transaction) -> None:
+    has_content = bool(transaction.partitions or transaction.groups)
+    is_ongoing = transaction.state is TransactionState.ONGOING
+    assert transaction.id
+    assert transaction.producer_id >= 0
+    # The epoch above the last one that is given out is nobody's.
+    assert 0 <= transaction.epoch <= (EPOCH_MAX + 1 if transaction.holder is None else EPOCH_MAX)
+    assert has_content is (is_ongoing or transaction.is_ending)
+    assert transaction.next is None or (transaction.is_ending and transaction.epoch > EPOCH_MAX)
+    assert not (is_ongoing and transaction.previous)
+    assert not (transaction.is_ending and transaction.deadline_ms is not None)
+    assert transaction.is_ending or not (transaction.waiting_ends or transaction.waiting_init)

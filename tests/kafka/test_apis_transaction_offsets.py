@@ -1,0 +1,38 @@
+"""Offsets that are sent to transactions, by raw clients: which are taken, and when they count."""
+
+from __future__ import annotations
+
+from tests.kafka.api_kit import UNKNOWN_TOPIC, run
+from tests.kafka.group_kit import committed
+from tests.kafka.raw import RawClient
+from tests.kafka.server import SimServer
+from tests.kafka.transaction_kit import INVALID_GROUP_ID, INVALID_STATE, UNKNOWN_MEMBER, producer_of, stand
+
+
+def test_offsets_need_their_group_in_the_transaction_before_version_5() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        producer = await producer_of(client)
+        for version in range(5):
+            assert await producer.commit_offsets({0: 1}, version=version) == [INVALID_STATE]
+        assert (await stand(client))[0] == "Empty"
+        assert await producer.commit_offsets({0: 1}, version=5) == [0]
+        assert (await stand(client))[0] == "Ongoing"
+        assert await committed(client) == {}
+        await producer.end(is_commit=True)
+        assert await committed(client) == {("t", 0): 1}
+
+    run(act)
+
+
+def test_offsets_of_what_does_not_exist_are_refused_one_by_one() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        producer = await producer_of(client)
+        assert await producer.commit_offsets({0: 1, 7: 1}) == [0, UNKNOWN_TOPIC]
+        assert await producer.commit_offsets({0: 1}, topic="none") == [UNKNOWN_TOPIC]
+        assert await producer.commit_offsets({0: 1}, group="") == [INVALID_GROUP_ID]
+        assert await producer.add_group("") == INVALID_GROUP_ID
+        assert await producer.commit_offsets({0: 1}, member_id="who", generation_id=3) == [UNKNOWN_MEMBER]
+        await producer.end(is_commit=True)
+        assert await committed(client) == {("t", 0): 1}
+
+    run(act)

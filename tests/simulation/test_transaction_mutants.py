@@ -1,0 +1,236 @@
+"""Tests of the tests: each mistake that would break transactions is made here on purpose, and must be found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from goqueue.broker import groups
+from goqueue.broker import transactions as operations
+from goqueue.broker.aborted import Aborted
+from goqueue.broker.broker import Broker
+from goqueue.broker.finisher import Finisher
+from goqueue.errors import GoQueueError
+from goqueue.machines import transaction_steps as steps
+from goqueue.machines.decision import Answer
+from goqueue.machines.group_commands import CommitOffsets, EndOffsets
+from goqueue.machines.offsets import OffsetTable
+from goqueue.machines.producer import ProducerTable
+from goqueue.machines.transaction_values import End, Ending, Init, Transaction
+from goqueue.machines.transactions import Transactions
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.shard import Shard
+from goqueue.testing.loop import SimulationError
+from tests.simulation.group_lives import Ending as LifeEnding
+from tests.simulation.group_stage import answer_at_once, shrink
+from tests.simulation.txn_world import TransactionWorld
+
+SEEDS = 40
+LIVES = 6
+
+Patch = pytest.MonkeyPatch
+
+
+def answers_come_before_they_are_durable(patch: Patch) -> None:
+    """A coordinator answers as soon as it has decided."""
+    answer_at_once(patch)
+
+
+def markers_come_before_the_decision_is_durable(patch: Patch) -> None:
+    """What is to be done to end a transaction is done as soon as that is decided."""
+    real = Shard._carry_out
+
+    def carry_out(self: Shard[Any], command: Any, ticket: int) -> Sequence[Any]:
+        answers = real(self, command, ticket)
+        if self._changed is not None:
+            self._changed()
+        return answers
+
+    patch.setattr(Shard, "_carry_out", carry_out)
+    _do_not_wait_for_the_decision(patch)
+
+
+def _do_not_wait_for_the_decision(patch: Patch) -> None:
+    async def wait_for_nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(Finisher, "_decided", wait_for_nothing)
+
+
+def markers_come_before_another_decision_is_durable(patch: Patch) -> None:
+    """Any decision that is durable makes others be carried out that are not."""
+    _do_not_wait_for_the_decision(patch)
+
+
+def transactions_are_complete_before_their_markers(patch: Patch) -> None:
+    """The end of a transaction is noted without waiting for its markers."""
+
+    async def finish(self: Finisher, ending: Ending, which: tuple[str, int]) -> None:
+        try:
+            for topic, index in sorted(ending.partitions):
+                if topic in self._broker.topics:
+                    partition = self._broker.topics[topic].partition(index)
+                    partition.end_transaction(ending.producer_id, ending.epoch, is_commit=ending.is_commit)
+            for group in sorted(ending.groups):
+                await self._broker.groups.submit(group, EndOffsets(ending.producer_id, ending.is_commit))
+            await self._broker.transactions.submit(ending.id, ending.completion)
+        except GoQueueError:
+            return
+        finally:
+            self._under_way.discard(which)
+
+    patch.setattr(Finisher, "_finish", finish)
+
+
+def anybody_can_end_a_transaction(patch: Patch) -> None:
+    """The epoch of whoever ends a transaction is not looked at."""
+    real = steps.end
+
+    def end(transaction: Transaction, command: End, *args: Any) -> steps.Step:
+        if transaction.holder is not None:
+            command = replace(command, producer_id=transaction.producer_id, epoch=transaction.epoch)
+        return real(transaction, command, *args)
+
+    patch.setattr(steps, "end", end)
+
+
+def offsets_of_transactions_are_forgotten(patch: Patch) -> None:
+    """Offsets that wait for the end of a transaction are not told of it."""
+    patch.setattr(Ending, "groups", property(lambda _: frozenset()))
+
+
+def offsets_do_not_wait_for_the_end(patch: Patch) -> None:
+    """Offsets of a transaction are set at once."""
+    real = groups.set_offsets
+
+    async def set_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
+        return await real(broker, replace(command, producer_id=None))
+
+    patch.setattr(operations, "set_offsets", set_offsets)
+
+
+def aborted_offsets_are_set(patch: Patch) -> None:
+    """However a transaction ends, its offsets are set."""
+    real = OffsetTable.end_pending
+    patch.setattr(OffsetTable, "end_pending", lambda self, producer_id, **_: real(self, producer_id, is_commit=True))
+
+
+def known_epochs_get_no_markers(patch: Patch) -> None:
+    """A marker is taken for needless if its epoch is known."""
+
+    def wants_marker(self: ProducerTable, producer_id: int, epoch: int) -> bool:
+        known = self._producers.get(producer_id)
+        return known is None or known.epoch < epoch
+
+    patch.setattr(ProducerTable, "wants_marker", wants_marker)
+
+
+def open_transactions_can_be_read(patch: Patch) -> None:
+    """The last stable offset is the high watermark."""
+    patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def aborted_transactions_can_be_read(patch: Patch) -> None:
+    """Nobody asks which transactions were aborted."""
+    patch.setattr(Aborted, "hides", lambda *_: False)
+
+
+def takeovers_fence_nobody(patch: Patch) -> None:
+    """Whoever takes a transactional id gets the identity that there is."""
+    real = steps._init_idle
+
+    def init_idle(transaction: Transaction, command: Init, now: Any) -> Transaction:
+        after = real(transaction, command, now)
+        return replace(after, producer_id=transaction.producer_id, epoch=transaction.epoch)
+
+    patch.setattr(steps, "_init_idle", init_idle)
+
+
+def anybody_can_write_in_a_transaction(patch: Patch) -> None:
+    """The coordinator is not asked whether a producer may write."""
+    patch.setattr(Transactions, "verify", lambda *_: None)
+    patch.setattr(operations, "verify", lambda *_: None)
+
+
+def transactions_never_time_out(patch: Patch) -> None:
+    """What is due with transactions is never done."""
+    patch.setattr(Transactions, "deadline_ms", lambda *_: None)
+
+
+def what_is_prepared_is_left_at_the_start(patch: Patch) -> None:
+    """A broker that starts does not go on with what another one has decided."""
+    real = Transactions.ending
+    patch.setattr(Transactions, "revive", lambda self, now: setattr(self, "_begun", dict(self._ending)))
+
+    def ending(self: Transactions) -> Sequence[Ending]:
+        begun = getattr(self, "_begun", {})
+        return [each for each in real(self) if begun.get(each.id) != each]
+
+    patch.setattr(Transactions, "ending", ending)
+
+
+def outcomes_are_mixed_up(patch: Patch) -> None:
+    """A transaction whose producer asks once more is told that it was committed, whatever happened."""
+
+    def end_again(transaction: Transaction, command: End, ticket: int) -> steps.Step:
+        if transaction.is_ending:
+            return steps.wait_for_end(transaction, ticket)
+        return steps.Step(transaction, (Answer(ticket, transaction.identity),))
+
+    patch.setattr(steps, "_end_again", end_again)
+    real = steps._prepare
+
+    def prepare(transaction: Transaction, now: Any, *, is_commit: bool, **options: Any) -> Transaction:
+        return real(transaction, now, is_commit=is_commit and len(transaction.partitions) < 2, **options)
+
+    patch.setattr(steps, "_prepare", prepare)
+
+
+def identities_are_not_stored(patch: Patch) -> None:
+    """Who has a transactional id is known until the next start."""
+    real = Transactions.decide
+
+    def decide(self: Transactions, command: Any, *args: Any) -> Any:
+        decision = real(self, command, *args)
+        return replace(decision, records=()) if isinstance(command, Init) else decision
+
+    patch.setattr(Transactions, "decide", decide)
+
+
+MUTANTS: list[Callable[[Patch], None]] = [
+    answers_come_before_they_are_durable,
+    markers_come_before_the_decision_is_durable,
+    markers_come_before_another_decision_is_durable,
+    transactions_are_complete_before_their_markers,
+    anybody_can_end_a_transaction,
+    offsets_of_transactions_are_forgotten,
+    offsets_do_not_wait_for_the_end,
+    aborted_offsets_are_set,
+    known_epochs_get_no_markers,
+    open_transactions_can_be_read,
+    aborted_transactions_can_be_read,
+    takeovers_fence_nobody,
+    anybody_can_write_in_a_transaction,
+    transactions_never_time_out,
+    what_is_prepared_is_left_at_the_start,
+    outcomes_are_mixed_up,
+    identities_are_not_stored,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_simulation_finds_the_mutant(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    shrink(monkeypatch)
+    mutant(monkeypatch)
+    assert any(_is_found(seed) for seed in range(SEEDS)), f"{mutant.__name__} survived {SEEDS} seeds"
+
+
+def _is_found(seed: int) -> bool:
+    endings = [LifeEnding.POWER_LOSS, LifeEnding.POWER_LOSS, LifeEnding.KILL]
+    try:
+        return bool(TransactionWorld(seed, endings=endings).run(LIVES))
+    except (GoQueueError, AssertionError, LookupError, TypeError, SimulationError):
+        return True

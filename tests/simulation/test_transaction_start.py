@@ -1,0 +1,78 @@
+"""Transactions that a crash leaves open in a partition, and unknown to any coordinator, end when the broker starts."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.events import HangingTransaction
+from goqueue.errors import CoordinatorUnavailable, InvalidTransactionState
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.transaction_values import ProducerIdentity
+from goqueue.testing import Fate, SimDisk
+from tests.simulation.group_calls import MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.txn_calls import AddPartition, FindEnds, InitProducer, ReadAll, Send
+
+PLACE = TopicPartition("orders", 0)
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+async def _make(broker: Broker) -> ProducerIdentity:
+    await MakeTopic("orders", 1).perform(broker)
+    return await InitProducer("one", 1_000).perform(broker)
+
+
+async def _hurry(broker: Broker) -> None:
+    """Send as soon as the coordinator has decided that the partition is part of the transaction, and be gone."""
+    me = await _make(broker)
+    adding = asyncio.create_task(AddPartition("x", "one", me, PLACE).perform(broker))
+    while not adding.done():
+        try:
+            await Send("x", "one", me, PLACE, 0, (b"x",)).perform(broker)
+            return
+        except InvalidTransactionState:
+            await let_pass(0)
+
+
+async def _expect_an_end(broker: Broker) -> None:
+    await let_pass(3)
+    stable, high_watermark, end = await FindEnds(PLACE).perform(broker)
+    assert stable == high_watermark == end
+    assert (await ReadAll(PLACE, is_committed_only=True).perform(broker)).records == ()
+
+
+def test_records_that_came_before_their_transaction_was_stored_are_aborted_at_the_start() -> None:
+    """A producer that does not wait until it is told that a partition is part of its transaction."""
+    aborted = []
+    for seed in range(20):
+        disk = SimDisk(seed)
+        live(disk, seed, _hurry)
+        disk.crash(Fate.NONE)
+        aborted += live(disk, 0, _expect_an_end, stops=True).of(HangingTransaction)
+    assert aborted
+
+
+def test_nothing_is_written_on_the_word_of_a_coordinator_that_cannot_keep_it() -> None:
+    disk = SimDisk(1)
+
+    async def send(broker: Broker) -> None:
+        me = await _make(broker)
+        disk.fail(errno.EIO, operation="sync", path="__transactions-*/*.log")
+        for _ in range(2):
+            with pytest.raises(CoordinatorUnavailable):
+                await Send("x", "one", me, PLACE, 0, (b"x",), adds_partition=True).perform(broker)
+
+    async def expect_nothing(broker: Broker) -> None:
+        assert (await FindEnds(PLACE).perform(broker)).end_offset == 0
+
+    live(disk, 1, send)
+    disk.crash(Fate.NONE)
+    assert live(disk, 2, expect_nothing, stops=True).of(HangingTransaction) == []

@@ -1,0 +1,78 @@
+"""Protocols of classic groups: which one is chosen, who does not fit, and which sessions are allowed."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.classic_kit import OPEN_MS, RANGE, Stage, all_joined, stable
+from tests.unit.consumer_bytes import subscription
+
+from goqueue.machines.classic_values import Protocol
+
+STICKY = Protocol("sticky", subscription("orders", user_data=b"sticky"))
+
+
+def test_the_protocol_that_most_prefer_and_all_know_is_chosen() -> None:
+    stage = Stage()
+    stage.join(new_id="a", protocols=(Protocol("only-a", b""), *RANGE, STICKY))
+    stage.join(new_id="b", protocols=(STICKY, *RANGE))
+    stage.join(new_id="c", protocols=(STICKY, Protocol("only-c", b""), *RANGE))
+    stage.pass_ms(OPEN_MS)
+    assert stage.known.protocol == "sticky"
+
+
+def test_a_member_without_a_protocol_that_all_know_is_refused() -> None:
+    stage = stable("a", protocols=(*RANGE, STICKY))
+    assert (
+        stage.told(
+            stage.join(new_id="b", protocols=(Protocol("other", b""),)),
+            stage.join(new_id="b", protocols=()),
+            stage.join(new_id="b", protocol_type=""),
+            stage.join(new_id="b", protocol_type="connect"),
+        )
+        == ["inconsistent_group_protocol"] * 4
+    )
+    assert stage.state == "Stable"
+    stage.join(new_id="b", protocols=(STICKY,))
+    assert stage.told(stage.join(new_id="c", protocols=RANGE)) == ["inconsistent_group_protocol"]
+    a = stage.join("a", protocols=(*RANGE, STICKY))
+    assert stage.joined(a).protocol == "sticky"
+
+
+def test_an_empty_group_takes_another_type_of_protocol() -> None:
+    stage = stable("a")
+    stage.leave("a")
+    (ticket,) = all_joined(stage, "worker", protocol_type="connect")
+    assert stage.joined(ticket).protocol_type == "connect"
+
+
+def test_a_round_that_everybody_has_left_takes_another_type_of_protocol() -> None:
+    stage = Stage()
+    stage.join(new_id="a")
+    stage.leave("a")
+    (ticket,) = all_joined(stage, "worker", protocol_type="connect")
+    assert stage.joined(ticket).protocol_type == "connect"
+
+
+def test_a_member_that_is_alone_may_change_its_type_of_protocol() -> None:
+    stage = stable("a")
+    ticket = stage.join("a", protocol_type="connect", protocols=(Protocol("default", b""),))
+    assert (stage.joined(ticket).protocol_type, stage.joined(ticket).protocol) == ("connect", "default")
+
+
+def test_a_sync_for_another_protocol_is_refused() -> None:
+    stage = Stage()
+    all_joined(stage, "a", "b")
+    assert stage.told(
+        stage.sync("b", protocol="sticky"),
+        stage.sync("b", protocol_type="connect"),
+        stage.sync("b", protocol="range", protocol_type="consumer"),
+    ) == ["inconsistent_group_protocol", "inconsistent_group_protocol", "waits"]
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "word"), [(5_999, "invalid"), (6_000, ""), (1_800_000, ""), (1_800_001, "invalid")]
+)
+def test_sessions_have_bounds(session_ms: int, word: str) -> None:
+    stage = Stage()
+    ticket = stage.join(session_timeout_ms=session_ms)
+    assert stage.told(ticket) == ["invalid_session_timeout" if word else "waits"]

@@ -1,0 +1,87 @@
+"""What a group reads: topics that come, grow and go, patterns, other subscriptions, and who assigns; as transcripts."""
+
+from __future__ import annotations
+
+from tests.unit.consumer_kit import Coordinator, partitions
+
+from goqueue.machines.consumer_group import MemberState
+
+
+def test_topics_that_are_made_grow_or_go_are_rebalanced() -> None:
+    broker = Coordinator({"orders": 1, "other": 5})
+    broker.join("a", "orders audit")
+    broker.change_topics(orders=4)
+    assert broker.beat("a").assignment == partitions("orders-0 orders-1 orders-2 orders-3")
+    broker.change_topics(audit=1)
+    broker.change_topics(audit=2)
+    assert broker.has("a") == "orders-0 orders-1 orders-2 orders-3"
+    broker.settle()
+    broker.change_topics(orders=0)
+    assert broker.beat("a").assignment == partitions("audit-0 audit-1")
+    assert broker.member("a").state is MemberState.UNREVOKED
+    assert broker.beat("a", "audit-0 audit-1").epoch == broker.known.epoch
+    assert broker.reasons == [
+        "member a joined",
+        "topic orders got 3 more partitions",
+        "topic audit was made",
+        "topic audit got 1 more partition",
+        "topic orders was deleted",
+    ]
+
+
+def test_topics_that_nobody_reads_do_not_matter() -> None:
+    broker = Coordinator({"orders": 1, "other": 5})
+    broker.join("a")
+    before = broker.known
+    broker.change_topics(other=9, third=1)
+    assert broker.known is before
+
+
+def test_a_pattern_subscribes_to_what_it_matches_now_and_later() -> None:
+    broker = Coordinator({"orders-eu": 1, "__orders": 1, "my-orders": 1})
+    broker.join("a", topics=None, pattern="orders.*|__.*")
+    assert broker.has("a") == "orders-eu-0"
+    broker.change_topics(**{"orders-us": 1, "mine": 1})
+    broker.settle()
+    assert broker.has("a") == "orders-eu-0 orders-us-0"
+    broker.beat("a", pattern="")
+    assert broker.reasons[-1] == "member a subscribes to other topics"
+    broker.settle()
+    assert broker.has("a") == ""
+
+
+def test_names_and_a_pattern_add_up() -> None:
+    broker = Coordinator({"orders": 1, "audit": 1, "x": 1})
+    broker.join("a", "orders", pattern="au.*")
+    assert broker.has("a") == "audit-0 orders-0"
+
+
+def test_a_member_that_subscribes_to_other_topics_gives_back_and_gets() -> None:
+    broker = Coordinator({"orders": 2, "audit": 2})
+    broker.join("a")
+    reply = broker.beat("a", topics=frozenset({"audit"}))
+    assert (reply.epoch, reply.assignment) == (1, frozenset())
+    assert broker.beat("a", "").assignment == partitions("audit-0 audit-1")
+    assert broker.reasons[-1] == "member a subscribes to other topics"
+
+
+def test_members_get_partitions_only_of_their_topics() -> None:
+    broker = Coordinator({"orders": 2, "audit": 2})
+    broker.join("a", "orders")
+    broker.join("b", "audit")
+    assert (broker.has("a"), broker.has("b")) == ("orders-0 orders-1", "audit-0 audit-1")
+
+
+def test_the_assignor_that_most_members_ask_for_is_used() -> None:
+    broker = Coordinator({"orders": 2, "audit": 2})
+    broker.join("a", "orders audit")
+    assert broker.known.assignor == "sticky"
+    broker.join("b", "orders audit", assignor="range")
+    assert broker.known.assignor == "range"
+    broker.settle()
+    assert broker.has("a") == "audit-0 orders-0"
+    broker.join("c", "orders audit", assignor="uniform")
+    assert broker.known.assignor == "range"
+    broker.beat("a", assignor="uniform")
+    assert broker.known.assignor == "sticky"
+    assert broker.reasons[-1] == "member a asks for uniform, and so partitions are assigned by sticky"
