@@ -60,6 +60,8 @@ bench: $(STAMP) $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) latency --flush interval --acks 1 --output bench/results/latency-interval.json
 	$(MEASURE) requests --output bench/results/requests.json
 	$(MEASURE) requests --flush interval --acks 1 --output bench/results/requests-interval.json
+	$(MEASURE) groups --output bench/results/groups.json
+	$(MEASURE) transactions --output bench/results/transactions.json
 	$(MAKE) bench-peers
 
 bench-peers: $(BENCH_STAMP) ## Compare with the peers that are installed (bench/install-peers installs them)

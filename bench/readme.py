@@ -7,7 +7,7 @@ a stored result behind it; a test compares the two.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ BROKER = (
     "requests",
     "requests-interval",
 )
+COORDINATION = ("groups", "transactions")
 
 # One object of the stored JSON: goes straight from there into a line of text.
 Facts = Mapping[str, Any]
@@ -35,7 +36,24 @@ Stored = Mapping[str, Facts]
 
 _DESCRIPTION = ("what", "value", "unit", "goal", "is_met")
 # How a measurement was made, not what came of it.
-_SETTINGS = ("rounds", "batches", "waiters")
+_SETTINGS = ("rounds", "batches", "waiters", "requests", "connections", "groups", "offsets", "messages", "seconds")
+# What the stored results have besides, for those who look closer.
+_LEFT_OUT = ("mb_per_s", "p999_ms")
+_NAMES = {
+    "bytes_checked": ("checked", "bytes"),
+    "msgs_per_s": ("messages", "/s"),
+    "broker_cpu_us_per_msg": ("broker CPU per message", "us"),
+    "broker_cpu_ms": ("broker CPU", "ms"),
+    "cpu_seconds": ("CPU", "s"),
+    "empty_cpu_seconds": ("empty CPU", "s"),
+}
+_SUFFIXES = {
+    "bytes_per_second": "bytes/s",
+    "_per_second": "/s",
+    "_bytes": "bytes",
+    "_seconds": "s",
+    "_ms": "ms",
+}
 _VERDICTS = {True: "met", False: "missed", None: ""}
 _WORKLOADS = {
     "publish": "publishing in bulk, confluent-kafka",
@@ -50,6 +68,9 @@ _FIGURES = {"msgs_per_s": "", "broker_cpu_us_per_msg": "us", "p50_ms": "ms", "p9
 _BROKER_HEAD = """
 | measured | reply | messages/s | broker CPU per message | p50 | p99 |
 |---|---|---:|---:|---:|---:|"""
+_GOALS_HEAD = """
+| measured | result | goal | | from |
+|---|---:|---|---|---|"""
 
 
 class Block(NamedTuple):
@@ -62,7 +83,7 @@ class Block(NamedTuple):
 
 def stored() -> Stored:
     """Return the stored results."""
-    paths = {name: RESULTS / f"{name}.json" for name in (LOG, *BROKER)}
+    paths = {name: RESULTS / f"{name}.json" for name in (LOG, *BROKER, *COORDINATION)}
     return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
 
 
@@ -80,24 +101,27 @@ def renew(readme: str, results: Stored) -> str:
 def render_log(results: Stored) -> str:
     """Return the results of the log as a Markdown table under a sentence that names the machine."""
     document = results[LOG]
-    lines = [
-        f"On {_machine(document['machine'])}:",
-        "",
-        "| measured | result | goal | | from |",
-        "|---|---:|---|---|---|",
-        *(_row(facts) for facts in document["results"].values()),
-    ]
-    return "\n".join(lines) + "\n"
+    return _table(f"On {_machine(document['machine'])}:", map(_row, document["results"].values()), _GOALS_HEAD)
 
 
 def render_broker(results: Stored) -> str:
-    """Return the results of a broker as one such table, or one for each machine and size of messages."""
-    tables: dict[str, list[str]] = {}
+    """Return the results of a broker as one such table, or one for each machine and size of messages.
+
+    Groups and transactions have goals, and follow in tables of their own.
+    """
+    tables: dict[tuple[str, str], list[str]] = {}
     for document in (results[name] for name in BROKER if name in results):
         size = document["settings"]["size_bytes"]
         about = f"Messages of {size:,} bytes on {_machine(document['machine'])}:"
-        tables.setdefault(about, []).extend(_broker_rows(document))
-    return "\n".join("\n".join([about, _BROKER_HEAD, *rows, ""]) for about, rows in tables.items())
+        tables.setdefault((about, _BROKER_HEAD), []).extend(_broker_rows(document))
+    for document in (results[name] for name in COORDINATION if name in results):
+        about = f"Groups and transactions on {_machine(document['machine'])}:"
+        tables.setdefault((about, _GOALS_HEAD), []).extend(map(_row, document["results"].values()))
+    return "\n".join(_table(about, rows, head) for (about, head), rows in tables.items())
+
+
+def _table(about: str, rows: Iterable[str], head: str) -> str:
+    return "\n".join([about, head, *rows, ""])
 
 
 def _machine(machine: Facts) -> str:
@@ -137,7 +161,7 @@ def _line(cells: Sequence[str]) -> str:
 def _details(facts: Facts) -> str:
     parts = []
     for name, value in facts.items():
-        if name not in _DESCRIPTION and name not in _SETTINGS:
+        if name not in (*_DESCRIPTION, *_SETTINGS, *_LEFT_OUT):
             words, unit = _unit_of(name)
             parts.append(f"{words} {_quantity(value, unit)}".strip())
     return ", ".join(parts)
@@ -145,13 +169,14 @@ def _details(facts: Facts) -> str:
 
 def _unit_of(name: str) -> tuple[str, str]:
     """Split the name of a detail into words and unit; units come last, except where they count something."""
-    for suffix, unit in (("bytes_per_second", "bytes/s"), ("_per_second", "/s"), ("_bytes", "bytes")):
+    if name in _NAMES:
+        return _NAMES[name]
+    for suffix, unit in _SUFFIXES.items():
         if name.endswith(suffix):
             return name.removesuffix(suffix).replace("_", " ").strip(), unit
-    if name == "bytes_checked":
-        return "checked", "bytes"
-    if name.startswith("cpu_us_per_"):
-        return f"CPU per {name.removeprefix('cpu_us_per_')}", "us"
+    before, is_cost, of_each = name.rpartition("cpu_us_per_")
+    if is_cost:
+        return f"{before.replace('_', ' ')}CPU per {of_each}", "us"
     return name.replace("_", " "), ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from bench.readme import BLOCKS, BROKER, LOG, README, Block, render_broker, renew, stored
+from bench.readme import BLOCKS, BROKER, COORDINATION, LOG, README, Block, render_broker, renew, stored
 
 MACHINE = {
     "cpu": "A chip",
@@ -44,12 +44,14 @@ def test_every_figure_in_the_readme_comes_from_the_stored_results() -> None:
         pytest.fail("the figures in README.md are not those of bench/results: run `make readme`")
 
 
-@pytest.mark.parametrize("name", [LOG, *BROKER])
+@pytest.mark.parametrize("name", [LOG, *BROKER, *COORDINATION])
 def test_another_result_makes_another_readme(name: str) -> None:
     readme = README.read_text("utf-8")
     results = json.loads(json.dumps(stored()))
+    if name not in results:
+        pytest.skip(f"{name} was not measured yet")
     first = next(iter(results[name]["results"].values()))
-    first["value" if name == LOG else "msgs_per_s"] = 0.123
+    first["msgs_per_s" if name in BROKER else "value"] = 0.123
     changed = renew(readme, results)
     assert "| 0.123" in changed
     assert "| 0.123" not in readme
@@ -93,3 +95,37 @@ def test_what_was_measured_elsewhere_or_with_other_messages_has_a_table_of_its_o
     assert [table.count("\n| ") - 1 for table in tables] == [2, 1, 1]
     assert "64 cores" in tables[1]
     assert tables[2].startswith("1,000 bytes")
+
+
+def test_groups_and_transactions_follow_with_their_goals() -> None:
+    details = {"requests": 100, "connections": 16, "requests_per_second": 543.2, "broker_cpu_us_per_request": 45.67}
+    commits = result("offsets committed", 5432.1, "offsets/s", ("at least 20000", False), **details)
+    details = {"memory_bytes": 123_456_789, "empty_seconds": 0.5, "committed_per_second": 100_000}
+    load = result("start with many", 1.5, "s", ("at most 5", True), **details)
+    details = {"messages": 9, "seconds": 1.0, "mb_per_s": 2.5, "msgs_per_s": 32_100, "broker_cpu_us_per_msg": 4.0}
+    ended = result("committed", 321.0, "transactions/s", (None, None), **details, p50_ms=1.25, p99_ms=2.5, p999_ms=9.0)
+    results = {
+        "publish": document({"acks": "all"}, publish={}),
+        "transactions": {"machine": MACHINE, "settings": {}, "results": {"transactions": ended}},
+        "groups": {"machine": MACHINE, "settings": {}, "results": {"commits": commits, "load": load}},
+    }
+    messages, coordination = render_broker(results).split("\n\nGroups and transactions on A chip, 3 cores, ")
+    assert "| publishing in bulk, confluent-kafka |" in messages
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in coordination.splitlines()[4:]]
+    assert [row[:4] for row in rows] == [
+        ["offsets committed", "5,432 offsets/s", "at least 20000 offsets/s", "missed"],
+        ["start with many", "1,500 ms", "at most 5 s", "met"],
+        ["committed", "321 transactions/s", "", ""],
+    ]
+    assert [row[4] for row in rows] == [
+        "requests 543/s, broker CPU per request 45.7 us",
+        "memory 123 MB, empty 500 ms, committed 100,000/s",
+        "messages 32,100/s, broker CPU per message 4 us, p50 1.25 ms, p99 2.5 ms",
+    ]
+
+
+def result(
+    what: str, value: float, unit: str, goal: tuple[str | None, bool | None], **details: float
+) -> dict[str, Any]:
+    """Return a stored result with a goal and whether it is met, or none."""
+    return {"what": what, "value": value, "unit": unit, "goal": goal[0], "is_met": goal[1], **details}

@@ -12,7 +12,7 @@ from goqueue.bench.log import Scale, private_workspace, run
 from goqueue.bench.log_append import MIB
 from goqueue.bench.machine import describe, file_system_of
 from goqueue.bench.measure import Aim, BenchmarkFailed, Goal, Result, medians_of_rounds, require
-from goqueue.cli import bench
+from goqueue.cli import bench_results
 from goqueue.cli.main import app
 
 TINY = Scale(
@@ -108,10 +108,10 @@ def test_table_shows_goal_and_verdict_and_on_a_wide_terminal_more(
 ) -> None:
     slow = Result("read", "reads", 0.5, "x", Goal(Aim.AT_LEAST, 0.8), {"bytes_per_second": 5e8})
     monkeypatch.setenv("COLUMNS", "80")
-    bench.show(describe(tmp_path), [slow])
+    bench_results.show(describe(tmp_path), [slow])
     narrow = capsys.readouterr().out
     monkeypatch.setenv("COLUMNS", "200")
-    bench.show(describe(tmp_path), [slow])
+    bench_results.show(describe(tmp_path), [slow])
     wide = capsys.readouterr().out
     assert "missed" in narrow
     assert "500 MB/s" not in narrow

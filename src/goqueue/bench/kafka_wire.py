@@ -12,7 +12,8 @@ wrong. Each request has one fixed version, which brokers of many years understan
 | DeleteTopics | 1       |                                                          |
 
 A request is `length i32 | api i16 | version i16 | correlation i32 | client string | body`; flexible ones have an empty
-tag section behind the client, and lengths in them are varints of the length plus one.
+tag section behind the client, and lengths in them are varints of the length plus one. The frames of groups are in
+`kafka_group_wire`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 19, 20
 ACKS_ALL, ACKS_LEADER = -1, 1
 LATEST = -1
 
+NO_TAGS = b"\0"
+
 _CLIENT = b"goqueue-bench"
 _TIMEOUT_MS = 30_000
-_NO_TAGS = b"\0"
 _HEADER = struct.Struct(">hhih")
 _PRODUCED = struct.Struct(">ihq")
 _FETCHED = struct.Struct(">ihqqqi")
@@ -58,22 +60,22 @@ def produce_request(topic: str, partition: int, batch: bytes, *, acks: int, corr
         b"\0"  # no transactional id
         + struct.pack(">hi", acks, _TIMEOUT_MS)
         + b"\x02"  # one topic
-        + _varint(len(name) + 1)
+        + varint(len(name) + 1)
         + name
         + b"\x02"  # one partition
         + _LENGTH.pack(partition)
-        + _varint(len(batch) + 1)
+        + varint(len(batch) + 1)
         + batch
-        + _NO_TAGS * 3
+        + NO_TAGS * 3
     )
-    return _frame(PRODUCE, 9, correlation_id, body, is_flexible=True)
+    return request_frame(PRODUCE, 9, correlation_id, body, is_flexible=True)
 
 
 def parse_produce_reply(frame: memoryview, topic: str) -> ProduceReply:
     """Read a reply, without its length; it holds one partition of the topic that was sent."""
     (correlation_id,) = _LENGTH.unpack_from(frame)
     # Correlation id, tags, one topic, its name, one partition.
-    position = 4 + 1 + 1 + len(_varint(len(topic) + 1)) + len(topic) + 1
+    position = 4 + 1 + 1 + len(varint(len(topic) + 1)) + len(topic) + 1
     _, error, base_offset = _PRODUCED.unpack_from(frame, position)
     return ProduceReply(correlation_id, error, base_offset)
 
@@ -85,13 +87,13 @@ def fetch_request(
     body = (
         struct.pack(">iiiibii", -1, wait_ms, 1, bytes_max, 0, 0, -1)
         + _LENGTH.pack(1)
-        + _string(topic)
+        + string(topic)
         + _LENGTH.pack(1)
         + struct.pack(">iiqqi", partition, -1, offset, -1, bytes_max)
         + _LENGTH.pack(0)
-        + _string("")
+        + string("")
     )
-    return _frame(FETCH, 11, correlation_id, body)
+    return request_frame(FETCH, 11, correlation_id, body)
 
 
 def parse_fetch_reply(frame: memoryview) -> FetchReply:
@@ -112,8 +114,8 @@ def parse_fetch_reply(frame: memoryview) -> FetchReply:
 
 def end_offset_request(topic: str, partition: int) -> bytes:
     """Return a whole frame that asks where the next record of a partition will be."""
-    body = _LENGTH.pack(-1) + _LENGTH.pack(1) + _string(topic) + _LENGTH.pack(1) + struct.pack(">iq", partition, LATEST)
-    return _frame(LIST_OFFSETS, 1, 0, body)
+    body = _LENGTH.pack(-1) + _LENGTH.pack(1) + string(topic) + _LENGTH.pack(1) + struct.pack(">iq", partition, LATEST)
+    return request_frame(LIST_OFFSETS, 1, 0, body)
 
 
 def parse_end_offset_reply(frame: memoryview, topic: str) -> tuple[int, int]:
@@ -128,13 +130,13 @@ def create_topic_request(topic: str, partitions: int, settings: Mapping[str, str
     """Return a whole frame that makes a topic with one replica."""
     body = (
         _LENGTH.pack(1)
-        + _string(topic)
+        + string(topic)
         + struct.pack(">ihi", partitions, 1, 0)
         + _LENGTH.pack(len(settings))
-        + b"".join(_string(name) + _string(value) for name, value in settings.items())
+        + b"".join(string(name) + string(value) for name, value in settings.items())
         + struct.pack(">ib", _TIMEOUT_MS, 0)
     )
-    return _frame(CREATE_TOPICS, 4, 0, body)
+    return request_frame(CREATE_TOPICS, 4, 0, body)
 
 
 def parse_create_topic_reply(frame: memoryview, topic: str) -> tuple[int, str]:
@@ -147,7 +149,7 @@ def parse_create_topic_reply(frame: memoryview, topic: str) -> tuple[int, str]:
 
 def delete_topic_request(topic: str) -> bytes:
     """Return a whole frame that removes a topic."""
-    return _frame(DELETE_TOPICS, 1, 0, _LENGTH.pack(1) + _string(topic) + _LENGTH.pack(_TIMEOUT_MS))
+    return request_frame(DELETE_TOPICS, 1, 0, _LENGTH.pack(1) + string(topic) + _LENGTH.pack(_TIMEOUT_MS))
 
 
 def parse_delete_topic_reply(frame: memoryview, topic: str) -> int:
@@ -156,17 +158,20 @@ def parse_delete_topic_reply(frame: memoryview, topic: str) -> int:
     return error
 
 
-def _frame(api: int, version: int, correlation_id: int, body: bytes, *, is_flexible: bool = False) -> bytes:
-    header = _HEADER.pack(api, version, correlation_id, len(_CLIENT)) + _CLIENT + (_NO_TAGS if is_flexible else b"")
+def request_frame(api: int, version: int, correlation_id: int, body: bytes, *, is_flexible: bool = False) -> bytes:
+    """Return a whole frame with a body."""
+    header = _HEADER.pack(api, version, correlation_id, len(_CLIENT)) + _CLIENT + (NO_TAGS if is_flexible else b"")
     return _LENGTH.pack(len(header) + len(body)) + header + body
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
+    """Return a string as requests have it that are not flexible."""
     data = text.encode()
     return _SHORT.pack(len(data)) + data
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Return a number as flexible requests have it."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

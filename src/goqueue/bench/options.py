@@ -50,3 +50,12 @@ class Client(StrEnum):
 
     CONFLUENT = "confluent"
     RAW = "raw"
+
+
+class GroupPart(StrEnum):
+    """What is measured of groups."""
+
+    COMMITS = "commits"
+    JOINER = "joiner"
+    REBALANCE = "rebalance"
+    LOAD = "load"

@@ -20,8 +20,7 @@ from goqueue.bench.kafka_connection import private_topic
 from goqueue.bench.options import Client, Flush
 
 END_TO_END_PER_SECOND = 1000
-
-_FLUSH_SETTING = "goqueue.flush"
+FLUSH_SETTING = "goqueue.flush"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +86,17 @@ def run_requests(target: Target, workspace: Path, probe: Probe) -> dict[str, Fig
 
 @contextmanager
 def _topic_of(target: Target, workspace: Path, partitions: int = 1) -> Iterator[tuple[Broker, str]]:
-    settings = {_FLUSH_SETTING: str(target.flush)}
+    settings = {FLUSH_SETTING: str(target.flush)}
     with (
-        _broker_of(target, workspace) as broker,
+        broker_of(target, workspace) as broker,
         private_topic(broker, partitions=partitions, settings=settings) as name,
     ):
         yield broker, name
 
 
 @contextmanager
-def _broker_of(target: Target, workspace: Path) -> Iterator[Broker]:
+def broker_of(target: Target, workspace: Path) -> Iterator[Broker]:
+    """Run a private broker for as long as the block lasts, unless the target is one that runs."""
     if target.bootstrap is not None:
         yield running_broker(target.bootstrap, target.pid)
         return
