@@ -22,6 +22,9 @@ WITH_BROKER = [
     ("topic", "delete"),
     ("produce",),
     ("consume",),
+    ("txn", "list"),
+    ("txn", "describe"),
+    ("txn", "abort"),
     ("doctor",),
 ]
 

@@ -16,6 +16,7 @@ from goqueue.protocols.http.endpoint import HttpRequestFailed
 from goqueue.protocols.http.routes import OPERATIONS
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import Broker
+from tests.http.schemathesis_hooks import KNOWN_GROUP, KNOWN_MEMBER, KNOWN_TOPIC
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 300
@@ -79,7 +80,9 @@ def test_what_a_message_may_be_is_told_exactly(document: Any) -> None:
 def test_a_machine_that_tries_everything_finds_no_lie(prefix: str, tmp_path: Path) -> None:
     """Every check is on. What it is told beside the document stands in `schemathesis_hooks`."""
     with Broker() as broker:
-        httpx.post(f"{broker.http}/topics", json={"name": "0", "partitions": 1}).raise_for_status()
+        httpx.post(f"{broker.http}/topics", json={"name": KNOWN_TOPIC, "partitions": 1}).raise_for_status()
+        member = {"topics": [KNOWN_TOPIC], "member_id": KNOWN_MEMBER}
+        httpx.post(f"{broker.http}/groups/{KNOWN_GROUP}/join", json=member).raise_for_status()
         run = subprocess.run(
             [
                 Path(sysconfig.get_path("scripts")) / "st",

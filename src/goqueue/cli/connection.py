@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from goqueue.server.settings_sources import SERVER_VARIABLE
 
 if TYPE_CHECKING:
-    from goqueue.client import Client
+    from goqueue.client import Call, Client
 
 # As the client has it, which takes a while to import.
 DEFAULT_SERVER = "http://127.0.0.1:8080"
@@ -20,6 +20,11 @@ UNREACHABLE_HINT = f"start one with `goqueue serve`, or name another with --serv
 
 # Whoever presses the tab key does not wait.
 _COMPLETION_TIMEOUT_S = 0.5
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
 def _check_server(server: str) -> str:
@@ -68,18 +73,44 @@ def telling_what_to_do() -> Iterator[None]:
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of topics that begin so, if the broker answers quickly."""
-    from goqueue.client import Client, Patience, topics
+    from goqueue.client import topics
+
+    return _completed(ctx, incomplete, topics.list_all())
+
+
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of groups that begin so, if the broker answers quickly."""
+    from goqueue.client import groups
+
+    return _completed(ctx, incomplete, groups.list_all())
+
+
+def complete_transaction(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the transactional ids that begin so, if the broker answers quickly."""
+    from goqueue.client import transactions
+
+    return _completed(ctx, incomplete, transactions.list_all())
+
+
+def _completed(ctx: typer.Context, incomplete: str, call: Call[Sequence[_Named]]) -> list[str]:
+    from goqueue.client import Client, Patience
     from goqueue.errors import GoQueueError
 
     server = ctx.params.get("server") or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
     try:
         with Client(server, timeout_s=_COMPLETION_TIMEOUT_S, patience=Patience(attempts=1)) as client:
-            found = client.send(topics.list_all())
+            found = client.send(call)
     except GoQueueError:
         return []
-    return [topic.name for topic in found if topic.name.startswith(incomplete)]
+    return [each.name for each in found if each.name.startswith(incomplete)]
 
 
 TopicArgument = Annotated[
     str, typer.Argument(metavar="TOPIC", help="The name of the topic.", autocompletion=complete_topic)
+]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The name of the group.", autocompletion=complete_group)
+]
+TransactionArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The transactional id.", autocompletion=complete_transaction)
 ]

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.cli import bench, config, consume, doctor, log, produce, serve, topic
+from goqueue.cli import bench, config, consume, doctor, group, log, produce, serve, topic, txn
 from goqueue.errors import GoQueueError
 
 
@@ -41,6 +41,8 @@ app.command()(serve.serve)
 app.add_typer(topic.app, name="topic")
 app.command()(produce.produce)
 app.command()(consume.consume)
+app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.command()(doctor.doctor)
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")

@@ -33,11 +33,11 @@ class Row(NamedTuple):
     style: str = ""
 
 
-def print_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
-    """Print a table; nothing but its headings if there are no rows."""
+def print_table(columns: Sequence[Column], rows: Iterable[Row], *, is_aside: bool = False) -> None:
+    """Print a table; nothing but its headings if there are no rows. What is aside goes to standard error."""
     from rich.text import Text
 
-    console = _console()
+    console = _console(is_aside=is_aside)
     rows = list(rows)
     widths = _widths(columns, rows)
     shown = _fitting(columns, widths, console)
@@ -89,10 +89,10 @@ def time_text(timestamp_ms: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03}"
 
 
-def _console() -> Console:
+def _console(*, is_aside: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(highlight=False, emoji=False, markup=False)
+    return Console(highlight=False, emoji=False, markup=False, stderr=is_aside)
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:

@@ -76,7 +76,7 @@ def list_topics(
     from goqueue.client import topics
 
     with connected(server) as client:
-        found = [topic for topic in client.send(topics.list_all()) if internal or not topic.is_internal]
+        found = client.send(topics.list_all(with_internal=internal))
         parts = [client.send(topics.partitions(topic.name)) for topic in found] if sizes else []
     topic_output.show_list(found, parts, output_format)
 

@@ -49,7 +49,8 @@ class Call(Generic[T_co]):
     """One request, and how its reply is read.
 
     `wait_s` is how long the broker may take on purpose. Replies with a status of failure are raised as errors, unless
-    `tells_failures`: then the body of such a reply is a result as well, if it is no problem document.
+    `tells_failures`: then the body of such a reply is a result as well, if it is no problem document. One that
+    `is_repeatable` is answered as before if it arrives twice.
     """
 
     method: str
@@ -59,11 +60,12 @@ class Call(Generic[T_co]):
     body: bytes | None = None
     wait_s: float = 0.0
     tells_failures: bool = False
+    is_repeatable: bool = False
 
     @property
     def is_safe(self) -> bool:
-        """Whether it may be sent again though nobody knows if it has arrived: it changes nothing."""
-        return self.method == "GET"
+        """Whether it may be sent again though nobody knows if it has arrived: that changes nothing."""
+        return self.is_repeatable or self.method == "GET"
 
     def is_answered_by(self, reply: Reply) -> bool:
         """Tell whether a reply is a result rather than an error."""

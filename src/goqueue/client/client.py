@@ -19,6 +19,7 @@ from typing_extensions import Unpack
 from goqueue import __version__
 from goqueue.client.calls import Call, Lost, Reply
 from goqueue.client.conversation import Exchange, Patience, Pause, Steps, converse
+from goqueue.client.transactional import AsyncTransaction, Seat, Transaction
 from goqueue.errors import Invalid
 from goqueue.model.units import quoted
 from goqueue.seams.entropy import Entropy, SystemEntropy
@@ -46,6 +47,7 @@ class _Line:
         self._timeout_s = options.get("timeout_s", _TIMEOUT_S)
         self._patience = options.get("patience") or Patience()
         self._entropy = options.get("entropy") or SystemEntropy()
+        self._seats: dict[str, Seat] = {}
 
     def _steps(self, call: Call[T]) -> Steps[T]:
         return converse(call, self.server, self._patience, self._entropy)
@@ -97,6 +99,13 @@ class Client(_Line):
                 return result
             outcome = self._carry_out(step)
 
+    def transaction(self, transactional_id: str, *, timeout_s: float | None = None) -> Transaction:
+        """Return a transaction for a with statement: its end commits, an exception aborts. See `transactional`.
+
+        It may take a minute unless the first one of this client says otherwise.
+        """
+        return Transaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
+
     def close(self) -> None:
         """Close all connections; a pause between two attempts ends at once."""
         self._closed.set()
@@ -139,6 +148,10 @@ class AsyncClient(_Line):
                 result: T = end.value
                 return result
             outcome = await self._carry_out(step)
+
+    def transaction(self, transactional_id: str, *, timeout_s: float | None = None) -> AsyncTransaction:
+        """Return a transaction for an async with statement, as that of `Client`."""
+        return AsyncTransaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
 
     async def close(self) -> None:
         """Close all connections; a pause between two attempts ends at once."""

@@ -78,7 +78,9 @@ class _Results(msgspec.Struct):
     results: list[_Result]
 
 
-class _Message(msgspec.Struct):
+class WireMessage(msgspec.Struct):
+    """A message as the HTTP interface writes it."""
+
     topic: str
     partition: int
     offset: int
@@ -92,7 +94,7 @@ class _Message(msgspec.Struct):
 
 
 class _Page(msgspec.Struct):
-    messages: list[_Message]
+    messages: list[WireMessage]
     next_offset: int
     start_offset: int
     end_offset: int
@@ -113,7 +115,7 @@ def publish(
     """
     messages = [message if isinstance(message, bytes) else encode(message) for message in batch]
     body = b'{"messages":[%b],"acks":%b}' % (b",".join(messages), _encode(acks))
-    return Call("POST", topic_path(topic, "messages"), _read_fates, body=body, tells_failures=True)
+    return Call("POST", topic_path(topic, "messages"), read_fates, body=body, tells_failures=True)
 
 
 def read(
@@ -125,10 +127,12 @@ def read(
     limit: int = 100,
     wait_s: float = 0.0,
     bytes_max: int | None = None,
+    is_committed_only: bool = True,
 ) -> Call[Page]:
     """Read from an offset, or from the first message that is not older than a time; else from the oldest message.
 
     With `wait_s` the broker waits that long for a message if there is none yet. OffsetOutOfRange tells the valid range.
+    Messages of transactions that have not committed are left out, unless `is_committed_only` is False.
     """
     query = {"limit": str(limit)}
     if offset is not None:
@@ -139,6 +143,8 @@ def read(
         query["wait"] = f"{round(wait_s * 1000)}ms"
     if bytes_max is not None:
         query["max_bytes"] = str(bytes_max)
+    if not is_committed_only:
+        query["isolation"] = "read_uncommitted"
     path = topic_path(topic, "partitions", partition, "messages")
     return Call("GET", path, _read_messages, query=query, wait_s=wait_s)
 
@@ -220,7 +226,8 @@ def _is_plain(headers: Sequence[Header]) -> bool:
     return len(names) == len(headers) and all(_as_text(value) is not None for _, value in headers)
 
 
-def _read_fates(reply: Reply) -> Sequence[Published | GoQueueError]:
+def read_fates(reply: Reply) -> Sequence[Published | GoQueueError]:
+    """Read what became of each message that was published."""
     return [
         error_of(result.error) if result.error else Published(result.partition, result.offset, result.timestamp)
         for result in _read_results(reply).results
@@ -229,10 +236,11 @@ def _read_fates(reply: Reply) -> Sequence[Published | GoQueueError]:
 
 def _read_messages(reply: Reply) -> Page:
     page = _read_page(reply)
-    return Page([_as_message(each) for each in page.messages], page.next_offset, page.start_offset, page.end_offset)
+    return Page([as_message(each) for each in page.messages], page.next_offset, page.start_offset, page.end_offset)
 
 
-def _as_message(wire: _Message) -> Message:
+def as_message(wire: WireMessage) -> Message:
+    """Return a message that the HTTP interface wrote."""
     if wire.headers_base64 is not None:
         headers = tuple((name, _as_bytes(None, encoded)) for name, encoded in wire.headers_base64)
     else:

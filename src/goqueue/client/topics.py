@@ -73,13 +73,13 @@ def create(name: str, *, partitions: int | None = None, config: Mapping[str, str
     return Call("POST", "/v1/topics", _read_topic, body=msgspec.json.encode(body))
 
 
-def list_all() -> Call[Sequence[Topic]]:
-    """List all topics, in order of their names."""
+def list_all(*, with_internal: bool = False) -> Call[Sequence[Topic]]:
+    """List all topics, in order of their names; the broker's own ones only if asked for."""
 
     def read(reply: Reply) -> Sequence[Topic]:
         return _read_topics(reply).topics
 
-    return Call("GET", "/v1/topics", read)
+    return Call("GET", "/v1/topics", read, query={"internal": "true"} if with_internal else {})
 
 
 def describe(name: str) -> Call[Topic]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from goqueue.broker.broker import Broker
+from goqueue.broker.group_positions import Positions
 from goqueue.broker.messages import Turns
 from goqueue.broker.pipeline import Caller
 from goqueue.broker.reading import Polls
-from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.broker.transactional_messages import Numbering
+from goqueue.errors import GoQueueError, InvalidGroup, MalformedRequest
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
+
+GROUP_NAME_MAX = 250
 
 Header = tuple[bytes, bytes]
 
@@ -52,6 +56,8 @@ class Services:
     metrics: Callable[[str], Awaitable[tuple[bytes, str]]]
     polls: Polls
     turns: Turns
+    positions: Positions = field(default_factory=Positions)
+    numbering: Numbering = field(default_factory=Numbering)
 
 
 class Context(NamedTuple):
@@ -72,6 +78,14 @@ class Context(NamedTuple):
     def topic(self) -> str:
         """The topic in the path."""
         return self.path["topic"]
+
+    @property
+    def group(self) -> str:
+        """The group in the path; InvalidGroup if no group is called so here."""
+        name = self.path["group"]
+        if len(name) > GROUP_NAME_MAX:
+            raise InvalidGroup(f"the name of a group may have {GROUP_NAME_MAX} characters")
+        return name
 
     @property
     def partition(self) -> int:

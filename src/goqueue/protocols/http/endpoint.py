@@ -160,8 +160,8 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _query(operation: Operation, query_string: bytes) -> object:
-    if not query_string:
-        return None if operation.request is None else operation.request()
+    if not query_string and operation.request is None:
+        return None
     if len(query_string) > _QUERY_BYTES_MAX:
         raise MalformedRequest(f"the query has {len(query_string)} bytes, at most {_QUERY_BYTES_MAX} are taken")
     try:

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from goqueue.broker.messages import MESSAGES_MAX, NewMessage, new_message, publish_messages
+from goqueue.broker.messages import MESSAGES_MAX, Fate, NewMessage, new_message, publish_messages
 from goqueue.broker.produce import Acks
 from goqueue.broker.reading import Reading, read_messages
 from goqueue.errors import GoQueueError, InvalidRecord, MalformedRequest, NotOffered
@@ -32,20 +32,20 @@ from goqueue.records.reader import Record
 TIMESTAMP_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, after which dates cannot be written."""
 WAIT_MS_MAX = 60_000
-_PARTITION_MAX = 2**31 - 1
-_OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+OFFSET_MAX = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _ACKS = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
 _QUOTE = ord('"')
 _NOT_OFFERED = ("priority", "delay", "deliver_at", "dedup_id")
-_WAIT_PATTERN = "^(([0-9]{1,4}|[1-5][0-9]{4}|60000)(ms)?|([0-5]?[0-9]|60)s|[01]m)$"
-_BYTES_PATTERN = "^[0-9]{1,12}([KMkm]i?[Bb])?$"
+WAIT_PATTERN = "^(([0-9]{1,4}|[1-5][0-9]{4}|60000)(ms)?|([0-5]?[0-9]|60)s|[01]m)$"
+BYTES_PATTERN = "^[0-9]{1,12}([KMkm]i?[Bb])?$"
 
-_Milliseconds = Annotated[
+Milliseconds = Annotated[
     int, Meta(description="Milliseconds since 1970.", extra_json_schema={"minimum": 0, "maximum": TIMESTAMP_MAX})
 ]
-_Moment = Annotated[
+Moment = Annotated[
     str, Meta(description="ISO 8601 with an offset from UTC.", extra_json_schema={"format": "date-time"})
 ]
 _Bytes = Annotated[
@@ -77,8 +77,8 @@ class MessageToPublish(msgspec.Struct, forbid_unknown_fields=True):
     value: _Key | UnsetType = UNSET
     value_base64: _Bytes | UnsetType = UNSET
     headers: dict[str, str | None] | list[NewHeader] | UnsetType = UNSET
-    partition: Annotated[int, Meta(ge=0, le=_PARTITION_MAX)] | None = None
-    timestamp: _Milliseconds | _Moment | None = None
+    partition: Annotated[int, Meta(ge=0, le=PARTITION_MAX)] | None = None
+    timestamp: Milliseconds | Moment | None = None
     priority: _Reserved | UnsetType = UNSET
     delay: _Reserved | UnsetType = UNSET
     deliver_at: _Reserved | UnsetType = UNSET
@@ -110,7 +110,7 @@ class Results(msgspec.Struct):
 class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
     """From where to read, how much, and how long to wait if there is nothing yet."""
 
-    offset: Annotated[int, Meta(ge=0, le=_OFFSET_MAX, description="The first offset to read.")] | UnsetType = UNSET
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The first offset to read.")] | UnsetType = UNSET
     timestamp: (
         Annotated[
             str,
@@ -122,11 +122,15 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
         | UnsetType
     ) = UNSET
     limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 100
-    wait: Annotated[str, Meta(pattern=_WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
+    wait: Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
     max_bytes: Annotated[
         str,
-        Meta(pattern=_BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
+        Meta(pattern=BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
     ] = "1MiB"
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        Meta(description="Whether messages of transactions are left out that have not committed."),
+    ] = "read_committed"
 
 
 class Message(msgspec.Struct):
@@ -160,9 +164,14 @@ async def publish(context: Context, request: MessagesToPublish) -> Answer:
         context.caller,
         context.services.turns,
         context.topic,
-        [_translated(message) for message in request.messages],
+        [translated(message) for message in request.messages],
         _ACKS[request.acks],
     )
+    return told(fates)
+
+
+def told(fates: Sequence[Fate]) -> Answer:
+    """Return the answer that tells what became of messages."""
     results = []
     failures = []
     for fate in fates:
@@ -176,7 +185,7 @@ async def publish(context: Context, request: MessagesToPublish) -> Answer:
     return Answer(Results(results), 207 if len(failures) < len(results) else failures[0].status)
 
 
-def _translated(given: MessageToPublish) -> NewMessage | GoQueueError:
+def translated(given: MessageToPublish) -> NewMessage | GoQueueError:
     """Return a message as it is stored, or why it cannot be."""
     headers, timestamp = given.headers, given.timestamp
     try:
@@ -256,7 +265,7 @@ async def read(context: Context, query: ReadQuery) -> Answer:
     found = await read_messages(
         context.broker, context.caller, context.services.polls, topic, partition, _reading(query)
     )
-    messages = [_message(topic, partition, record) for record in found.records]
+    messages = [message_of(topic, partition, record) for record in found.records]
     return Answer(Messages(messages, found.next_offset, found.start_offset, found.end_offset))
 
 
@@ -277,10 +286,12 @@ def _reading(query: ReadQuery) -> Reading:
         query.limit,
         min(parse_duration_ms(query.wait), WAIT_MS_MAX),
         max(parse_bytes(query.max_bytes), 1),
+        is_committed_only=query.isolation == "read_committed",
     )
 
 
-def _message(topic: str, partition: int, record: Record) -> Message:
+def message_of(topic: str, partition: int, record: Record) -> Message:
+    """Return a record as JSON has it."""
     message = Message(topic, partition, record.offset, record.timestamp)
     try:
         message.key = None if record.key is None else record.key.decode()

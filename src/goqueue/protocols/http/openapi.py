@@ -15,9 +15,11 @@ from goqueue.errors import GoQueueError
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED
 from goqueue.protocols.http.calls import JSON, Operation
+from goqueue.protocols.http.group_shapes import GROUP_SCHEMA
 from goqueue.protocols.http.problems import INTERNAL_ERROR, MEDIA_TYPE, Problem
 from goqueue.protocols.http.routes import OPERATIONS, PREFIX, errors_of
 from goqueue.protocols.http.topics import NAME_SCHEMA
+from goqueue.protocols.http.transactions import NOT_EMPTY_SCHEMA
 
 Json = dict[str, Any]
 
@@ -28,9 +30,19 @@ _PATH_PARAMETERS: dict[str, Json] = {
         "description": "The number of a partition, from 0 on.",
         "schema": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     },
+    "group": {"description": "The name of a group.", "schema": {"type": "string", **GROUP_SCHEMA}},
+    "producer_id": {
+        "description": "The id that a producer was given.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    },
+    "id": {"description": "A transactional id.", "schema": {"type": "string", **NOT_EMPTY_SCHEMA}},
 }
 # Two fields that say the same thing in two ways; JSON Schema has no word for that in a class.
 _EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",)}
+
+# Fields that are given together, and fields that are given exactly if another one has their name for a value.
+_TOGETHER = {"OffsetsToCommit": ("member_id", "generation")}
+_ONLY_WITH = {"OffsetsReset": ("to", ("offset", "time", "group"))}
 
 # The shapes that have settings of topics, and what else than a value they may have.
 _CONFIGS: dict[str, Sequence[str]] = {"NewTopic": (), "TopicChange": ("null",)}
@@ -48,6 +60,10 @@ def description() -> Json:
     _, components = msgspec.json.schema_components([*dict.fromkeys(shapes), Problem], ref_template=_REFERENCE)
     for name, fields in _EITHER_OR.items():
         components[name]["allOf"] = [{"not": {"required": [field, f"{field}_base64"]}} for field in fields]
+    for name, pair in _TOGETHER.items():
+        components[name]["dependentRequired"] = {field: list(pair) for field in pair}
+    for name, (chooser, fields) in _ONLY_WITH.items():
+        components[name]["anyOf"] = _choices(chooser, fields)
     for name, types in _CONFIGS.items():
         components[name]["properties"]["config"] |= {"properties": _settings(types), "additionalProperties": False}
     paths: Json = {}
@@ -64,6 +80,21 @@ def description() -> Json:
         "paths": paths,
         "components": {"schemas": {name: shape for name, shape in components.items() if not name.endswith("Query")}},
     }
+
+
+def _choices(chooser: str, fields: Sequence[str]) -> list[Json]:
+    def without(others: Sequence[str]) -> Json:
+        return {"not": {"anyOf": [{"required": [field]} for field in others]}}
+
+    named = [
+        {
+            "properties": {chooser: {"const": chosen}},
+            "required": [chosen],
+            **without([field for field in fields if field != chosen]),
+        }
+        for chosen in fields
+    ]
+    return [*named, {"properties": {chooser: {"not": {"enum": list(fields)}}}, **without(fields)}]
 
 
 def _settings(other_types: Sequence[str]) -> Json:

@@ -1,10 +1,11 @@
 """The one table of what is offered by HTTP: each path, method, shape and error is written down here and nowhere else.
 
-Every path is also there below `/v1`.
+Rows that belong together and are many have a file of their own. Every path is also there below `/v1`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from starlette.routing import Mount, Route, Router
@@ -31,7 +32,7 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.protocols.faults import TABLE
-from goqueue.protocols.http import messages, status, topics
+from goqueue.protocols.http import group_routes, messages, status, topics, transaction_routes
 from goqueue.protocols.http.calls import HTML, Operation, Services
 from goqueue.protocols.http.endpoint import Endpoint, answer_unknown_path
 from goqueue.protocols.http.problems import BodyTooLarge, UnsupportedMediaType
@@ -75,6 +76,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/topics",
         summary="List all topics",
         handle=topics.list_all,
+        request=topics.TopicsQuery,
         reply=topics.Topics,
     ),
     Operation(
@@ -135,6 +137,8 @@ OPERATIONS: Sequence[Operation] = (
         reply=messages.Messages,
         errors=(UnknownTopic, UnknownPartition, OffsetOutOfRange, LogOffline, Corrupt),
     ),
+    *group_routes.OPERATIONS,
+    *transaction_routes.OPERATIONS,
     Operation(
         name="status.livez",
         method="GET",
@@ -216,9 +220,10 @@ def application(services: Services) -> Router:
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
-    # They are tried in this order, and the longest are the busiest.
+    # They are tried in this order: the longest are the busiest, and any word is longer than the place of an id.
     paths = sorted(by_path, key=len, reverse=True)
-    routes = [Route(path, Endpoint(by_path[path], services)) for path in paths]
+    # Ids and names of groups may be anything, slashes included.
+    routes = [Route(re.sub("{(id|group)}", r"{\1:path}", path), Endpoint(by_path[path], services)) for path in paths]
     return Router(
         [*routes, Mount(PREFIX, app=Router(routes, redirect_slashes=False, default=answer_unknown_path))],
         redirect_slashes=False,

@@ -19,7 +19,8 @@ from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.runtime.partition import Partition as OwnedPartition
 
-NAME_SCHEMA = {"pattern": "^[a-zA-Z0-9._-]+$", "minLength": 1, "maxLength": NAME_MAX}
+NAME_PATTERN = "^[a-zA-Z0-9._-]+$"
+NAME_SCHEMA = {"pattern": NAME_PATTERN, "minLength": 1, "maxLength": NAME_MAX}
 # What these promise is checked by the operations, whose errors say more.
 _Name = Annotated[str, Meta(description="The name of the topic.", extra_json_schema=NAME_SCHEMA)]
 _Count = Annotated[
@@ -66,6 +67,12 @@ class Topic(msgspec.Struct):
     settings: list[Setting] | UnsetType = UNSET
 
 
+class TopicsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which topics are listed."""
+
+    internal: Annotated[bool, Meta(description="Also the broker's own topics, which nobody else writes to.")] = False
+
+
 class Topics(msgspec.Struct):
     """All topics in use, in the order of their names."""
 
@@ -107,10 +114,11 @@ async def create(context: Context, request: NewTopic) -> Answer:
     return Answer(_described(context, topic), 201, headers=[(b"location", location)])
 
 
-async def list_all(context: Context, _: None) -> Answer:
+async def list_all(context: Context, query: TopicsQuery) -> Answer:
     """List all topics."""
     found = await find_topics(context.broker, context.caller, None)
-    return Answer(Topics([_told(each.topic) for each in found if isinstance(each, OpenTopic)]))
+    topics = [each.topic for each in found if isinstance(each, OpenTopic)]
+    return Answer(Topics([_told(each) for each in topics if query.internal or not each.is_internal]))
 
 
 async def describe(context: Context, _: None) -> Answer:

@@ -1,0 +1,164 @@
+"""Calls about transactions: take a transactional id, publish in a transaction, end it, and look after others'.
+
+Each of these names the identity that the producer was given last, and may be sent again if no reply came. Most
+programs use `Client.transaction` instead, which does all of it in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from goqueue.client.calls import Call, Reply, read_nothing, reading
+from goqueue.client.group_values import GroupPartition, PartitionOffset
+from goqueue.client.groups import Known
+from goqueue.client.messages import NewMessage, Published, encode, read_fates
+from goqueue.client.problems import Problem, error_of
+from goqueue.client.transaction_values import Producer, ProducerState, TransactionStats, TransactionView
+from goqueue.errors import GoQueueError
+
+
+class _Transactions(msgspec.Struct):
+    transactions: list[TransactionView]
+
+
+class _OffsetResult(msgspec.Struct):
+    error: Problem | None = None
+
+
+class _OffsetResults(msgspec.Struct):
+    results: list[_OffsetResult]
+
+
+_read_producer = reading(Producer)
+_read_state = reading(ProducerState)
+_read_transaction = reading(TransactionView)
+_read_transactions = reading(_Transactions)
+_read_stats = reading(TransactionStats)
+_read_offsets = reading(_OffsetResults)
+_encode = msgspec.json.Encoder().encode
+
+
+# -- producers
+
+
+def init(transactional_id: str, *, timeout_s: float | None = None) -> Call[Producer]:
+    """Take a transactional id; whoever acted under it is fenced, and what was open is aborted.
+
+    Without a timeout, a transaction may take a minute.
+    """
+    body: dict[str, object] = {"transactional_id": transactional_id}
+    if timeout_s is not None:
+        body["timeout"] = round(timeout_s * 1000)
+    return Call("POST", "/v1/producers/init", _read_producer, body=_encode(body), is_repeatable=True)
+
+
+def heartbeat(producer: Producer) -> Call[ProducerState]:
+    """Ask whether the producer's identity is still the present one, and how much time it has left."""
+    path = f"/v1/producers/{producer.producer_id}/heartbeat"
+    return Call("POST", path, _read_state, body=_encode({"epoch": producer.epoch}), is_repeatable=True)
+
+
+def begin(producer: Producer) -> Call[ProducerState]:
+    """Make sure that a transaction can begin; it begins, and its time, with the first thing that is part of it."""
+    return Call("POST", "/v1/transactions/begin", _read_state, body=_encode(producer), is_repeatable=True)
+
+
+def publish(
+    producer: Producer, topic: str, batch: Sequence[NewMessage | bytes], *, sequence: int | None = None
+) -> Call[Sequence[Published | GoQueueError]]:
+    """Publish a batch in the transaction; the result has the fate of each message, as that of `messages.publish`.
+
+    Without the number of this request in the transaction, from 0 on, it is stored twice if it arrives twice.
+    """
+    messages = b",".join(message if isinstance(message, bytes) else encode(message) for message in batch)
+    fields = _encode({**_as_fields(producer), "topic": topic, "sequence": sequence})
+    body = b'%b,"messages":[%b]}' % (fields[:-1], messages)
+    is_repeatable = sequence is not None
+    return Call(
+        "POST", "/v1/transactions/publish", read_fates, body=body, tells_failures=True, is_repeatable=is_repeatable
+    )
+
+
+def add_partitions(producer: Producer, partitions: Iterable[GroupPartition]) -> Call[None]:
+    """Make partitions part of the transaction before anything is published to them."""
+    body = _encode({**_as_fields(producer), "partitions": list(partitions)})
+    return Call("POST", "/v1/transactions/add-partition", read_nothing, body=body, is_repeatable=True)
+
+
+def send_offsets(
+    producer: Producer, group: str, offsets: Iterable[PartitionOffset], *, member: Known | None = None
+) -> Call[Sequence[GoQueueError | None]]:
+    """Set offsets of a group when the transaction commits; the result has an error or None for each.
+
+    A group with members takes them from a member only.
+    """
+    body: dict[str, object] = {**_as_fields(producer), "group": group, "offsets": list(offsets)}
+    if member is not None:
+        body |= {"member_id": member.member_id, "generation": member.generation}
+    return Call(
+        "POST",
+        "/v1/transactions/add-offsets",
+        _read_offset_fates,
+        body=_encode(body),
+        tells_failures=True,
+        is_repeatable=True,
+    )
+
+
+def commit(producer: Producer) -> Call[Producer]:
+    """Commit the transaction: when this returns, it has happened everywhere. The result is who goes on."""
+    return Call("POST", "/v1/transactions/commit", _read_producer, body=_encode(producer), is_repeatable=True)
+
+
+def abort(producer: Producer) -> Call[Producer]:
+    """Abort the transaction: when this returns, it has happened everywhere. The result is who goes on."""
+    return Call("POST", "/v1/transactions/abort", _read_producer, body=_encode(producer), is_repeatable=True)
+
+
+def _as_fields(producer: Producer) -> dict[str, object]:
+    return {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "epoch": producer.epoch,
+    }
+
+
+def _read_offset_fates(reply: Reply) -> Sequence[GoQueueError | None]:
+    return [error_of(result.error) if result.error else None for result in _read_offsets(reply).results]
+
+
+# -- looking after transactions
+
+
+def list_all(*, state: str | None = None, producer_id: int | None = None) -> Call[Sequence[TransactionView]]:
+    """List transactional ids in their order: all, those in a state, or that of a producer."""
+    query = {"state": state, "producer_id": None if producer_id is None else str(producer_id)}
+
+    def read(reply: Reply) -> Sequence[TransactionView]:
+        return _read_transactions(reply).transactions
+
+    wanted = {name: value for name, value in query.items() if value is not None}
+    return Call("GET", "/v1/transactions", read, query=wanted)
+
+
+def describe(transactional_id: str) -> Call[TransactionView]:
+    """Describe a transactional id with its transaction; UnknownTransaction if nothing is known of it."""
+    return Call("GET", _path(transactional_id), _read_transaction)
+
+
+def stats() -> Call[TransactionStats]:
+    """Count transactions, open and ended."""
+    return Call("GET", "/v1/transactions/stats", _read_stats)
+
+
+def force_abort(transactional_id: str) -> Call[TransactionView]:
+    """Abort the transaction under way over the head of its producer, who is fenced."""
+    path = f"{_path(transactional_id)}/abort"
+    return Call("POST", path, _read_transaction, body=b"{}", is_repeatable=True)
+
+
+def _path(transactional_id: str) -> str:
+    return f"/v1/transactions/{quote(transactional_id, safe='')}"

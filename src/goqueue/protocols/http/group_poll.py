@@ -1,0 +1,97 @@
+"""Messages for members of groups by HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.group_poll import Poll, Polled, StartAt, poll_group
+from goqueue.broker.messages import MESSAGES_MAX
+from goqueue.model.units import parse_bytes, parse_duration_ms
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.group_shapes import Generation, MemberId, PartitionError, told_errors
+from goqueue.protocols.http.messages import BYTES_PATTERN, OFFSET_MAX, WAIT_MS_MAX, WAIT_PATTERN, Message, message_of
+
+
+class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Who polls, for how much, and how long to wait if there is nothing yet."""
+
+    member_id: MemberId
+    generation: Generation
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 100
+    wait: Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
+    max_bytes: Annotated[
+        str,
+        Meta(pattern=BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
+    ] = "1MiB"
+    auto_commit: Annotated[bool, Meta(description="Commit first what the polls before have brought.")] = False
+    reset: Annotated[
+        StartAt, Meta(description="Where to begin in a partition without a committed offset, or with one that is gone.")
+    ] = StartAt.EARLIEST
+    after: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=OFFSET_MAX,
+                description="The number of the last poll whose reply has arrived; one that was lost comes again.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class NextOffset(msgspec.Struct):
+    """What to commit for a partition once its messages are done."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class PolledMessages(msgspec.Struct, kw_only=True):
+    """Messages of the member's partitions, each partition's in order; `offsets` is what to commit when they are done.
+
+    `poll` is the number of this reply, for `after`. `rebalancing` means that the member should send a heartbeat.
+    """
+
+    poll: int
+    generation: int
+    state: Literal["stable", "rebalancing"]
+    messages: list[Message]
+    offsets: list[NextOffset]
+    errors: list[PartitionError] | UnsetType = UNSET
+
+
+async def poll(context: Context, query: PollQuery) -> Answer:
+    """Return messages of the partitions that a member has."""
+    wanted = Poll(
+        group=context.group,
+        member_id=query.member_id,
+        epoch=query.generation,
+        limit=query.limit,
+        wait_ms=min(parse_duration_ms(query.wait), WAIT_MS_MAX),
+        bytes_max=max(parse_bytes(query.max_bytes), 1),
+        start_at=query.reset,
+        is_auto_commit=query.auto_commit,
+        seen=None if query.after is UNSET else query.after,
+    )
+    services = context.services
+    polled = await poll_group(context.broker, context.caller, services.polls, services.positions, wanted)
+    return Answer(_told(polled))
+
+
+def _told(polled: Polled) -> PolledMessages:
+    messages = [
+        message_of(each.topic, each.partition, record) for each, records in polled.records.items() for record in records
+    ]
+    return PolledMessages(
+        poll=polled.number,
+        generation=polled.standing.member.epoch,
+        state="rebalancing" if polled.standing.is_behind else "stable",
+        messages=messages,
+        offsets=[NextOffset(*each, offset) for each, offset in polled.next_offsets.items()],
+        errors=told_errors(polled.errors.items()) if polled.errors else UNSET,
+    )
