@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from goqueue.machines.classic_values import Join, Joined
@@ -62,10 +61,8 @@ def check_zombies(history: History) -> list[str]:
 
 def _told(history: History) -> dict[str, list[Told]]:
     """Return what was told of the generations of each group, in the order of the answers."""
-    names: dict[str, str] = {}
-    for call, request in history.of(Join):
-        if isinstance(call.answer, Joined) and request.instance_id is not None:
-            names[call.answer.member_id] = request.instance_id
+    # Somebody whose answer got lost may have become a member all the same, under the id that was meant for it.
+    names = {request.new_id: request.instance_id for _, request in history.of(Join) if request.instance_id is not None}
     found: dict[str, list[Told]] = {}
     for call, request in sorted(history.of(Join), key=lambda each: each[0].ended):
         answer = call.answer
@@ -84,9 +81,3 @@ def _may_be_another(deletions: list[Call], one: Call, other: Call) -> bool:
     """Tell whether the group may have been deleted in between: then it counts its generations anew."""
     first, last = sorted([one, other], key=lambda each: each.began)
     return any(each.until > first.began and each.began < last.ended for each in deletions)
-
-
-def every(history: History) -> Iterator[str]:
-    """Yield all that is wrong with classic groups."""
-    yield from check_generations(history)
-    yield from check_zombies(history)

@@ -54,10 +54,11 @@ class Member:
         elif says_all:
             self.missed_s = float("inf")
 
-    def gives_back(self, partition: TopicPartition) -> None:
-        """Take note that it has a partition no longer."""
-        self.owned.discard(partition)
-        self.revoked_s.pop(partition, None)
+    def is_believed(self, request: ConsumerHeartbeat) -> None:
+        """Take note that what it has said is known: what it has given back is off its account."""
+        for partition in sorted(self.revoked_s.keys() - self.owned):
+            if request.epoch <= JOIN_EPOCH or (request.owned is not None and partition not in request.owned):
+                del self.revoked_s[partition]
 
 
 @dataclass(slots=True)
@@ -78,14 +79,14 @@ class Ledger:
         if request.epoch == JOIN_EPOCH:
             member.limit_s = request.rebalance_timeout_ms / 1000
         is_going = request.epoch <= JOIN_EPOCH
-        for partition in sorted(member.owned):
-            if is_going or (request.owned is not None and partition not in request.owned):
-                member.gives_back(partition)
+        if is_going or request.owned is not None:
+            member.owned &= frozenset() if is_going else request.owned or frozenset()
 
     def is_told(self, call: Call, request: ConsumerHeartbeat, reply: ConsumerReply) -> list[str]:
         """Take note of what a member is told; return what is wrong with it."""
         member = self.members[request.member_id]
         member.heard_s = max(member.heard_s, call.began_s)
+        member.is_believed(request)
         if call.is_unheard:
             member.misses(call)
         else:

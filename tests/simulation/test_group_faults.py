@@ -17,12 +17,12 @@ def _small_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
 
 
-@pytest.mark.seeds(20, long_count=2_000)
+@pytest.mark.seeds(16, long_count=2_000)
 def test_groups_keep_their_word_over_many_lives_of_the_broker(seed: int) -> None:
     assert GroupWorld(seed).run(LIVES) == []
 
 
-@pytest.mark.seeds(15, long_count=500)
+@pytest.mark.seeds(8, long_count=500)
 def test_the_power_may_fail_during_any_operation_of_the_disk(seed: int) -> None:
     """Always the same members; what differs is when they lose their broker."""
     # In steps, so that few of them go far.

@@ -15,7 +15,7 @@ from goqueue.machines.transaction_values import ProducerIdentity
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.txn_calls import AddPartition, FindEnds, InitProducer, ReadAll, Send
+from tests.simulation.txn_calls import AddPartition, End, FindEnds, InitProducer, ReadAll, Send
 
 PLACE = TopicPartition("orders", 0)
 
@@ -39,7 +39,7 @@ async def _hurry(broker: Broker) -> None:
             await Send("x", "one", me, PLACE, 0, (b"x",)).perform(broker)
             return
         except InvalidTransactionState:
-            await let_pass(0)
+            await let_pass(0.0001)
 
 
 async def _expect_an_end(broker: Broker) -> None:
@@ -58,6 +58,25 @@ def test_records_that_came_before_their_transaction_was_stored_are_aborted_at_th
         disk.crash(Fate.NONE)
         aborted += live(disk, 0, _expect_an_end, stops=True).of(HangingTransaction)
     assert aborted
+
+
+def test_no_marker_is_written_before_it_is_durable_how_the_transaction_ends() -> None:
+    """Also if somebody looks for transactions to be ended just when that is decided."""
+
+    async def end(broker: Broker) -> None:
+        me = await _make(broker)
+        await Send("x", "one", me, PLACE, 0, (b"x",), adds_partition=True).perform(broker)
+        ending = asyncio.create_task(End("x", "one", me, is_commit=True, bumps=True).perform(broker))
+        records = broker.topic("orders").partition(0).log
+        decisions = [partition for partition in broker.partitions if partition.topic == "__transactions"]
+        while records.end_offset == 1:
+            broker._finisher.look()
+            await let_pass(0.0001)
+        assert all(each.high_watermark == each.log.end_offset for each in decisions)
+        await ending
+
+    for seed in range(10):
+        live(SimDisk(seed), seed, end, stops=True)
 
 
 def test_nothing_is_written_on_the_word_of_a_coordinator_that_cannot_keep_it() -> None:

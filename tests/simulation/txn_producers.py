@@ -47,7 +47,7 @@ class TransactionalProducer:
         if life.is_settling and self.is_gone is None:
             # Some never end what they have begun.
             self.is_gone = life.entropy.chance(0.4)
-        if life.entropy.chance(0.3):
+        if life.entropy.chance(0.5):
             # A new process under the same name, which knows nothing of what was begun.
             self.identity, self.known, self.label, self.doubt = None, None, "", None
         while not life.is_over and not self.is_gone:

@@ -121,8 +121,14 @@ async def commit_transaction_offsets(
     With `adds_group` the group becomes part of the transaction on the way, otherwise it has to be already.
     """
     check_group_name(command.group)
+    held_transaction(broker, transactional_id, identity)
+    # Nothing may come between the look at the transaction and what is stored because of it: the log of the group has to
+    # be there, and that the group is part of the transaction has to be durable.
+    await broker.groups.machine(command.group)
     if adds_group:
         await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, command.group))
+    else:
+        await broker.transactions.machine(transactional_id)
     transaction = held_transaction(broker, transactional_id, identity)
     if transaction.state is not TransactionState.ONGOING:
         raise InvalidTransactionState(f"no transaction of {transactional_id!r} is under way")
