@@ -7,6 +7,9 @@ A simulation test takes an argument `seed` and says how many it wants:
 
 It runs with seeds 0 to 19, with `--long` up to 1,999. Each seed is a test of its own, so a failure names its seed,
 also when it took the whole worker down. `--seed 17` runs every such test with that seed and no other.
+
+Property tests try the same examples in every run, so that whether a change passes is no matter of luck; with `--long`
+they try others each time.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import settings
 
 _SEEDS_DESCRIPTION = "seeds(count, long_count): run the test with `count` values of `seed`, or `long_count` with --long"
 
@@ -25,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _SEEDS_DESCRIPTION)
+    settings.register_profile("same every time", derandomize=True)
+    if not config.getoption("--long"):
+        settings.load_profile("same every time")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -195,7 +195,7 @@ class Stage:
 
     def _validate(self, group: ClassicGroup) -> None:
         validate(group, self.waiting)
-        if group.round is None:
+        if group.round is None and group.members:
             # Whoever comes back under an instance id is the same member.
             members = frozenset(member.instance_id or member.id for member in group.members.values())
             born = self._born.setdefault(group.generation, members)

@@ -214,6 +214,20 @@ def test_after_a_restart_a_generation_is_never_given_again() -> None:
     assert stage.joined(ticket).generation == 3
 
 
+def test_a_group_whose_last_member_left_is_empty_after_a_restart_though_somebody_was_about_to_join() -> None:
+    stage = stable("a")
+    stage.join(new_id="b", needs_known_id=True)
+    stage.leave("a")
+    left_ms = stage.now.wall_ms
+    assert stage.state == "PreparingRebalance"
+    stage.restart()
+    assert (stage.state, stage.known.leader, stage.known.protocol) == ("Empty", "", None)
+    assert stage.known.emptied_ms == left_ms
+    ticket = stage.join(new_id="c")
+    stage.pass_ms(OPEN_MS)
+    assert stage.joined(ticket).generation == 2
+
+
 def test_what_a_member_left_behind_is_assigned_after_a_restart_too() -> None:
     stage = stable("a", "b")
     stage.leave("b")

@@ -131,6 +131,8 @@ def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> Step:
     if was_member:
         # What they had is nobody's until the next generation, and that has to be known after a restart, too.
         group = replace(group, members=without(group.members, *gone), is_assigned=False)
+        if not group.members:
+            group = replace(group, leader="", protocol=None, emptied_ms=now.wall_ms)
     group = replace(
         group,
         sessions=without(group.sessions, *gone),
