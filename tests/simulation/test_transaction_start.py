@@ -12,6 +12,7 @@ from goqueue.broker.events import HangingTransaction
 from goqueue.errors import CoordinatorUnavailable, InvalidTransactionState
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.transaction_values import ProducerIdentity
+from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
@@ -28,6 +29,21 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _make(broker: Broker) -> ProducerIdentity:
     await MakeTopic("orders", 1).perform(broker)
     return await InitProducer("one", 1_000).perform(broker)
+
+
+async def _write_unknown(broker: Broker) -> None:
+    """Let a partition have records of a transaction that no coordinator knows of."""
+    me = await _make(broker)
+    batch = build_batch(
+        [NewRecord(broker.clock.now_ms(), None, b"x")],
+        producer_id=me.producer_id,
+        producer_epoch=me.epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    partition = broker.topic(PLACE.topic).partition(PLACE.partition)
+    partition.append([batch], is_transactional=True)
+    await partition.committed(1)
 
 
 async def _hurry(broker: Broker) -> None:
@@ -49,15 +65,21 @@ async def _expect_an_end(broker: Broker) -> None:
     assert (await ReadAll(PLACE, is_committed_only=True).perform(broker)).records == ()
 
 
-def test_records_that_came_before_their_transaction_was_stored_are_aborted_at_the_start() -> None:
+def test_records_of_a_transaction_that_nobody_knows_are_aborted_at_the_start() -> None:
+    disk = SimDisk(1)
+    live(disk, 1, _write_unknown)
+    disk.crash(Fate.NONE)
+    (aborted,) = live(disk, 0, _expect_an_end, stops=True).of(HangingTransaction)
+    assert (aborted.topic, aborted.partition) == PLACE
+
+
+def test_nothing_is_written_before_it_is_durable_that_it_belongs_to_a_transaction() -> None:
     """A producer that does not wait until it is told that a partition is part of its transaction."""
-    aborted = []
     for seed in range(20):
         disk = SimDisk(seed)
         live(disk, seed, _hurry)
         disk.crash(Fate.NONE)
-        aborted += live(disk, 0, _expect_an_end, stops=True).of(HangingTransaction)
-    assert aborted
+        assert live(disk, 0, _expect_an_end, stops=True).of(HangingTransaction) == []
 
 
 def test_no_marker_is_written_before_it_is_durable_how_the_transaction_ends() -> None:
@@ -70,7 +92,7 @@ def test_no_marker_is_written_before_it_is_durable_how_the_transaction_ends() ->
         records = broker.topic("orders").partition(0).log
         decisions = [partition for partition in broker.partitions if partition.topic == "__transactions"]
         while records.end_offset == 1:
-            broker._finisher.look()
+            broker._finisher.look_at_all()
             await let_pass(0.0001)
         assert all(each.high_watermark == each.log.end_offset for each in decisions)
         await ending

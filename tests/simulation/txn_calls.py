@@ -15,7 +15,7 @@ from uuid import UUID
 
 from goqueue.broker import transactions
 from goqueue.broker.broker import Broker
-from goqueue.broker.produce import Acks, Publish, Section, add_partitions_of, publish
+from goqueue.broker.produce import Acks, Publish, Section, publish, publish_when_known
 from goqueue.broker.reading import Polls, Reading, read_messages
 from goqueue.errors import GoQueueError
 from goqueue.machines.group_commands import CommitOffsets
@@ -118,10 +118,12 @@ class Send:
             is_transactional=self.id is not None,
         )
         section = Section(opened.partition(self.place.partition), batch)
-        if self.id is not None and self.adds_partition:
-            await add_partitions_of(broker, CALLER, self.id, [section])
         settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
-        publish(broker, CALLER, [Publish(Acks.ALL, [section], partial(hand_over, settled), self.id)])
+        request = Publish(Acks.ALL, [section], partial(hand_over, settled), self.id)
+        if self.id is None:
+            publish(broker, CALLER, [request])
+        else:
+            await publish_when_known(broker, CALLER, request, adds_partitions=self.adds_partition)
         (outcome,) = await settled
         if isinstance(outcome, GoQueueError):
             raise outcome

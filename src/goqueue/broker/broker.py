@@ -145,7 +145,7 @@ class Broker:
                 with suppress(Unavailable):
                     await self.finish_removal(topic)
         abort_unknown_transactions(self)
-        self._finisher.look()
+        self._finisher.look_at_all()
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
@@ -296,7 +296,7 @@ class Broker:
         # A disk that cannot even say how full it is must not keep anybody from looking after the logs.
         with suppress(OSError):
             self.check_disk()
-        self._finisher.look()
+        self._finisher.look_at_all()
         return [partition.flusher for partition in self.partitions]
 
     async def tend(self) -> None:

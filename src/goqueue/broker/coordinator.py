@@ -7,6 +7,7 @@ look into these topics find what they expect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from goqueue.broker.events import PartitionUnavailable
@@ -41,7 +42,7 @@ class Coordinator(Generic[MachineT, CommandT]):
         topic: str,
         partitions: int,
         new_machine: Callable[[], MachineT],
-        changed: Callable[[], None] | None = None,
+        changed: Callable[[MachineT], None] | None = None,
     ) -> None:
         self.topic = topic
         self._changed = changed
@@ -61,7 +62,8 @@ class Coordinator(Generic[MachineT, CommandT]):
             try:
                 if isinstance(partition, GoQueueError):
                     raise partition
-                self._shards.append(Shard(machine, partition, self._broker.clock, self._changed))
+                changed = partial(self._changed, machine) if self._changed is not None else None
+                self._shards.append(Shard(machine, partition, self._broker.clock, changed))
                 self._machines.append(machine)
             except (Corrupt, LogOffline) as error:
                 self._shards.append(None)
@@ -95,6 +97,11 @@ class Coordinator(Generic[MachineT, CommandT]):
         if shard is not None and shard.partition.log.fault:
             raise CoordinatorUnavailable(f"{self.topic} takes no writes: {shard.partition.log.fault}")
         return self._require(self._machines[index])
+
+    def is_settled(self, name: str) -> bool:
+        """Tell whether everything is durable that is known to the machine that a name belongs to."""
+        shard = self._shards[self._index(name)] if self._shards else None
+        return shard is None or shard.is_settled
 
     @property
     def is_whole(self) -> bool:

@@ -10,15 +10,24 @@ this one is noted as finished, in the same log.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.group_commands import EndOffsets
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.transaction_values import Ending
+from goqueue.machines.transactions import Transactions
+from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+
+
+class _Marked(NamedTuple):
+    """A partition that has its marker, before an offset."""
+
+    partition: Partition
+    end_offset: int
 
 
 class Finisher:
@@ -28,24 +37,27 @@ class Finisher:
         self._broker = broker
         self._under_way: set[tuple[str, int]] = set()
 
-    def look(self) -> None:
+    def look_at_all(self) -> None:
         """Begin to finish whatever waits for it; what has failed before is tried again."""
         for machine in self._broker.transactions.machines:
-            for ending in machine.ending():
-                which = (ending.id, ending.number)
-                if which not in self._under_way:
-                    self._under_way.add(which)
-                    self._broker.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
+            self.look(machine)
+
+    def look(self, machine: Transactions) -> None:
+        """Begin to finish what a machine has decided to end."""
+        for ending in machine.ending():
+            which = (ending.id, ending.number)
+            if which not in self._under_way:
+                self._under_way.add(which)
+                self._broker.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
 
     async def _finish(self, ending: Ending, which: tuple[str, int]) -> None:
         try:
             await self._decided(ending)
+            marked = [self._mark(partition, ending) for partition in sorted(ending.partitions)]
             end_offsets = EndOffsets(ending.producer_id, ending.is_commit)
-            outcomes = await asyncio.gather(
-                *(self._mark(partition, ending) for partition in sorted(ending.partitions)),
-                *(self._broker.groups.submit(group, end_offsets) for group in sorted(ending.groups)),
-                return_exceptions=True,
-            )
+            told = (self._broker.groups.submit(group, end_offsets) for group in sorted(ending.groups))
+            outcomes = await asyncio.gather(*told, return_exceptions=True) if ending.groups else []
+            outcomes += [await _durable(each) for each in marked]
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome
@@ -60,11 +72,25 @@ class Finisher:
         """Wait until it is durable how the transaction ends: a crash must not bring back one that may end otherwise."""
         await self._broker.transactions.machine(ending.id)
 
-    async def _mark(self, where: TopicPartition, ending: Ending) -> None:
-        """Write the marker of one partition, durably however it is flushed; a topic that is deleted needs none."""
+    def _mark(self, where: TopicPartition, ending: Ending) -> _Marked | GoQueueError | None:
+        """Write the marker of one partition; a topic that is deleted needs none."""
         opened = self._broker.topics.get(where.topic)
         if opened is None or where.partition >= len(opened.partitions):
-            return
-        partition = opened.partition(where.partition)
-        end = partition.end_transaction(ending.producer_id, ending.epoch, is_commit=ending.is_commit)
-        await partition.flusher.durable(end)
+            return None
+        try:
+            partition = opened.partition(where.partition)
+            end = partition.end_transaction(ending.producer_id, ending.epoch, is_commit=ending.is_commit)
+        except GoQueueError as error:
+            return error
+        return _Marked(partition, end)
+
+
+async def _durable(marked: _Marked | GoQueueError | None) -> GoQueueError | None:
+    """Wait until a marker is durable, however its partition is flushed; return what prevents that."""
+    if not isinstance(marked, _Marked):
+        return marked
+    try:
+        await marked.partition.flusher.durable(marked.end_offset)
+    except GoQueueError as error:
+        return error
+    return None

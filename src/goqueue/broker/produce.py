@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.pipeline import OK, Caller, Pipeline
-from goqueue.broker.transactions import add_partitions, verify
+from goqueue.broker.transactions import add_partitions, known, verify
 from goqueue.errors import GoQueueError, NotEnoughReplicas, ProducerFenced, TopicProtected, TransactionFenced
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.transaction_values import ProducerIdentity
@@ -135,6 +135,20 @@ def publish(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None
     burst = _Burst(broker.pipeline, caller.protocol, began)
     for request in requests:
         request.settle(burst)
+
+
+async def publish_when_known(broker: Broker, caller: Caller, request: Publish, *, adds_partitions: bool) -> None:
+    """Publish what belongs to a transaction, once it is durable that the coordinator knows of all its partitions.
+
+    With `adds_partitions` they become part of the transaction on the way, otherwise they have to be already.
+    """
+    assert request.transactional_id is not None
+    if adds_partitions:
+        await add_partitions_of(broker, caller, request.transactional_id, request.sections)
+    # What the coordinator's log does not take is found again, and told, when the request is published.
+    with suppress(GoQueueError):
+        await known(broker, request.transactional_id)
+    publish(broker, caller, [request])
 
 
 async def add_partitions_of(broker: Broker, caller: Caller, transactional_id: str, sections: Sequence[Section]) -> None:

@@ -27,7 +27,7 @@ from goqueue.broker.messages import (
     sort_messages,
 )
 from goqueue.broker.produce import Acks, Section
-from goqueue.broker.transactions import add_partitions, held_transaction
+from goqueue.broker.transactions import add_partitions, held_transaction, known
 from goqueue.errors import GoQueueError, OutOfOrderSequence
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.transaction_values import ProducerIdentity
@@ -75,6 +75,7 @@ async def publish_in_transaction(
         refused = await add_partitions(broker, caller, *writer, names)
         if refused:
             raise next(iter(refused.values()))
+        await known(broker, writer.transactional_id)
     for batches in _rounds(opened, partitions, found):
         sections = [Section(batch.partition, _built(batch, writer.identity)) for batch in batches]
         outcomes = await publish_sections(broker, caller, Acks.ALL, sections, writer.transactional_id)

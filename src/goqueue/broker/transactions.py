@@ -85,7 +85,7 @@ async def add_partitions(
     *,
     is_verify_only: bool = False,
 ) -> Mapping[TopicPartition, GoQueueError]:
-    """Say that a transaction is going to write to partitions; durable at return.
+    """Say that a transaction is going to write to partitions; whoever writes has to wait until that is `known`.
 
     Returns the partitions that do not exist, or are the broker's own. If there are any, none was added.
     """
@@ -107,7 +107,7 @@ def _refusal(broker: Broker, partition: TopicPartition) -> GoQueueError | None:
 
 @operation("transactions.add_offsets", writes=True)
 async def add_offsets(broker: Broker, transactional_id: str, identity: ProducerIdentity, group: str) -> None:
-    """Say that a transaction is going to set offsets of a group; durable at return."""
+    """Say that a transaction is going to set offsets of a group; whoever sets them waits until that is `known`."""
     check_group_name(group)
     await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, group))
 
@@ -127,8 +127,7 @@ async def commit_transaction_offsets(
     await broker.groups.machine(command.group)
     if adds_group:
         await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, command.group))
-    else:
-        await broker.transactions.machine(transactional_id)
+    await known(broker, transactional_id)
     transaction = held_transaction(broker, transactional_id, identity)
     if transaction.state is not TransactionState.ONGOING:
         raise InvalidTransactionState(f"no transaction of {transactional_id!r} is under way")
@@ -225,6 +224,19 @@ async def find_producer(broker: Broker, identity: ProducerIdentity) -> Transacti
 async def list_producers(broker: Broker, topic: str, index: int) -> Sequence[tuple[int, ProducerState]]:
     """Return the producers that a partition knows, with their ids."""
     return list(broker.topic(topic).partition(index).log.producers)
+
+
+async def known(broker: Broker, transactional_id: str) -> None:
+    """Wait until all is durable that was decided for a transactional id.
+
+    What is written because a transaction has a partition must not outlive that: nobody would ever end it.
+    """
+    await broker.transactions.machine(transactional_id)
+
+
+def is_known(broker: Broker, transactional_id: str) -> bool:
+    """Tell whether there is nothing to wait for in `known`."""
+    return broker.transactions.is_settled(transactional_id)
 
 
 def verify(broker: Broker, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition) -> None:

@@ -18,9 +18,17 @@ Group = ClassicGroup | ConsumerGroup
 
 
 def check_commit(group: Group | None, command: CommitOffsets) -> list[GoQueueError | None]:
-    """Return for each offset why it cannot be set, or None; raises what forbids them all."""
+    """Return for each offset why it cannot be set, or None; raises what forbids them all.
+
+    Within a transaction, whoever names no member may set offsets although there are members: old producers cannot say
+    for which member they act, and it is their own epoch that fences them.
+    """
     partitions = [each.partition for each in command.offsets]
+    is_transactional = command.producer_id is not None
+    is_anonymous = command.epoch < 0 and not command.member_id and command.instance_id is None
     if isinstance(group, ConsumerGroup):
+        if is_transactional and is_anonymous:
+            return [None] * len(partitions)
         refusals = consumer_group.check_commit(group, command.member_id, command.epoch, partitions)
         return [refusals.get(each) for each in partitions]
     if group is None or group.generation == 0:
@@ -33,7 +41,7 @@ def check_commit(group: Group | None, command: CommitOffsets) -> list[GoQueueErr
         command.epoch,
         command.instance_id,
         partitions,
-        is_transactional=command.producer_id is not None,
+        is_transactional=is_transactional,
     )
 
 

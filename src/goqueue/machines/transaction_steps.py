@@ -19,6 +19,10 @@ Whoever ends a transaction is told when it has ended everywhere, not when that i
 finds no trace of it. `PREPARE_x` is stored before the first marker is written and decides for good, so after a crash
 the markers are written (again) in the same way.
 
+**What is told before it is durable.** That a transaction has ended: `PREPARE_x` and the markers are durable, and lead
+to the same end after a crash. That something was added to a transaction: nothing is written because of it before that
+is durable (`broker/transactions.known`). An identity is never told before: somebody else could get it.
+
 **Identities.** A producer acts as (producer id, epoch), and only the present identity may act. Each of these makes the
 next one the present one, which is the next epoch or, at the end of epochs, epoch 0 of a new producer id:
 
@@ -74,10 +78,11 @@ from goqueue.machines.transaction_values import (
 
 
 class Step(NamedTuple):
-    """A transaction as it is next, and who is told what."""
+    """A transaction as it is next, and who is told what; `is_told_at_once` as in a `Decision`."""
 
     transaction: Transaction
     answers: tuple[Answer, ...] = ()
+    is_told_at_once: bool = False
 
 
 # -- taking a transactional id
@@ -160,7 +165,7 @@ def add_partitions(transaction: Transaction, command: AddPartitions, ticket: int
     if not command.partitions <= transaction.partitions:
         transaction = _begun(transaction, now)
         transaction = replace(transaction, partitions=transaction.partitions | command.partitions)
-    return Step(transaction, (Answer(ticket, None),))
+    return Step(transaction, (Answer(ticket, None),), is_told_at_once=True)
 
 
 def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now: Now) -> Step:
@@ -169,7 +174,7 @@ def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now:
     if command.group not in transaction.groups:
         transaction = _begun(transaction, now)
         transaction = replace(transaction, groups=transaction.groups | {command.group})
-    return Step(transaction, (Answer(ticket, None),))
+    return Step(transaction, (Answer(ticket, None),), is_told_at_once=True)
 
 
 def verify(transaction: Transaction, caller: ProducerIdentity, partitions: frozenset[TopicPartition]) -> None:
@@ -267,7 +272,8 @@ def complete(transaction: Transaction, command: Complete, ticket: int, now: Now)
     if transaction.waiting_init is not None:
         ended = _init_idle(ended, transaction.waiting_init.command, now)
         answers.append(Answer(transaction.waiting_init.ticket, ended.identity))
-    return Step(ended, (*answers, Answer(ticket, None)))
+    is_told_at_once = transaction.waiting_init is None
+    return Step(ended, (*answers, Answer(ticket, None)), is_told_at_once=is_told_at_once)
 
 
 def wait_for_end(transaction: Transaction, ticket: int) -> Step:

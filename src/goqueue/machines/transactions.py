@@ -151,7 +151,8 @@ class Transactions:
                 assert_never(command)
         records = () if step.transaction == before else (transaction_record(step.transaction),)
         cause = _cause(before, command, step.transaction)
-        return Decision(records, step.answers, _Outcome(command.id, step.transaction, cause))
+        outcome = _Outcome(command.id, step.transaction, cause)
+        return Decision(records, step.answers, outcome, is_told_at_once=step.is_told_at_once)
 
     def _known(self, transactional_id: str) -> Transaction:
         transaction = self._transactions.get(transactional_id)

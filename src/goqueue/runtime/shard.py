@@ -116,6 +116,11 @@ class Shard(Generic[CommandT]):
             raise reply
         return reply
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was decided so far is durable."""
+        return self.partition.log.end_offset <= self.partition.high_watermark
+
     async def settled(self) -> None:
         """Wait until all that was decided so far is durable; LogOffline if it cannot become so."""
         await self.partition.committed(self.partition.log.end_offset)

@@ -22,7 +22,8 @@ from typing_extensions import override
 
 from goqueue.broker.fetch import Fetch
 from goqueue.broker.pipeline import Caller
-from goqueue.broker.produce import Acks, Publish, Section, add_partitions_of, publish
+from goqueue.broker.produce import Acks, Publish, Section, publish, publish_when_known
+from goqueue.broker.transactions import is_known
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.kafka.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api, api_versions
 from goqueue.protocols.kafka.context import Context
@@ -230,20 +231,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if any(isinstance(outcome, GoQueueError) for outcome in outcomes):
                 self._drop("its request with acks=0 failed")
 
-        if request.transactional_id is not None and version >= ADDS_PARTITIONS_FROM:
+        adds_partitions = version >= ADDS_PARTITIONS_FROM
+        name = request.transactional_id
+        if name is not None and (adds_partitions or not is_known(self._front.broker, name)):
             self._holds += 1
             self._publish_burst()
-            self._front.tasks.start(self._publish_added(request, done), f"transactional publish for {self.address}")
+            work = self._publish_later(request, name, done, adds_partitions=adds_partitions)
+            self._front.tasks.start(work, f"transactional publish for {self.address}")
         else:
-            self._burst.append(Publish(request.acks, request.sections, done, request.transactional_id))
+            self._burst.append(Publish(request.acks, request.sections, done, name))
 
-    async def _publish_added(self, request: ProduceRequest, done: Callable[[Sequence[Outcome]], None]) -> None:
-        """Publish what belongs to a transaction, to which its partitions are added on the way."""
+    async def _publish_later(
+        self, request: ProduceRequest, name: str, done: Callable[[Sequence[Outcome]], None], *, adds_partitions: bool
+    ) -> None:
+        """Publish what belongs to a transaction, once the coordinator knows of all its partitions."""
         # The buffer of the request is used again before the coordinator has answered.
         copied = [Section(partition, bytearray(records)) for partition, records in request.sections]
         context = self._require_context()
-        await add_partitions_of(context.broker, context.caller, request.transactional_id or "", copied)
-        publish(context.broker, context.caller, [Publish(request.acks, copied, done, request.transactional_id)])
+        waiting = Publish(request.acks, copied, done, name)
+        await publish_when_known(context.broker, context.caller, waiting, adds_partitions=adds_partitions)
         self._release()
 
     def _publish_burst(self) -> None:

@@ -1,4 +1,4 @@
-"""Producers: InitProducerId, for idempotent and for transactional ones."""
+"""Producers: InitProducerId, for idempotent and for transactional ones; and how all that they ask for is refused."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from goqueue.broker.producers import new_producer
 from goqueue.broker.transactions import init_transactions
 from goqueue.errors import GoQueueError, TransactionFenced
 from goqueue.machines.transaction_values import ProducerIdentity
-from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import Context
+from goqueue.protocols.kafka.coordination import code_of
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
 
 _NO_PRODUCER = -1
 _KNOWS_FENCED_FROM = 4
-_OLD_FENCED = 47
+_INVALID_EPOCH = 47
 
 
 async def init_producer_id(context: Context, request: Request) -> Reply:
@@ -21,8 +21,8 @@ async def init_producer_id(context: Context, request: Request) -> Reply:
     try:
         identity = await _identity(context, request)
     except GoQueueError as error:
-        is_old = isinstance(error, TransactionFenced) and request.version < _KNOWS_FENCED_FROM
-        return {"error_code": _OLD_FENCED if is_old else fault_of(error).kafka, "producer_id": -1, "producer_epoch": -1}
+        code = producer_code(error, knows_fenced=request.version >= _KNOWS_FENCED_FROM)
+        return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}
 
 
@@ -35,3 +35,10 @@ async def _identity(context: Context, request: Request) -> ProducerIdentity:
     return await init_transactions(
         context.broker, context.caller, request.transactional_id, request.transaction_timeout, known
     )
+
+
+def producer_code(error: GoQueueError | None, *, knows_fenced: bool) -> int:
+    """Return the code that tells an error to a producer; where clients do not know of fencing, an epoch is too old."""
+    if isinstance(error, TransactionFenced) and not knows_fenced:
+        return _INVALID_EPOCH
+    return code_of(error)

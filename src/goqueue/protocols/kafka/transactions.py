@@ -13,7 +13,7 @@ from goqueue.broker.transactions import (
     list_producers,
     list_transactions,
 )
-from goqueue.errors import GoQueueError, TransactionFenced
+from goqueue.errors import GoQueueError, StaleMemberEpoch
 from goqueue.machines.group_commands import CommitOffsets
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset, NewOffset
@@ -23,9 +23,10 @@ from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
+from goqueue.protocols.kafka.producers import producer_code
 
+_ILLEGAL_GENERATION = 22
 _NOT_ATTEMPTED = 55
-_OLD_FENCED = 47
 _KNOWS_FENCED_FROM = 2
 _END_BUMPS_FROM = 5
 _COMMIT_ADDS_GROUP_FROM = 5
@@ -120,8 +121,10 @@ async def txn_offset_commit(context: Context, request: Request) -> Reply:
 
 
 def _offset_code(error: GoQueueError | None) -> int:
-    """Return the code of an error; clients know only of old epochs here, whatever the version."""
-    return _OLD_FENCED if isinstance(error, TransactionFenced) else _code(error, _KNOWS_FENCED_FROM)
+    """Return the code of an error; whatever the version, clients know here neither of fencing nor of members' epochs."""
+    if isinstance(error, StaleMemberEpoch):
+        return _ILLEGAL_GENERATION
+    return producer_code(error, knows_fenced=False)
 
 
 async def end_txn(context: Context, request: Request) -> Reply:
@@ -145,13 +148,8 @@ def _identity(request: Request) -> ProducerIdentity:
     return ProducerIdentity(request.producer_id, request.producer_epoch)
 
 
-def _code(error: GoQueueError | None, version: int) -> int:
-    """Return the code of an error; clients of old versions know only of old epochs."""
-    if error is None:
-        return 0
-    if isinstance(error, TransactionFenced) and version < _KNOWS_FENCED_FROM:
-        return _OLD_FENCED
-    return fault_of(error).kafka
+def _code(error: GoQueueError, version: int) -> int:
+    return producer_code(error, knows_fenced=version >= _KNOWS_FENCED_FROM)
 
 
 # -- what administrators ask
