@@ -40,6 +40,8 @@ class Words:
     | `same`       | changes nothing                                                 | None                    |
     | `bad`        | is refused                                                      |                         |
     | `tell no`    | changes nothing                                                 | an error                |
+    | `set a 3`    | counts a word anew from there; independent of what it was       | None                    |
+    | `mistake`    | breaks the machine                                              |                         |
     | `wait a`     | waits until somebody counts the word                            | its count then          |
     | `at 500 a`   | counts the word in 500 ms; again a little later if that fails   | None                    |
     """
@@ -51,6 +53,10 @@ class Words:
         self.revived_with: dict[str, int] | None = None
         self.due_calls = 0
 
+    def is_independent(self, command: str) -> bool:
+        """Tell whether a command sets a word, whatever its count was."""
+        return command.startswith("set ")
+
     def decide(self, command: str, ticket: int, now: Now) -> Decision:
         """Carry out a command; see the table."""
         done = [Answer(ticket, None)]
@@ -61,6 +67,10 @@ class Words:
                 return Decision(answers=done)
             case ["tell", "no"]:
                 return Decision(answers=[Answer(ticket, Invalid("told no"))])
+            case ["set", word, count]:
+                return Decision([KeyedRecord(word.encode(), count.encode())], done)
+            case ["mistake"]:
+                raise RuntimeError("a mistake in the machine")
             case ["wait", word]:
                 return Decision(outcome=_Outcome(word, ticket))
             case ["at", delay_ms, word]:

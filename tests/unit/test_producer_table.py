@@ -252,3 +252,22 @@ def test_a_producer_has_an_open_transaction_until_its_marker() -> None:
     table.apply(marker(commit(producer=7, epoch=1), 99), ControlType.COMMIT)
     assert not table.has_open_transaction(7)
     assert table.next_sequence(7, 1) == 0
+
+
+def test_a_producer_writes_nothing_beside_its_open_transaction() -> None:
+    table = table_of(header(0, is_transactional=True))
+    assert verdict(table, header(1)) == "invalid_transaction_state"
+    assert verdict(table, header(0, epoch=5)) == "invalid_transaction_state"
+    assert verdict(table, header(1, is_transactional=True)) == "fresh"
+    table.apply(marker(commit(producer=7, epoch=0), 10), ControlType.COMMIT)
+    assert verdict(table, header(1)) == "fresh"
+
+
+def test_an_open_transaction_gets_its_marker_whatever_epoch_the_partition_has_seen() -> None:
+    table = table_of(header(0, epoch=3, is_transactional=True))
+    assert table.known_epoch(7) == 3
+    assert table.wants_marker(7, 2)
+    table.apply(marker(commit(producer=7, epoch=3), 10), ControlType.COMMIT)
+    assert not table.wants_marker(7, 3)
+    assert table.wants_marker(7, 4)
+    assert (table.known_epoch(8), table.wants_marker(8, 0)) == (-1, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Literal
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.log_kit import batch
 from tests.unit.shard_kit import open_shard
 
 from goqueue.errors import Corrupt, DiskFull, Invalid, LogOffline
+from goqueue.records.layout import HEADER_BYTES, headers
 from goqueue.runtime.upkeep import tend
 from goqueue.testing import SimDisk, Simulation, simulate
 
@@ -174,6 +176,70 @@ def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
         simulate(main, seed)
 
 
+# -- commands that are independent of each other
+
+
+def test_independent_commands_that_come_together_share_batches() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        shard, machine = open_shard(disk, simulation)
+        await asyncio.gather(*(shard.submit(f"set w{number} {number}") for number in range(50)))
+        assert machine.counts == {f"w{number}": number for number in range(50)}
+        data = shard.partition.log.read(0, bytes_max=100_000)
+        counts = [header.record_count for _, header in headers(data)]
+        assert sum(counts) == 50
+        assert len(counts) < 10
+        disk.crash()
+        _, again = open_shard(disk, simulation)
+        assert again.counts == machine.counts
+
+    simulate(main, 7)
+
+
+def test_whatever_comes_behind_independent_commands_sees_what_they_did() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, machine = open_shard(SimDisk(7), simulation)
+        setting = asyncio.create_task(shard.submit("set a 5"))
+        await until(lambda: not shard.is_settled)
+        assert await shard.submit("a") == {"a": 6}
+        assert await setting is None
+        assert machine.counts == {"a": 6}
+
+    for seed in range(10):
+        simulate(main, seed)
+
+
+def test_all_that_was_decided_is_settled_also_what_is_not_written_yet() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, machine = open_shard(SimDisk(7), simulation)
+        setting = asyncio.create_task(shard.submit("set a 5"))
+        await until(lambda: not shard.is_settled)
+        await shard.settled()
+        assert (machine.counts, shard.partition.log.durable_end) == ({"a": 5}, 1)
+        await setting
+
+    for seed in range(10):
+        simulate(main, seed)
+
+
+def test_independent_commands_that_cannot_be_written_are_refused_together() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        shard, machine = open_shard(disk, simulation)
+        await shard.submit("a")
+        disk.fail(errno.ENOSPC, operation="write")
+        setting = [shard.submit(f"set w{number} 7") for number in range(20)]
+        results = await asyncio.gather(*setting, return_exceptions=True)
+        refused = {f"w{number}" for number, result in enumerate(results) if isinstance(result, DiskFull)}
+        taken = {f"w{number}": 7 for number, result in enumerate(results) if result is None}
+        assert len(refused) > 1
+        assert len(refused) + len(taken) == 20
+        assert (machine.counts, len(shard._waiting)) == ({"a": 1, **taken}, 0)
+
+    for seed in range(10):
+        simulate(main, seed)
+
+
 # -- disks that fail
 
 
@@ -245,6 +311,22 @@ def test_a_log_that_is_offline_when_something_is_due_answers_whoever_waits_for_i
     simulate(main, 7)
 
 
+def test_what_fails_when_it_is_due_is_reported_and_keeps_nothing_else_back() -> None:
+    async def main(simulation: Simulation) -> None:
+        reported: list[str] = []
+        simulation.loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+        shard, machine = open_shard(SimDisk(7), simulation)
+        for command in ("at 500 bad", "at 500 mistake", "at 501 a"):
+            await shard.submit(command)
+        await asyncio.sleep(3)
+        assert machine.counts == {"a": 1}
+        # Both stay due, but not all the time.
+        assert 2 <= len(reported) <= 5
+        assert set(reported) == {"a mistake in the machine"}
+
+    simulate(main, 7)
+
+
 # -- what is stored
 
 
@@ -285,6 +367,20 @@ def test_a_record_without_a_key_is_damage() -> None:
         shard.partition.append([batch(b"no key")])
         await shard.partition.committed(1)
         disk.kill()
+        with pytest.raises(Corrupt):
+            open_shard(disk, simulation)
+
+    simulate(main, 7)
+
+
+def test_a_flipped_bit_is_damage() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        shard, _ = open_shard(disk, simulation)
+        await shard.submit("set a 5")
+        await shard.partition.close()
+        (path,) = (PurePath(each) for each in disk.tree() if each.endswith(".log"))
+        disk.flip(path, disk.read_file(path).index(b"5", HEADER_BYTES), 0x01)
         with pytest.raises(Corrupt):
             open_shard(disk, simulation)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from goqueue.broker.events import PartitionUnavailable
 from goqueue.broker.topics import ensure_internal_topic
-from goqueue.errors import CoordinatorUnavailable, Corrupt, GoQueueError, LogOffline
+from goqueue.errors import CoordinatorUnavailable, GoQueueError, LogOffline
 from goqueue.model.partitioners import name_partition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Machine, Shard
@@ -65,7 +65,7 @@ class Coordinator(Generic[MachineT, CommandT]):
                 changed = partial(self._changed, machine) if self._changed is not None else None
                 self._shards.append(Shard(machine, partition, self._broker.clock, changed))
                 self._machines.append(machine)
-            except (Corrupt, LogOffline) as error:
+            except GoQueueError as error:
                 self._shards.append(None)
                 self._machines.append(error)
                 if isinstance(partition, Partition):

@@ -15,6 +15,7 @@ from goqueue.broker.events import HangingTransaction
 from goqueue.errors import GoQueueError
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.producer import NO_OFFSET
+from goqueue.machines.transaction_values import EPOCH_MAX
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -38,4 +39,4 @@ def abort_unknown_transactions(broker: Broker) -> None:
                 broker.sink.emit(HangingTransaction(partition.topic, partition.index, producer_id))
                 # A log that takes no marker now is reported elsewhere, and the next start tries again.
                 with suppress(GoQueueError):
-                    partition.end_transaction(producer_id, state.epoch + 1, is_commit=False)
+                    partition.end_transaction(producer_id, min(state.epoch, EPOCH_MAX) + 1, is_commit=False)

@@ -120,6 +120,10 @@ class Catalog:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
+    def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines
+        """Tell whether deciding a command looks at nothing that other independent commands change; none does so."""
+        return False
+
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
         """Return what carries out a command; raises what forbids it. No records mean that nothing changes."""
         del now

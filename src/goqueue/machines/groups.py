@@ -89,6 +89,10 @@ class Groups:
 
     # -- deciding
 
+    def is_independent(self, command: Command) -> bool:
+        """Tell whether deciding a command looks at nothing that other independent commands change."""
+        return isinstance(command, CommitOffsets)
+
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
         """Return what carries out a command, changing nothing; raises what forbids it."""
         match command:

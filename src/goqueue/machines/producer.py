@@ -31,7 +31,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from goqueue.errors import GoQueueError, OutOfOrderSequence, ProducerFenced, UnknownProducer
+from goqueue.errors import (
+    GoQueueError,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    ProducerFenced,
+    UnknownProducer,
+)
 from goqueue.records.control import ControlType
 from goqueue.records.layout import BatchHeader
 
@@ -141,6 +147,12 @@ class ProducerTable:
             )
         if header.is_control:
             return _FRESH
+        if known.transaction_start != NO_OFFSET and not header.is_transactional:
+            return Refused(
+                InvalidTransactionState(
+                    f"producer {header.producer_id} has a transaction open here", hint="commit or abort it first"
+                )
+            )
         return _judge_sequence(header, known)
 
     def apply(self, header: BatchHeader, marker: ControlType | None = None) -> AbortedTransaction | None:
@@ -181,9 +193,12 @@ class ProducerTable:
     def wants_marker(self, producer_id: int, epoch: int) -> bool:
         """Tell whether a marker with this epoch ends anything here, or fences anybody."""
         known = self._producers.get(producer_id)
-        if known is None or known.epoch < epoch:
-            return True
-        return known.epoch == epoch and known.transaction_start != NO_OFFSET
+        return known is None or known.epoch < epoch or known.transaction_start != NO_OFFSET
+
+    def known_epoch(self, producer_id: int) -> int:
+        """Return the epoch that a producer has here; -1 if it is unknown."""
+        known = self._producers.get(producer_id)
+        return -1 if known is None else known.epoch
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         """Return the sequence that a producer's next batch has to begin with, if it wrote what came before."""

@@ -121,6 +121,10 @@ class Transactions:
 
     # -- decide
 
+    def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines
+        """Tell whether deciding a command looks at nothing that other independent commands change; none does so."""
+        return False
+
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
         """Say what carries out a command, changing nothing; raises what forbids it.
 

@@ -56,9 +56,11 @@ def read_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BY
     return list(map(_record, zip(offsets, timestamps, columns.keys, columns.values, columns.headers, strict=True)))
 
 
-def read_pairs(batch: Buffer) -> Iterator[tuple[bytes | None, bytes | None]]:
+def read_pairs(
+    batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Return keys and values of the records of a batch, read and checked as `read_records` does it."""
-    columns = read_columns(read_header(batch), decompressed_payload(batch, DECOMPRESSED_BYTES_MAX))
+    columns = read_columns(read_header(batch), decompressed_payload(batch, decompressed_bytes_max))
     return zip(columns.keys, columns.values, strict=True)
 
 

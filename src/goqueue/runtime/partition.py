@@ -221,7 +221,7 @@ class Partition:
         marker = build_marker(
             ControlType.COMMIT if is_commit else ControlType.ABORT,
             producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_epoch=max(epoch, self.log.producers.known_epoch(producer_id)),
             timestamp=self._clock.now_ms(),
         )
         headers = self.log.append(check_batches(marker, bytes_max=len(marker)), leader_epoch=self.leader_epoch)

@@ -7,6 +7,9 @@ wait are told.
 
 A command that is not answered by its own decision waits, under its ticket, for a later one that answers it. Time comes
 through the same door: when something is due, the machine says which commands that means.
+
+Independent commands, of which a decision looks at nothing that the others change, are gathered: those that come while
+the loop is busy are written as one batch. Before anything else is decided, or told, they are in the log.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from goqueue.errors import Corrupt, GoQueueError, LogOffline
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.records.builder import NewRecord, build_batch
-from goqueue.records.layout import headers
+from goqueue.records.layout import headers, validate
 from goqueue.records.reader import read_pairs
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over
@@ -30,13 +33,20 @@ _READ_BYTES = 1024 * 1024
 _TIMER_MAX_S = 3600.0
 # What was due and could not be done is tried again after this time.
 _AGAIN_S = 1.0
+# What is gathered is written at once when it gets larger than this.
+_GATHERED_BYTES_MAX = 256 * 1024
 _STOPPING = "the broker is about to stop"
+_MESSAGE_CHARS_MAX = 500
 
 CommandT = TypeVar("CommandT")
 
 
 class Machine(Protocol[CommandT]):
     """What a shard runs."""
+
+    def is_independent(self, command: CommandT) -> bool:
+        """Tell whether deciding a command looks at nothing that other independent commands change."""
+        ...
 
     def decide(self, command: CommandT, ticket: int, now: Now) -> Decision:
         """Return what carries out a command, changing nothing; raises what forbids it."""
@@ -80,6 +90,8 @@ class Shard(Generic[CommandT]):
         self._loop = asyncio.get_running_loop()
         self._tickets = count()
         self._waiting: dict[int, asyncio.Future[object]] = {}
+        self._gathered: list[Decision] = []
+        self._gathered_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._is_closed = False
@@ -94,7 +106,9 @@ class Shard(Generic[CommandT]):
         while data := log.read(offset, bytes_max=_READ_BYTES):
             view = memoryview(data)
             for position, header in headers(data):
-                for key, value in read_pairs(view[position:]):
+                # Nobody else has looked at these bytes since they were written.
+                validate(data, position)
+                for key, value in read_pairs(view[position:], decompressed_bytes_max=log.settings.max_message_bytes):
                     if key is None:
                         raise Corrupt(f"{log.directory} has a record without a key behind offset {header.base_offset}")
                     apply(KeyedRecord(key, value))
@@ -119,29 +133,37 @@ class Shard(Generic[CommandT]):
     @property
     def is_settled(self) -> bool:
         """Whether all that was decided so far is durable."""
-        return self.partition.log.end_offset <= self.partition.high_watermark
+        return not self._gathered and self.partition.log.end_offset <= self.partition.high_watermark
 
     async def settled(self) -> None:
         """Wait until all that was decided so far is durable; LogOffline if it cannot become so."""
+        self._write_gathered()
         await self.partition.committed(self.partition.log.end_offset)
 
     def pass_time(self) -> None:
-        """Carry out what is due by now."""
+        """Carry out what is due by now; what fails stays due, but not at once again, and keeps nothing else back."""
         self._stop_timer()
         if self._is_closed:
             return
+        self._write_gathered()
+        has_failed = False
         for command in self._machine.due(self._now()):
             try:
                 self._carry_out(command, next(self._tickets))
             except GoQueueError:
-                # The log takes nothing now, and says so elsewhere; what is due stays due, but not at once again.
-                self._stop_timer()
-                self._set_timer(delay_min_s=_AGAIN_S)
-                return
-        self._set_timer()
+                # A log that takes nothing says so elsewhere.
+                has_failed = True
+            except Exception as error:  # noqa: BLE001 - nothing was decided, and nobody else may notice
+                has_failed = True
+                message = f"{command!r} was due in {self.partition.topic}-{self.partition.index} and failed"
+                self._loop.call_exception_handler({"message": message[:_MESSAGE_CHARS_MAX], "exception": error})
+        if has_failed:
+            self._stop_timer()
+        self._set_timer(delay_min_s=_AGAIN_S if has_failed else 0.0)
 
     def close(self) -> None:
         """Let no more time pass, and tell all who wait that nothing will come."""
+        self._write_gathered()
         self._is_closed = True
         self._stop_timer()
         self._give_up(_STOPPING)
@@ -151,7 +173,13 @@ class Shard(Generic[CommandT]):
             hand_over(answered, LogOffline(reason))
 
     def _carry_out(self, command: CommandT, ticket: int) -> Sequence[Answer]:
+        is_independent = self._machine.is_independent(command)
+        if not is_independent:
+            self._write_gathered()
         decision = self._machine.decide(command, ticket, self._now())
+        if is_independent and decision.records and not self._is_closed:
+            self._gather(decision)
+            return decision.answers
         if decision.records:
             self._append(decision.records)
         self._machine.adopt(decision)
@@ -165,6 +193,31 @@ class Shard(Generic[CommandT]):
         else:
             self.partition.waiters.wait_for(end, partial(self._tell, decision.answers, end))
         return decision.answers
+
+    def _gather(self, decision: Decision) -> None:
+        if not self._gathered:
+            self._loop.call_soon(self._write_gathered)
+        self._gathered.append(decision)
+        self._gathered_bytes += sum([len(record.key) + len(record.value or b"") for record in decision.records])
+        if self._gathered_bytes > _GATHERED_BYTES_MAX:
+            self._write_gathered()
+
+    def _write_gathered(self) -> None:
+        """Append what was gathered, all of it or nothing, and adopt it."""
+        if not self._gathered:
+            return
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        answers = [answer for decision in gathered for answer in decision.answers]
+        try:
+            self._append([record for decision in gathered for record in decision.records])
+        except GoQueueError as error:
+            self._hand_out([Answer(ticket, error) for ticket, _ in answers])
+            return
+        for decision in gathered:
+            self._machine.adopt(decision)
+        self._set_timer()
+        end = self.partition.log.end_offset
+        self.partition.waiters.wait_for(end, partial(self._tell, answers, end))
 
     def _append(self, records: Sequence[KeyedRecord]) -> None:
         now_ms = self._clock.now_ms()
@@ -180,12 +233,15 @@ class Shard(Generic[CommandT]):
         if end > self.partition.high_watermark:
             self._give_up(self.partition.log.fault or _STOPPING)
             return
+        self._hand_out(answers)
+        if self._changed is not None:
+            self._changed()
+
+    def _hand_out(self, answers: Sequence[Answer]) -> None:
         for ticket, reply in answers:
             answered = self._waiting.get(ticket)
             if answered is not None:
                 hand_over(answered, reply)
-        if self._changed is not None:
-            self._changed()
 
     def _now(self) -> Now:
         return Now(self._clock.now_ms(), int(self._clock.monotonic() * 1000))

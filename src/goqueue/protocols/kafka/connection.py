@@ -69,6 +69,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._out_bytes_max = front.limits.reply_buffer_bytes_max
         self._burst: list[Publish] = []
         self._is_bursting = False
+        self._is_to_be_sent = False
         # How many reasons there are to handle no further request for now; and whether too many replies are due.
         self._holds = 0
         self._is_full = False
@@ -320,12 +321,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
             for part in ready:
                 self._out_bytes += len(part)
         if not self._is_bursting:
-            self._send()
+            self._send_soon()
             if self._is_full:
                 self._is_full = False
                 self._front.loop.call_soon(self._go_on)
 
+    def _send_soon(self) -> None:
+        """Send once all that is ready to run has run: other replies may be ready by then."""
+        if not self._is_to_be_sent:
+            self._is_to_be_sent = True
+            self._front.loop.call_soon(self._send)
+
     def _send(self) -> None:
+        self._is_to_be_sent = False
         if not self._out or self._transport is None:
             self._out.clear()
             return
@@ -368,6 +376,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close the connection once what was written has left."""
+        self._send()
         if self._transport is not None:
             self._transport.close()
 
