@@ -38,12 +38,13 @@ class LogWorld:
         self.random = Random(seed)
         self.disk = SimDisk(seed)
         self.sink = RecordingSink()
-        self.model = LogModel()
+        # A day is longer than a run: in most of them nobody waits long enough for tombstones and markers to go.
+        self.model = LogModel(tombstones_may_go=seed % 4 == 0)
         self.settings = LogSettings(
             segment_bytes=1024,
             index_interval_bytes=self.random.choice([0, 100, 300]),
             cleanup=self.random.choice([Cleanup.DELETE, Cleanup.COMPACT, Cleanup.COMPACT_DELETE]),
-            delete_retention_ms=_DAY_MS,
+            delete_retention_ms=0 if self.model.tombstones_may_go else _DAY_MS,
             min_cleanable_dirty_ratio=0.0,
             retention_ms=self.random.choice([-1, 500]),
         )

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import PurePath
 
 import pytest
+from typing_extensions import override
 
 from goqueue.errors import GoQueueError
 from goqueue.log import durability, scan, sidecar
-from goqueue.log.compaction import _Rewriter
+from goqueue.log.compaction import Replacement, _Rewriter
 from goqueue.log.flush import Flush, IndexWrite, Upkeep
 from goqueue.log.log import Log
 from goqueue.log.segment import NO_INDEX
@@ -101,7 +102,26 @@ def producers_of_removed_segments_are_forgotten(patch: Patch) -> None:
 
 def aborted_records_replace_others(patch: Patch) -> None:
     """Compaction takes aborted records for the last ones of their keys."""
-    patch.setattr("goqueue.log.compaction.Compaction.aborts", lambda self, header: False)
+    patch.setattr("goqueue.log.aborted.AbortedRanges.hold", lambda self, header: False)
+
+
+class _Everything(set[int]):
+    """Holds whatever it is asked for."""
+
+    @override
+    def __contains__(self, element: object) -> bool:
+        return True
+
+
+def aborts_are_told_without_their_markers(patch: Patch) -> None:
+    """Compaction takes an abort marker away, and readers who wait for it hide all that the producer wrote later."""
+    real = _Rewriter.run
+
+    def run(self: _Rewriter) -> Replacement:
+        self._marker_offsets = _Everything()
+        return real(self)
+
+    patch.setattr(_Rewriter, "run", run)
 
 
 def tombstones_go_at_once(patch: Patch) -> None:
@@ -152,6 +172,7 @@ MUTANTS: list[Callable[[Patch], None]] = [
     remove_before_start_is_durable,
     producers_of_removed_segments_are_forgotten,
     aborted_records_replace_others,
+    aborts_are_told_without_their_markers,
     tombstones_go_at_once,
     torn_index_is_believed,
     swap_forgets_the_index,

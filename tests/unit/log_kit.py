@@ -13,7 +13,7 @@ from goqueue.log.log import Log
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
-from goqueue.records.control import ControlType, build_marker
+from goqueue.records.control import ControlType, build_marker, read_marker
 from goqueue.records.layout import BatchHeader, headers, validate
 from goqueue.records.reader import Record, read_records
 from goqueue.seams.disk import Disk
@@ -148,6 +148,30 @@ def values(log: Log) -> list[bytes | None]:
         for record in read_records(data)
         if record.offset >= log.start_offset
     ]
+
+
+def read_committed(log: Log, *, bytes_max: int = 300) -> list[bytes | None]:
+    """Return the values that a Kafka client shows to those who read committed records.
+
+    It hides what a listed producer wrote, from the offset that is listed on, until it meets an abort marker of that
+    producer; nothing else ends it.
+    """
+    found: list[bytes | None] = []
+    offset = log.start_offset
+    while data := log.read(offset, bytes_max=bytes_max, end_offset=log.last_stable_offset):
+        batches = [(header, data[position : position + header.size_bytes]) for position, header in headers(data)]
+        listed = log.aborted_transactions(offset, batches[-1][0].next_offset)
+        later = sorted(((entry.first_offset, entry.producer_id) for entry in listed), reverse=True)
+        hidden: set[int] = set()
+        for header, stored in batches:
+            while later and later[-1][0] <= header.last_offset:
+                hidden.add(later.pop()[1])
+            if header.is_control and read_marker(stored).control_type is ControlType.ABORT:
+                hidden.discard(header.producer_id)
+            elif not header.is_control and not (header.is_transactional and header.producer_id in hidden):
+                found += [record.value for record in read_records(stored) if record.offset >= log.start_offset]
+            offset = header.next_offset
+    return found
 
 
 def readable(log: Log) -> dict[int, Record]:

@@ -7,7 +7,7 @@ import errno
 from pathlib import PurePath
 
 import pytest
-from tests.unit.log_kit import batch
+from tests.unit.log_kit import batch, in_transaction
 from tests.unit.partition_kit import GROUP, INTERVAL, appended, codes, idempotent, partition_of, run
 
 from goqueue.errors import (
@@ -149,6 +149,25 @@ def test_records_that_nobody_may_see_cannot_be_deleted() -> None:
         with pytest.raises(OffsetOutOfRange):
             await partition.delete_before(1)
         assert await partition.delete_before(-1) == 0
+
+    run(act)
+
+
+def test_the_last_stable_offset_is_never_before_the_start() -> None:
+    """Though a transaction is open whose first records are deleted; the others of it stay hidden until it ends."""
+
+    async def act(partition: Partition, disk: SimDisk, simulation: Simulation) -> None:
+        for batches in ([in_transaction(b"0", producer=1, sequence=0)], [in_transaction(b"1", producer=1, sequence=1)]):
+            partition.append(batches, is_transactional=True)
+        partition.append([batch(b"2")])
+        await partition.committed(3)
+        assert partition.last_stable_offset == 0
+        assert await partition.delete_before(1) == 1
+        assert partition.last_stable_offset == 1
+        assert partition.read(1, bytes_max=1000, is_committed_only=True) == b""
+        await partition.committed(partition.end_transaction(1, 0, is_commit=False))
+        assert partition.last_stable_offset == partition.high_watermark == 4
+        assert partition.read(1, bytes_max=1000, is_committed_only=True)
 
     run(act)
 

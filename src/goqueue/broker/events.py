@@ -69,6 +69,21 @@ class HangingTransaction(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class DoubtfulTransaction(Event):
+    """A partition holds a transaction open that no coordinator knows of, and has lost records behind its start.
+
+    Its marker may be among them, so it is left as it is: it may have been committed. Readers of committed records wait
+    at `first_offset` until the producer ends another transaction in the partition.
+    """
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    topic: str
+    partition: int
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class DiskGuard(Event):
     """Writes are refused because the disk is nearly full, or are taken again."""
 

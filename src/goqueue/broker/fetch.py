@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.pipeline import OK, Caller
 from goqueue.errors import GoQueueError
 from goqueue.machines.producer import AbortedTransaction
-from goqueue.records.layout import headers
+from goqueue.records.layout import read_header
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
@@ -153,12 +153,12 @@ class Fetch:
                 data = partition.read(
                     wanted.offset, bytes_max=max(min(wanted.bytes_max, left), 0), is_committed_only=is_committed_only
                 )
+            aborted = _aborted(partition, wanted.offset, data) if is_committed_only and data else None
         except GoQueueError as error:
             return Fetched(
                 b"", error, partition.high_watermark, partition.last_stable_offset, partition.log.start_offset
             )
         stable = partition.last_stable_offset
-        aborted = _aborted(partition, wanted.offset, data) if is_committed_only and data else None
         return Fetched(data, None, partition.high_watermark, stable, partition.log.start_offset, aborted)
 
     def _watch(self) -> None:
@@ -193,9 +193,10 @@ class Fetch:
 
 
 def _aborted(partition: Partition, offset: int, data: bytes) -> Sequence[AbortedTransaction]:
-    """Return the aborted transactions that have records in what was read."""
-    found = partition.log.aborted_transactions(offset, partition.last_stable_offset)
-    if not found:
-        return found
-    end = max(header.next_offset for _, header in headers(data))
-    return [each for each in found if each.first_offset < end]
+    """Return the aborted transactions that have records in what was read, and perhaps some that begin just behind.
+
+    Readers take one into account when they get to its first record, so those are harmless. To look for the exact end
+    would cost more than the read, where batches are small.
+    """
+    end = partition.log.segments.end_of_read(read_header(data).base_offset, len(data))
+    return partition.log.aborted_transactions(offset, min(end, partition.last_stable_offset))

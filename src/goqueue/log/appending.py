@@ -93,6 +93,8 @@ class Appender:
         segment.file = self._open(segment.path, create=True)
         active.has_gaps = active.has_gaps or active.next_offset != base
         active.next_offset = base
+        assert active.details is not None
+        active.details.seal(self._producers, base)
         self._books.owe_names()
         self._books.owe_index(self.index_of_active())
         self._segments.add(segment)

@@ -40,7 +40,7 @@ class Cleaner:
             self.settings,
             self._segments.sealed,
             end_offset=end_offset,
-            aborted=self._segments.aborted_transactions(self._segments.first.base_offset, end_offset),
+            aborted=self._segments.aborted_transactions,
             last_batches=producers.last_offsets(),
             now_ms=now_ms,
         )

@@ -6,7 +6,8 @@
 | a later record has the same key              | goes                                                             |
 | tombstone (no value), the last of its key    | stays for `delete.retention.ms` after it was first met here      |
 | of an aborted transaction                    | goes, and replaces nothing                                       |
-| transaction marker                           | goes `delete.retention.ms` after its transaction's records went  |
+| transaction marker                           | goes `delete.retention.ms` after its transaction's records went, |
+|                                              | and with it the word that the transaction was aborted            |
 | in a batch that nobody can open              | stays                                                            |
 
 Offsets and order never change. A batch that loses all its records goes too, unless it is its producer's last: then
@@ -19,12 +20,13 @@ uses: it writes `.cleaned` files, which take their place only once the owner ado
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from goqueue.errors import GoQueueError
 from goqueue.log import names, sidecar
+from goqueue.log.aborted import AbortedRanges
 from goqueue.log.scan import hop
 from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, EpochStart, Segment
 from goqueue.machines.producer import AbortedTransaction
@@ -62,7 +64,7 @@ class Compaction:
     settings: LogSettings
     segments: tuple[Segment, ...]
     dirty: int
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: AbortedRanges
     last_batches: frozenset[int]
     now_ms: int
     is_from_start: bool
@@ -80,18 +82,11 @@ class Compaction:
             raise
         return done
 
-    def aborts(self, header: BatchHeader) -> bool:
-        """Tell whether a batch belongs to an aborted transaction."""
-        return header.is_transactional and any(
-            entry.producer_id == header.producer_id and entry.first_offset <= header.base_offset <= entry.last_offset
-            for entry in self.aborted
-        )
-
     def _latest_offsets(self) -> dict[bytes, int]:
         latest: dict[bytes, int] = {}
         for segment in self.segments[-self.dirty :]:
             for header, batch in _batches(self.disk, segment):
-                if header.is_control or not header.record_count or self.aborts(header):
+                if header.is_control or not header.record_count or self.aborted.hold(header):
                     continue
                 for record in _open(batch) or ():
                     if record.key is not None:
@@ -105,11 +100,14 @@ def plan(
     sealed: Sequence[Segment],
     *,
     end_offset: int,
-    aborted: Iterable[AbortedTransaction],
+    aborted: Callable[[int, int], Iterable[AbortedTransaction]],
     last_batches: Iterable[int],
     now_ms: int,
 ) -> Compaction | None:
-    """Decide what to compact of the sealed segments that end at or before `end_offset`; None if it is not worth it."""
+    """Decide what to compact of the sealed segments that end at or before `end_offset`; None if it is not worth it.
+
+    `aborted` tells the aborted transactions between two offsets, and is asked only if there is something to do.
+    """
     eligible: list[Segment] = []
     for segment in sealed:
         is_young = segment.max_timestamp > now_ms - settings.min_compaction_lag_ms
@@ -122,12 +120,13 @@ def plan(
     if not dirty or not _is_worth_it(eligible[:clean], dirty, settings, now_ms):
         return None
     chosen = _first_pass(dirty)
+    segments = tuple(eligible[: clean + len(chosen)])
     return Compaction(
         disk,
         settings,
-        tuple(eligible[: clean + len(chosen)]),
+        segments,
         len(chosen),
-        tuple(aborted),
+        AbortedRanges(aborted(segments[0].base_offset, segments[-1].next_offset)),
         frozenset(last_batches),
         now_ms,
         is_from_start=eligible[0] is sealed[0],
@@ -162,6 +161,7 @@ class _Rewriter:
         self._segment.is_compacted = True
         self._pending: list[bytes | bytearray | memoryview] = []
         self._pending_start = 0
+        self._marker_offsets: set[int] = set()
 
     def run(self) -> Replacement:
         disk = self._compaction.disk
@@ -188,7 +188,7 @@ class _Rewriter:
         if header.is_control:
             return self._keep_marker(header, batch)
         kept: bytes | bytearray | memoryview | None = None
-        if header.record_count and not self._compaction.aborts(header):
+        if header.record_count and not self._compaction.aborted.hold(header):
             kept = self._keep_records(header, batch)
         if kept is None and header.base_offset in self._compaction.last_batches:
             kept = empty_batch(header)
@@ -233,9 +233,10 @@ class _Rewriter:
         return self._compaction.now_ms + self._compaction.settings.delete_retention_ms
 
     def _write(self, file: File, batch: bytes | bytearray | memoryview) -> None:
-        self._segment.extend(
-            read_header(batch), batch, index_interval_bytes=self._compaction.settings.index_interval_bytes
-        )
+        header = read_header(batch)
+        self._segment.extend(header, batch, index_interval_bytes=self._compaction.settings.index_interval_bytes)
+        if header.is_control:
+            self._marker_offsets.add(header.last_offset)
         self._pending.append(batch)
         if self._segment.size - self._pending_start >= _WRITE_BYTES:
             self._write_pending(file)
@@ -250,7 +251,11 @@ class _Rewriter:
         segment, group, disk = self._segment, self._group, self._compaction.disk
         bodies = [sidecar.read_body(disk, old.path) for old in group]
         assert segment.details is not None
-        segment.details.aborted = [entry for body in bodies for entry in body.details.aborted]
+        # Readers hide what a producer wrote until they meet its abort marker: a transaction that was told without one
+        # would take the producer's later ones with it. Of its records none is left where the marker is gone.
+        segment.details.aborted = [
+            entry for body in bodies for entry in body.details.aborted if entry.last_offset in self._marker_offsets
+        ]
         segment.details.producers_at_start = bodies[0].details.producers_at_start
         segment.epochs = _merge_epochs(group)
         segment.has_gaps = segment.has_gaps or segment.next_offset != group[-1].next_offset

@@ -27,12 +27,14 @@ class Durability:
     ended, and its marker is durable, too. `is_touched` says that the disk has changed since the log was opened.
     """
 
-    def __init__(self, disk: Disk, checkpoint_file: CheckpointFile, *, start: int, end: int, stable: int) -> None:
+    def __init__(
+        self, disk: Disk, checkpoint_file: CheckpointFile, *, start: int, end: int, first_open: int | None
+    ) -> None:
         self._disk = disk
         self._checkpoint_file = checkpoint_file
         self.start = start
         self.end = end
-        self.stable = stable
+        self.stable = end if first_open is None else first_open
         self._unsynced: list[Segment] = []
         self._has_new_names = False
         self._is_start_moved = False
@@ -92,8 +94,11 @@ class Durability:
         """Let no index be written any more that would then describe another segment of the same name."""
         self._index_writes = [write for write in self._index_writes if write.segment not in gone]
 
-    def flush(self, checkpoint: Checkpoint, stable_offset: int, index_write: IndexWrite | None) -> Flush | None:
-        """Return the work that pays all that flushes pay; None if there is none, or if it is under way."""
+    def flush(self, checkpoint: Checkpoint, first_open: int | None, index_write: IndexWrite | None) -> Flush | None:
+        """Return the work that pays all that flushes pay; None if there is none, or if it is under way.
+
+        `first_open` is where the oldest open transaction starts.
+        """
         if self._flush is not None or not self.wants_flush:
             return None
         files = [segment.file for segment in self._unsynced if segment.file is not None]
@@ -104,7 +109,7 @@ class Durability:
             self._checkpoint_file,
             tuple(files),
             checkpoint,
-            stable_offset,
+            checkpoint.durable_end if first_open is None else first_open,
             has_new_names=self._has_new_names,
             is_start_moved=self._is_start_moved,
             index_write=index_write,

@@ -7,7 +7,7 @@ and then tells the log. At most one of each is under way at a time.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -81,12 +81,24 @@ class Flush:
         """Records before this are durable once `run` has returned."""
         return self.checkpoint.durable_end
 
+    @property
+    def descriptors(self) -> Sequence[int] | None:
+        """The files, if syncing them is all that takes long, and somebody else can do that; then `finish` is left."""
+        if self.has_new_names or self.is_start_moved:
+            return None
+        found = [descriptor for file in self.files if (descriptor := file.descriptor()) is not None]
+        return found if found and len(found) == len(self.files) else None
+
     def run(self) -> None:
         """Sync; an OSError means that records may be lost and must not be tried again."""
         for file in self.files:
             file.sync()
         if self.has_new_names:
             self.disk.sync_directory(self.checkpoint_file.directory)
+        self.finish()
+
+    def finish(self) -> None:
+        """Say in the checkpoint what is durable, once the files are."""
         if self.is_in_doubt():
             # A disk tells of lost pages once, and perhaps it has told somebody else: then our sync has seen nothing,
             # and must not be vouched for. If nothing is lost after all, the next flush says so.

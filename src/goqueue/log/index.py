@@ -78,6 +78,14 @@ class SparseIndex:
         number = bisect_right(self._positions, position) - 1
         return self._positions[number] if number >= 0 else 0
 
+    def offset_beyond(self, offset: int, size: int) -> int | None:
+        """Return an offset that `size` bytes from the batch at `offset` on do not reach; None if no row tells."""
+        # The batch lies before the next row.
+        number = bisect_right(self._offsets, offset - self._base_offset)
+        if number < len(self._positions):
+            number = bisect_left(self._positions, self._positions[number] + size)
+        return self._offsets[number] + self._base_offset if number < len(self._offsets) else None
+
     def position_of_time(self, timestamp: int) -> int:
         """Return a position before which no record has this timestamp or a later one."""
         number = bisect_left(self._times, timestamp) - 1

@@ -79,7 +79,7 @@ class Log:
             self._checkpoint_file,
             start=self.start_offset,
             end=self.end_offset,
-            stable=self.last_stable_offset,
+            first_open=self.producers.first_open_offset,
         )
         for owed in state.index_writes:
             self._books.owe_index(owed)
@@ -106,7 +106,8 @@ class Log:
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, or the end: what read-committed readers may see."""
         first = self.producers.first_open_offset
-        return self.end_offset if first is None else first
+        # Its first records may be deleted by now; what is left of it must not be seen all the same.
+        return self.end_offset if first is None else max(first, self.start_offset)
 
     @property
     def wants_flush(self) -> bool:
@@ -202,7 +203,7 @@ class Log:
         if self.fault:
             return None
         index = self._appender.index_of_active() if self._is_checkpoint_due else None
-        flush = self._books.flush(self._checkpoint_now(), self.last_stable_offset, index)
+        flush = self._books.flush(self._checkpoint_now(), self.producers.first_open_offset, index)
         self._is_checkpoint_due = self._is_checkpoint_due and flush is None
         return flush
 

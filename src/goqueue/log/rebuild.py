@@ -45,6 +45,7 @@ def _rebuild(disk: Disk, segments: list[Segment], number: int, settings: LogSett
     producers = producers_at_start(disk, old.path, segments[:number], settings)
     segment = _gather_all(disk, old, producers, settings)
     assert segment.details is not None
+    segment.details.seal(producers, old.next_offset)
     return sidecar.Body(segment.size, segment.details, producers)
 
 

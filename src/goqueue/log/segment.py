@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from goqueue.log.index import Row, SparseIndex
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedTransaction, ProducerTable
 from goqueue.records.checksum import crc32c
 from goqueue.records.layout import CRC_START, PREFIX_BYTES, BatchHeader
 from goqueue.seams.disk import Buffer, File
@@ -56,12 +56,19 @@ class Details:
     """The bulky part of the knowledge: in memory for segments being written, else loaded when asked for.
 
     `producers_at_start` is the producer table where the segment starts, so that a segment can be read without those
-    before it.
+    before it. Every transaction that began before `stable_offset` has ended in the segment, or before it: whoever
+    looks for the ends of these need not look further. It is set when a segment is sealed or loaded.
     """
 
     index: SparseIndex
     aborted: list[AbortedTransaction] = field(default_factory=list)
     producers_at_start: bytes = b""
+    stable_offset: int = 0
+
+    def seal(self, producers: ProducerTable, next_offset: int) -> None:
+        """Take note of the producers at the end of the segment."""
+        first_open = producers.first_open_offset
+        self.stable_offset = next_offset if first_open is None else first_open
 
 
 @dataclass(slots=True, eq=False)

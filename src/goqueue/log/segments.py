@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from goqueue.errors import Corrupt, CorruptLog, Unavailable, UnsupportedFormat
@@ -148,6 +148,10 @@ class Segments:
         start = self.details(number).index.position_of_offset(offset)
         return sum(segment.size for segment in self._segments[number:]) - start
 
+    def has_damage_from(self, offset: int) -> bool:
+        """Tell whether records from an offset on are known to be damaged or missing."""
+        return any(segment.damage_from(offset) is not None for segment in self._segments)
+
     def first_at_time(self, timestamp: int, *, start_offset: int) -> TimedOffset | None:
         """Return the first record from `start_offset` on with a timestamp at or after the given one."""
         for number, segment in enumerate(self._segments):
@@ -186,15 +190,32 @@ class Segments:
         return latest
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers."""
+        """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers.
+
+        Looks behind the end only while a transaction goes on that began before it.
+        """
         found = []
         for number in range(max(0, bisect_right(self._bases, first_offset) - 1), len(self._segments)):
-            for entry in self.details(number).aborted:
-                if entry.first_offset < end_offset and entry.last_offset >= first_offset:
+            details = self.details(number)
+            aborted = details.aborted
+            for at in range(bisect_left(aborted, first_offset, key=lambda each: each.last_offset), len(aborted)):
+                entry = aborted[at]
+                if entry.first_offset < end_offset:
                     found.append(entry)
                 if entry.last_stable_offset >= end_offset:
                     return found
+            if details.stable_offset >= end_offset:
+                return found
         return found
+
+    def end_of_read(self, base_offset: int, size: int) -> int:
+        """Return where a read of `size` bytes ends that begins with the batch at an offset, or a little behind.
+
+        At most two intervals of the index too far; what lies between need not be looked at.
+        """
+        number = max(0, bisect_right(self._bases, base_offset) - 1)
+        beyond = self.details(number).index.offset_beyond(base_offset, size)
+        return self._segments[number].next_offset if beyond is None else beyond
 
     def details(self, number: int) -> Details:
         """Return a segment's details, made again from its batches if its index file went bad."""
@@ -203,9 +224,13 @@ class Segments:
         try:
             return self._handles.details(segment)
         except (Corrupt, FileNotFoundError) as error:
-            self._sink.emit(IndexRebuilt(str(segment.path.parent), index, str(error)))
+            fault = str(error)
         except OSError as error:
             raise Unavailable(f"{index} cannot be read: {error}") from error
-        # The index file stays as it is until the next start, when recovery replaces it.
-        segment.details = read_or_rebuild(self._disk, self._segments, number, self.settings).details
+        try:
+            # The index file stays as it is until the next start, when recovery replaces it.
+            segment.details = read_or_rebuild(self._disk, self._segments, number, self.settings).details
+        except OSError as error:
+            raise Unavailable(f"{segment.path} cannot be read: {error}") from error
+        self._sink.emit(IndexRebuilt(str(segment.path.parent), index, fault))
         return segment.details

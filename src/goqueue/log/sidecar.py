@@ -164,7 +164,9 @@ def read_body(disk: Disk, segment_path: PurePath) -> Body:
     details = Details(
         SparseIndex.decode(head.base_offset, body[:rows_end]), aborted, bytes(body[aborted_end:start_end])
     )
-    return Body(head.covered, details, ProducerTable.decode(bytes(body[start_end:])))
+    producers = ProducerTable.decode(bytes(body[start_end:]))
+    details.seal(producers, head.next_offset)
+    return Body(head.covered, details, producers)
 
 
 def _parse_head(data: bytes) -> _Head:
