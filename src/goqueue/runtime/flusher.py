@@ -7,6 +7,8 @@
 | interval | at most `flush.interval.ms` after an append,  | nobody has to                                 |
 |          | or when much has been written since the last  |                                               |
 
+An append that nobody waits for is flushed by the interval, whatever the policy, unless somebody is in a `hurry`.
+
 A flush that fails stops the log: it is never tried again, and all who wait get LogOffline.
 """
 
@@ -22,6 +24,7 @@ from goqueue.log.flush import Flush
 from goqueue.log.log import Log
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.runtime.waiters import Waiters, Wake, arrival
+from goqueue.seams.syncs import Syncs
 
 # If the kernel has to write back too much at once, it blocks whoever writes next: and that is the event loop.
 _MUCH_BYTES = 16 * 1024 * 1024
@@ -32,15 +35,20 @@ class Flusher:
     """Flushes one log; lives on the event loop that owns it. `on_progress` hears of every flush that has ended."""
 
     def __init__(
-        self, log: Log, threads: Executor | None = None, on_progress: Callable[[], None] | None = None
+        self,
+        log: Log,
+        threads: Executor | None = None,
+        on_progress: Callable[[], None] | None = None,
+        syncs: Syncs | None = None,
     ) -> None:
         self.log = log
         self._threads = threads
+        self._syncs = syncs
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
         self._is_soon = False
-        self._running: asyncio.Future[None] | None = None
+        self._is_running = False
         self._waiters = Waiters()
         self._ends: list[Wake] = []
         # When the oldest change that the flush under way does not cover must be durable, by the interval policy.
@@ -50,17 +58,18 @@ class Flusher:
         # Whether so much is not durable yet that whoever writes should wait for the disk.
         self.is_behind = False
 
-    def note_append(self, size_bytes: int = 0) -> None:
+    def note_append(self, size_bytes: int = 0, *, is_awaited: bool = True) -> None:
         """See to it that what has changed becomes durable as the log's policy says; call it after every change."""
         self._unsynced_bytes += size_bytes
         self.is_behind = self._unsynced_bytes + self._being_synced_bytes >= _TOO_MUCH_BYTES
         is_much = self._unsynced_bytes >= _MUCH_BYTES
-        if self.log.settings.flush is FlushPolicy.GROUP or len(self._waiters) or self._ends or is_much:
-            self._hurry()
+        is_due = is_awaited and self.log.settings.flush is FlushPolicy.GROUP
+        if is_due or len(self._waiters) or self._ends or is_much:
+            self.hurry()
             return
         if self._due_at is None:
             self._due_at = self._loop.time() + self.log.settings.flush_interval_ms / 1000
-        if self._timer is None and self._running is None:
+        if self._timer is None and not self._is_running:
             self._timer = self._loop.call_at(self._due_at, self._begin)
 
     async def durable(self, offset: int) -> None:
@@ -73,32 +82,32 @@ class Flusher:
     def when_durable(self, offset: int, wake: Wake) -> None:
         """Call `wake` once all records before an offset are durable, or cannot become so any more."""
         self._waiters.wait_for(offset, wake)
-        self._hurry()
+        self.hurry()
 
     async def synced(self) -> None:
         """Wait until all that has changed so far is durable, whatever changes meanwhile, or the log is offline."""
-        if self._running is not None:
+        if self._is_running:
             # It does not cover what has changed since it began.
             await arrival(self._when_ended)
         await arrival(self._when_ended)
 
     async def drain(self) -> None:
         """Wait until no flush is under way and none is due."""
-        while self._timer is not None or self._running is not None:
+        while self._timer is not None or self._is_running:
             await arrival(self._when_ended)
 
     def _when_ended(self, wake: Wake) -> None:
         self._ends.append(wake)
-        self._hurry()
+        self.hurry()
 
     async def truncate(self, offset: int) -> None:
         """Cut the log back, once nothing is under way and nobody waits for what will be cut; blocks the loop."""
         await self.drain()
         self.log.truncate(offset)
 
-    def _hurry(self) -> None:
+    def hurry(self) -> None:
         """Begin the next flush as soon as all callbacks that are ready have run, so that they share it."""
-        if self._running is not None or self._is_soon:
+        if self._is_running or self._is_soon:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -116,14 +125,29 @@ class Flusher:
             self.is_behind = False
             self._settle()
             return
-        self._running = self._loop.run_in_executor(self._threads, flush.run)
-        self._running.add_done_callback(partial(self._end, flush))
+        self._is_running = True
+        if not self._leave_to_kernel(flush):
+            running = self._loop.run_in_executor(self._threads, flush.run)
+            running.add_done_callback(lambda ended: self._end(flush, ended.exception()))
 
-    def _end(self, flush: Flush, running: asyncio.Future[None]) -> None:
-        self._running = None
+    def _leave_to_kernel(self, flush: Flush) -> bool:
+        """Have the kernel do what takes long, without a thread; False if that is not possible."""
+        if self._syncs is None or (descriptors := flush.descriptors) is None:
+            return False
+        return self._syncs.sync(descriptors, partial(self._synced, flush))
+
+    def _synced(self, flush: Flush, error: OSError | None) -> None:
+        if error is None:
+            try:
+                flush.finish()
+            except OSError as failure:
+                error = failure
+        self._end(flush, error)
+
+    def _end(self, flush: Flush, error: BaseException | None) -> None:
+        self._is_running = False
         self._being_synced_bytes = 0
         self.is_behind = self._unsynced_bytes >= _TOO_MUCH_BYTES
-        error = running.exception()
         if error is None:
             self.log.flushed(flush)
         else:

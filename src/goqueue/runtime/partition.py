@@ -51,6 +51,7 @@ from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.upkeep import keep_up
 from goqueue.runtime.waiters import Waiters, arrival
 from goqueue.seams.clock import Clock
+from goqueue.seams.syncs import Syncs
 
 NO_TIMESTAMP = -1
 # Length, attributes, two deltas, key, value and the number of headers take a byte each at least.
@@ -85,6 +86,7 @@ class Partition:
         settings: TopicSettings,
         clock: Clock,
         threads: Executor | None = None,
+        syncs: Syncs | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -94,7 +96,7 @@ class Partition:
         # After a crash, offsets that readers have seen may be given to other records: a new epoch lets them notice.
         self.leader_epoch = max(0, log.epochs.latest + (0 if log.was_clean else 1))
         self.waiters = Waiters()
-        self.flusher = Flusher(log, threads, self._progressed)
+        self.flusher = Flusher(log, threads, self._progressed, syncs)
         self.high_watermark = log.durable_end
         # Set when the topic goes: what readers who still hold on to the partition are told.
         self.gone: GoQueueError | None = None
@@ -119,12 +121,19 @@ class Partition:
         if self.log.wants_flush:
             self.flusher.note_append()
 
-    def append(self, sections: Sequence[bytearray | memoryview], *, is_transactional: bool = False) -> list[Outcome]:
+    def append(
+        self,
+        sections: Sequence[bytearray | memoryview],
+        *,
+        is_transactional: bool = False,
+        is_awaited: bool = True,
+    ) -> list[Outcome]:
         """Append what several requests hold for this partition, in order; return what became of each.
 
         A section is stored whole or not at all. Duplicates of an idempotent producer are answered with the offset that
         they have. The buffers are written to, and may be used again at return. Whether a transaction is under way, and
-        may write here, is for the caller to know; its records are taken as such, and no others beside them.
+        may write here, is for the caller to know; its records are taken as such, and no others beside them. What is
+        not `is_awaited` becomes durable when something else does, or after a while.
         """
         outcomes: list[Outcome] = []
         staged: list[tuple[int, list[NewBatch]]] = []
@@ -137,7 +146,7 @@ class Partition:
                 if producer_id >= 0:
                     if producer_id in writers:
                         # Its next sequence is known only once the batch before is in the log.
-                        self._write(staged, outcomes)
+                        self._write(staged, outcomes, is_awaited=is_awaited)
                         staged, writers = [], set()
                     writers.add(producer_id)
                     duplicate = self._judge(batches)
@@ -149,7 +158,7 @@ class Partition:
                 continue
             staged.append((len(outcomes), batches))
             outcomes.append(_NOT_YET)
-        self._write(staged, outcomes)
+        self._write(staged, outcomes, is_awaited=is_awaited)
         return outcomes
 
     def _admit(self, section: bytearray | memoryview, now_ms: int, *, is_transactional: bool) -> list[NewBatch]:
@@ -185,7 +194,7 @@ class Partition:
             return Appended(verdict.base_offset, end, NO_TIMESTAMP, self.log.start_offset)
         return None
 
-    def _write(self, staged: list[tuple[int, list[NewBatch]]], outcomes: list[Outcome]) -> None:
+    def _write(self, staged: list[tuple[int, list[NewBatch]]], outcomes: list[Outcome], *, is_awaited: bool) -> None:
         if not staged:
             return
         batches = [batch for _, section in staged for batch in section]
@@ -207,7 +216,7 @@ class Partition:
         self.records_in += headers[-1].next_offset - headers[0].base_offset
         size = sum([len(batch.data) for batch in batches])
         self.bytes_in += size
-        self.flusher.note_append(size)
+        self.flusher.note_append(size, is_awaited=is_awaited)
         self._raise_high_watermark()
 
     def end_transaction(self, producer_id: int, epoch: int, *, is_commit: bool) -> int:
@@ -285,6 +294,7 @@ class Partition:
     async def committed(self, offset: int) -> None:
         """Wait until the high watermark reaches an offset; LogOffline if it cannot any more."""
         if offset > self.high_watermark and not self.log.fault:
+            self.flusher.hurry()
             await arrival(partial(self.waiters.wait_for, offset))
         self.require_committed(offset)
 

@@ -181,7 +181,7 @@ class Shard(Generic[CommandT]):
             self._gather(decision)
             return decision.answers
         if decision.records:
-            self._append(decision.records)
+            self._append(decision.records, is_awaited=not decision.is_told_at_once)
         self._machine.adopt(decision)
         self._set_timer()
         end = self.partition.log.end_offset
@@ -192,6 +192,7 @@ class Shard(Generic[CommandT]):
             self._tell(decision.answers, self.partition.high_watermark)
         else:
             self.partition.waiters.wait_for(end, partial(self._tell, decision.answers, end))
+            self.partition.flusher.hurry()
         return decision.answers
 
     def _gather(self, decision: Decision) -> None:
@@ -209,7 +210,7 @@ class Shard(Generic[CommandT]):
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         answers = [answer for decision in gathered for answer in decision.answers]
         try:
-            self._append([record for decision in gathered for record in decision.records])
+            self._append([record for decision in gathered for record in decision.records], is_awaited=True)
         except GoQueueError as error:
             self._hand_out([Answer(ticket, error) for ticket, _ in answers])
             return
@@ -219,10 +220,10 @@ class Shard(Generic[CommandT]):
         end = self.partition.log.end_offset
         self.partition.waiters.wait_for(end, partial(self._tell, answers, end))
 
-    def _append(self, records: Sequence[KeyedRecord]) -> None:
+    def _append(self, records: Sequence[KeyedRecord], *, is_awaited: bool) -> None:
         now_ms = self._clock.now_ms()
         batch = build_batch([NewRecord(now_ms, record.key, record.value) for record in records])
-        (outcome,) = self.partition.append([batch])
+        (outcome,) = self.partition.append([batch], is_awaited=is_awaited)
         if isinstance(outcome, GoQueueError):
             if self.partition.log.fault:
                 # Nothing will ever be decided again.

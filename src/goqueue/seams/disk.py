@@ -48,6 +48,10 @@ class File(Protocol):
         """Make the file's data and size durable."""
         ...
 
+    def descriptor(self) -> int | None:
+        """Return the number by which the operating system can be asked to sync the file; None if it has none."""
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut the file, or extend it with zeros, to `size` bytes."""
         ...
@@ -179,6 +183,9 @@ class RealFile:
             fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
         else:
             os.fdatasync(self._fd)
+
+    def descriptor(self) -> int | None:
+        return self._fd
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

@@ -28,6 +28,7 @@ from goqueue.seams.disk import Disk, RealDisk, lock_directory
 from goqueue.seams.entropy import Entropy
 from goqueue.seams.network import Address, Listener, Network
 from goqueue.seams.sink import Event, Severity, Sink
+from goqueue.seams.syncs import Syncs
 from goqueue.server.settings import Settings
 
 
@@ -61,6 +62,7 @@ class Server:
         entropy: Entropy,
         sink: Sink,
         threads: Executor | None = None,
+        syncs: Syncs | None = None,
     ) -> None:
         self.settings = settings
         self.addresses: dict[str, Address] = {}
@@ -78,6 +80,7 @@ class Server:
             entropy=entropy,
             sink=sink,
             threads=threads,
+            syncs=syncs,
         )
         self._kafka = KafkaFront(
             self.broker, self.door, advertised=(settings.advertised_host, settings.advertised_kafka_port)

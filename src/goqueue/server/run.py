@@ -18,6 +18,7 @@ from goqueue.seams.disk import RealDisk
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.seams.network import Address, RealNetwork
 from goqueue.seams.sink import Sink
+from goqueue.seams.syncs import kernel_syncs
 from goqueue.server.lifecycle import Server
 from goqueue.server.settings import Settings
 
@@ -37,7 +38,7 @@ async def _run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="goqueue") as threads:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="goqueue") as threads, kernel_syncs() as syncs:
         server = Server(
             settings,
             disk=RealDisk(),
@@ -46,6 +47,7 @@ async def _run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, 
             entropy=SystemEntropy(),
             sink=sink,
             threads=threads,
+            syncs=syncs,
         )
         await server.start()
         # What exists now stays, and requests leave no cycles behind: the collector need not look so often.

@@ -28,6 +28,7 @@ from goqueue.seams.disk import RealDisk
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.seams.network import RealNetwork
 from goqueue.seams.sink import Event
+from goqueue.seams.syncs import kernel_syncs
 from goqueue.server.lifecycle import Server
 from goqueue.server.settings import Settings
 from goqueue.testing.sink import RecordingSink
@@ -160,7 +161,7 @@ class Broker:
     async def _serve(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        with ThreadPoolExecutor(4, thread_name_prefix="goqueue-broker") as threads:
+        with ThreadPoolExecutor(4, thread_name_prefix="goqueue-broker") as threads, kernel_syncs() as syncs:
             self._server = Server(
                 self._settings(),
                 disk=RealDisk(),
@@ -169,6 +170,7 @@ class Broker:
                 entropy=SystemEntropy(),
                 sink=self.sink,
                 threads=threads,
+                syncs=syncs,
             )
             await self._server.start()
             ready.set()

@@ -88,6 +88,9 @@ class SimFile:
             disk._gate.count()
             self._content.sync()
 
+    def descriptor(self) -> int | None:
+        return None
+
     def truncate(self, size: int) -> None:
         disk = self._disk
         with disk._lock:

@@ -21,6 +21,8 @@ _VARINT_BYTES_MAX = 5
 _UUID_BYTES = 16
 # In other versions of a reply, the size of the same string has 16 bits.
 _STRING_BYTES_MAX = 32_767
+# Sizes below this take one byte.
+_SHORT_BYTES = 0x7F
 _CAN_BE_NULL = frozenset({"string", "bytes"})
 
 
@@ -52,6 +54,10 @@ class Cursor:
 
     def uvarint(self) -> int:
         """Return an unsigned number of variable length."""
+        value = self.data[self.position]
+        if value < 0x80:
+            self.position += 1
+            return value
         value = 0
         for number in range(_VARINT_BYTES_MAX):
             byte = self.data[self.position]
@@ -125,6 +131,9 @@ def _struct_reader(shape: Shape, newest: Shape | None) -> Reader:
 
 
 def _read_tags(cursor: Cursor, tagged: dict[int, tuple[str, Reader]], values: dict[str, Any]) -> None:
+    if not cursor.data[cursor.position]:
+        cursor.position += 1
+        return
     for _ in range(cursor.count(cursor.uvarint())):
         tag = cursor.uvarint()
         content = cursor.take(cursor.uvarint())
@@ -187,11 +196,12 @@ def _primitive(kind: str, *, is_flexible: bool) -> Reader:
 
 def _number(code: str) -> Reader:
     form = struct.Struct(">" + code)
+    unpack_from, size = form.unpack_from, form.size
 
     def read(cursor: Cursor) -> Any:
-        (value,) = form.unpack_from(cursor.data, cursor.position)
-        cursor.position += form.size
-        return value
+        position = cursor.position
+        cursor.position = position + size
+        return unpack_from(cursor.data, position)[0]
 
     return read
 
@@ -206,6 +216,12 @@ def _string(cursor: Cursor) -> str | None:
 
 
 def _compact_string(cursor: Cursor) -> str | None:
+    data, start = cursor.data, cursor.position + 1
+    end = start + data[start - 1] - 1
+    # Most strings are short, and all of it is there.
+    if start <= end <= len(data) and end - start < _SHORT_BYTES:
+        cursor.position = end
+        return str(data[start:end], "utf-8")
     size = cursor.uvarint() - 1
     if size > _STRING_BYTES_MAX:
         raise MalformedRequest(f"a string of {size} bytes is longer than any can be")

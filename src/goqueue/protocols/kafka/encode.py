@@ -22,6 +22,7 @@ _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _NO_UUID = bytes(16)
+_SMALL = [bytes([value]) for value in range(0x80)]
 
 
 def encode(api_key: int, version: int, reply: Reply) -> bytearray:
@@ -33,6 +34,8 @@ def encode(api_key: int, version: int, reply: Reply) -> bytearray:
 
 def uvarint(value: int) -> bytes:
     """Return an unsigned number in its variable length."""
+    if value < 0x80:
+        return _SMALL[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -65,6 +68,9 @@ def _struct_writer(shape: Shape) -> Writer:
 
 
 def _write_tags(out: bytearray, reply: Reply, tagged: list[_Step]) -> None:
+    if not tagged:
+        out.append(0)
+        return
     present = [entry for entry in tagged if reply.get(entry[0], entry[1]) != entry[1]]
     out += uvarint(len(present))
     for name, _, tag, writer in present:
@@ -111,12 +117,11 @@ def _primitive(kind: str, *, is_flexible: bool) -> Writer:
         return _compact_bytes if is_flexible else _bytes
     if kind == "uuid":
         return _uuid
-    form = struct.Struct(
-        ">" + {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}[kind]
-    )
+    code = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}[kind]
+    pack = struct.Struct(">" + code).pack
 
     def write(out: bytearray, value: Any) -> None:
-        out += form.pack(value)
+        out += pack(value)
 
     return write
 

@@ -1,0 +1,146 @@
+"""Syncs by the kernel: they end, they tell what went wrong, and whoever cannot have them uses threads."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePath
+
+import pytest
+from tests.unit.log_kit import batch
+
+from goqueue.errors import LogOffline
+from goqueue.log.log import Log
+from goqueue.model.log_settings import LogSettings
+from goqueue.model.topic_settings import TopicSettings
+from goqueue.runtime.partition import Partition
+from goqueue.seams import syncs
+from goqueue.seams.clock import SystemClock
+from goqueue.seams.disk import RealDisk
+from goqueue.seams.syncs import Done, KernelSyncs, Syncs, kernel_syncs
+
+WAIT_S = 10.0
+
+
+async def outcome(using: Syncs, descriptors: Sequence[int]) -> OSError | None:
+    """Sync files, and return what came of it."""
+    ended: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    assert using.sync(descriptors, ended.set_result)
+    return await asyncio.wait_for(ended, WAIT_S)
+
+
+def with_syncs(act: Callable[[KernelSyncs], object]) -> None:
+    """Run something with the kernel's syncs, which the system of these tests has to offer."""
+
+    async def main() -> None:
+        with kernel_syncs() as opened:
+            assert opened is not None
+            await act(opened)  # type: ignore[misc]
+
+    asyncio.run(main())
+
+
+def test_files_are_synced_many_at_once(tmp_path: Path) -> None:
+    async def act(opened: KernelSyncs) -> None:
+        files = [os.open(tmp_path / str(number), os.O_CREAT | os.O_RDWR) for number in range(200)]
+        for file in files:
+            os.write(file, b"x" * 1000)
+        assert await asyncio.gather(*(outcome(opened, [file]) for file in files)) == [None] * 200
+        assert await outcome(opened, files) is None
+        for file in files:
+            os.close(file)
+
+    with_syncs(act)
+
+
+def test_a_file_may_be_closed_while_it_is_being_synced(tmp_path: Path) -> None:
+    async def act(opened: KernelSyncs) -> None:
+        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        os.write(file, b"x" * 1_000_000)
+        ended: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        assert opened.sync([file], ended.set_result)
+        os.close(file)
+        assert await asyncio.wait_for(ended, WAIT_S) is None
+
+    with_syncs(act)
+
+
+def test_what_cannot_be_synced_is_refused_or_told(tmp_path: Path) -> None:
+    async def act(opened: KernelSyncs) -> None:
+        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        os.close(file)
+        assert not opened.sync([file], lambda _: None)
+        assert not opened.sync([], lambda _: None)
+        good = os.open(tmp_path / "file", os.O_RDWR)
+        failed = await outcome(opened, [good, 99_999])
+        assert failed is not None
+        assert failed.errno == errno.EBADF
+        os.close(good)
+
+    with_syncs(act)
+
+
+def test_a_system_that_does_not_offer_it_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        with kernel_syncs() as opened:
+            assert opened is None
+
+    monkeypatch.setattr(syncs, "_CALLS", {})
+    asyncio.run(main())
+    no_such_call = syncs._Calls(100_000, 100_000, 100_000, 100_000)
+    monkeypatch.setattr(syncs, "_CALLS", dict.fromkeys(("x86_64", "aarch64"), no_such_call))
+    asyncio.run(main())
+
+
+class Told:
+    """Syncs that end when the test says so, and as it says."""
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[Done] = asyncio.Queue()
+
+    def sync(self, descriptors: Sequence[int], done: Done) -> bool:
+        assert descriptors
+        self.begun.put_nowait(done)
+        return True
+
+
+def open_partition(directory: Path, using: Syncs | None) -> Partition:
+    log = Log(RealDisk(), PurePath(directory), LogSettings())
+    return Partition("orders", 0, log, TopicSettings(), SystemClock(), syncs=using)
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_partition_believes_what_the_kernel_tells(tmp_path: Path, has_failed: bool) -> None:
+    async def main() -> None:
+        told = Told()
+        partition = open_partition(tmp_path / "log", told)
+        partition.append([batch(b"first")])
+        waiting = asyncio.create_task(partition.committed(1))
+        done = await asyncio.wait_for(told.begun.get(), WAIT_S)
+        assert (partition.high_watermark, waiting.done()) == (0, False)
+        done(OSError(errno.EIO, "lost") if has_failed else None)
+        if has_failed:
+            with pytest.raises(LogOffline):
+                await waiting
+            assert partition.high_watermark == 0
+        else:
+            await waiting
+            assert partition.high_watermark == 1
+
+    asyncio.run(main())
+
+
+def test_what_was_synced_by_the_kernel_is_there_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        with kernel_syncs() as opened:
+            partition = open_partition(tmp_path / "log", opened)
+            for number in range(50):
+                partition.append([batch(b"%d" % number)])
+                await partition.committed(number + 1)
+            await partition.close()
+        again = open_partition(tmp_path / "log", None)
+        assert (again.log.was_clean, again.high_watermark) == (True, 50)
+
+    asyncio.run(main())
