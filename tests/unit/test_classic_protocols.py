@@ -38,6 +38,17 @@ def test_a_member_without_a_protocol_that_all_know_is_refused() -> None:
     assert stage.joined(a).protocol == "sticky"
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once() -> None:
+    stage = Stage()
+    a, b, c = Protocol("a", b""), Protocol("b", b""), Protocol("c", b"")
+    stage.join(new_id="first", protocols=(a, a, b))
+    stage.join(new_id="second", protocols=(b, c))
+    assert stage.told(stage.join(new_id="third", protocols=(a,))) == ["inconsistent_group_protocol"]
+    stage.join(new_id="fourth", protocols=(c, b, b, c))
+    stage.pass_ms(OPEN_MS)
+    assert (stage.known.protocol, list(stage.known.members)) == ("b", ["first", "second", "fourth"])
+
+
 def test_an_empty_group_takes_another_type_of_protocol() -> None:
     stage = stable("a")
     stage.leave("a")

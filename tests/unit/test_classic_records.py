@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.classic_kit import NAME, Stage, folded, settle, stable
+from tests.unit.compaction import compacted, compactions
 
 from goqueue.errors import Corrupt
 from goqueue.machines.classic_records import changes, fold
@@ -99,8 +100,9 @@ def test_records_may_come_in_the_order_that_compaction_leaves() -> None:
     stage.join("a")
     stage.join("b")
     settle(stage)
-    latest = list({record.key: record for record in stage.records}.values())
+    latest = compacted(stage.records)
     assert folded(latest) == folded(reversed(latest)) == stage.known
+    assert all(folded(left) == stage.known for left in compactions(stage.records))
 
 
 def test_a_member_comes_back_under_an_id_that_was_forgotten() -> None:

@@ -168,13 +168,59 @@ def test_a_static_member_that_is_away_for_longer_than_its_session_is_given_up() 
     assert stage.joined(back).generation == 2
 
 
-def test_a_group_whose_members_are_all_away_is_empty() -> None:
-    stage = stable("a", instance_id="one", session_timeout_ms=60_000)
-    asked = stage.join(new_id="b", session_timeout_ms=60_000)
-    stage.leave("b")
+def all_away() -> Stage:
+    """Return a stage with a round that only its static members, `a` and `b`, could end, and both are away."""
+    stage = Stage()
+    stage.join(new_id="a", instance_id="one", session_timeout_ms=60_000)
+    stage.join(new_id="b", instance_id="two", session_timeout_ms=90_000)
+    stage.join(new_id="c", session_timeout_ms=60_000)
+    stage.pass_ms(OPEN_MS)
+    settle(stage)
+    asked = stage.join(new_id="d")
+    stage.leave("d")
     assert stage.told(asked) == ["unknown_member"]
+    return stage
+
+
+def test_static_members_that_are_all_away_keep_their_places_until_their_sessions_are_over() -> None:
+    stage = all_away()
     stage.pass_ms(REBALANCE_MS)
+    assert (stage.state, set(stage.known.members)) == ("PreparingRebalance", {"a", "b"})
+    assert stage.told(stage.heartbeat("c", generation=1)) == ["unknown_member"]
+    stage.pass_ms(60_000 - REBALANCE_MS)
+    assert (stage.state, set(stage.known.members)) == ("PreparingRebalance", {"b"})
+    stage.pass_ms(30_000)
     assert (stage.state, stage.known.leader, stage.known.protocol) == ("Empty", "", None)
+
+
+def test_a_round_that_waited_for_those_who_are_away_goes_on_with_whoever_comes_back() -> None:
+    stage = all_away()
+    stage.pass_ms(REBALANCE_MS)
+    back = stage.join(new_id="b2", instance_id="two", session_timeout_ms=90_000)
+    assert stage.told(back) == ["waits"]
+    again = stage.join("a", instance_id="one", session_timeout_ms=60_000)
+    assert stage.told(back, again) == ["ok", "ok"]
+    assert (stage.generation, set(stage.known.members)) == (2, {"a", "b2"})
+
+
+def test_whoever_comes_back_alone_waits_for_the_other_no_longer_than_its_session() -> None:
+    stage = all_away()
+    stage.pass_ms(REBALANCE_MS)
+    back = stage.join(new_id="b2", instance_id="two", session_timeout_ms=90_000)
+    stage.pass_ms(60_000 - REBALANCE_MS - 1)
+    assert stage.told(back) == ["waits"]
+    stage.pass_ms(1)
+    assert (stage.told(back), set(stage.known.members)) == (["ok"], {"b2"})
+
+
+def test_static_members_that_are_away_are_waited_for_after_a_restart_too() -> None:
+    stage = all_away()
+    stage.pass_ms(REBALANCE_MS)
+    stage.restart(is_compacted=True)
+    stage.pass_ms(59_999)
+    assert (stage.state, set(stage.known.members)) == ("PreparingRebalance", {"a", "b"})
+    stage.pass_ms(30_001)
+    assert stage.state == "Empty"
 
 
 def test_a_static_member_can_be_made_to_leave_by_its_instance_id_alone() -> None:

@@ -8,8 +8,11 @@ what happened and, where it helps, what to do.
 from __future__ import annotations
 
 from goqueue.errors.groups import (
+    CommitTooLarge,
     CoordinatorUnavailable,
+    GroupFull,
     GroupNotEmpty,
+    GroupRequestTooLarge,
     GroupSubscribed,
     InconsistentProtocol,
     InstanceFenced,
@@ -87,6 +90,7 @@ from goqueue.errors.topics import (
 )
 
 __all__ = [
+    "CommitTooLarge",
     "ConcurrentTransactions",
     "Conflict",
     "CoordinatorUnavailable",
@@ -99,7 +103,9 @@ __all__ = [
     "EpochFenced",
     "Fenced",
     "GoQueueError",
+    "GroupFull",
     "GroupNotEmpty",
+    "GroupRequestTooLarge",
     "GroupSubscribed",
     "InconsistentProtocol",
     "InstanceFenced",

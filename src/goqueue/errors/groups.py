@@ -41,6 +41,18 @@ class InvalidSessionTimeout(Invalid):
     code = "invalid_session_timeout"
 
 
+class GroupFull(Conflict):
+    """The group takes no more: it has as many members as it may have, or they say too much together."""
+
+    code = "group_full"
+
+
+class GroupRequestTooLarge(Invalid):
+    """A member says more than a group keeps of one: its names, what it reads, or what it assigns."""
+
+    code = "group_request_too_large"
+
+
 class UnknownMember(NotFound):
     """The group has no such member: it left, or was silent for too long."""
 
@@ -113,6 +125,12 @@ class OffsetMetadataTooLarge(Invalid):
     """What a member wants to be kept beside an offset is too long."""
 
     code = "offset_metadata_too_large"
+
+
+class CommitTooLarge(Invalid):
+    """One commit brings more offsets, or more metadata beside them, than are stored at once."""
+
+    code = "commit_too_large"
 
 
 class UnstableOffsets(Unavailable):

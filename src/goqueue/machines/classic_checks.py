@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from goqueue.errors import InstanceFenced, RebalanceInProgress, StaleGeneration, UnknownMember
-from goqueue.machines.classic_values import ClassicGroup
+from goqueue.machines.classic_values import ClassicGroup, ClassicMember
 from goqueue.machines.decision import Now
 
 T = TypeVar("T")
@@ -35,16 +35,20 @@ def check_instance(group: ClassicGroup, member_id: str, instance_id: str | None)
     """Raise UnknownMember or InstanceFenced unless an instance id, if there is one, belongs to the member."""
     if instance_id is None:
         return
-    known = group.member_of_instance(instance_id)
-    if known is None:
+    own = group.find(member_id)
+    if own is not None and own.instance_id == instance_id:
+        # No other has it, and there may be many to look through.
+        return
+    check_owner(group, instance_id, group.member_of_instance(instance_id), member_id)
+
+
+def check_owner(group: ClassicGroup, instance_id: str, owner: ClassicMember | None, member_id: str) -> ClassicMember:
+    """Return the owner of an instance id; UnknownMember if there is none, InstanceFenced if it is another member."""
+    if owner is None:
         raise UnknownMember(f"group {group.name!r} has no member with instance id {instance_id!r}")
-    if known.id != member_id:
-        raise InstanceFenced(f"instance id {instance_id!r} belongs to member {known.id} now, not to {member_id!r}")
-
-
-def has_member(group: ClassicGroup, member_id: str) -> bool:
-    """Tell whether a member is there, or has joined the round under way."""
-    return member_id in group.members or (group.round is not None and member_id in group.round.joiners)
+    if owner.id != member_id:
+        raise InstanceFenced(f"instance id {instance_id!r} belongs to member {owner.id} now, not to {member_id!r}")
+    return owner
 
 
 def unknown_member(group: ClassicGroup, member_id: str) -> UnknownMember:
@@ -57,12 +61,23 @@ def in_progress(group: ClassicGroup) -> RebalanceInProgress:
     return RebalanceInProgress(f"group {group.name!r} is being rebalanced", hint="join again")
 
 
-def heard(group: ClassicGroup, member_ids: Iterable[str], now: Now) -> ClassicGroup:
-    """Return the group with new sessions for members that were heard, or could not be as they waited for an answer."""
-    begun = {each: now.monotonic_ms + group.members[each].session_timeout_ms for each in member_ids}
-    return replace(group, sessions={**group.sessions, **begun}) if begun else group
+def heard(group: ClassicGroup, member_id: str, now: Now) -> ClassicGroup:
+    """Return the group with a new session for a member, unless it waits for an answer: then it has none."""
+    if group.is_waiting(member_id):
+        return group
+    deadline_ms = now.monotonic_ms + group.members[member_id].session_timeout_ms
+    return replace(group, sessions={**group.sessions, member_id: deadline_ms})
 
 
-def without(mapping: Mapping[str, T], *keys: str) -> dict[str, T]:
+def answered(group: ClassicGroup, now: Now) -> ClassicGroup:
+    """Return the group with new sessions for all who waited for the leader, as they get an answer now."""
+    begun = {each: now.monotonic_ms + group.members[each].session_timeout_ms for each in group.syncing}
+    return replace(group, sessions={**group.sessions, **begun}, syncing={}) if begun else group
+
+
+def without(mapping: Mapping[str, T], keys: Iterable[str]) -> dict[str, T]:
     """Return a mapping without some keys."""
-    return {key: value for key, value in mapping.items() if key not in keys}
+    rest = dict(mapping)
+    for key in keys:
+        rest.pop(key, None)
+    return rest

@@ -11,9 +11,12 @@
 
 A round ends when all members of the last generation have joined again and every id that was given out has come, or at
 its deadline: whoever is missing then is no member any more, except for members with an instance id, who may be away
-until their session is over. The new generation is stored before anybody is told of it, so no generation is ever given
-twice, whatever happens to the broker. Rounds are not stored: after a restart, a group is stable if all that its last
-generation had was assigned to those who are still there, and begins a round otherwise.
+until their session is over; if nobody else is there, the round goes on for them. Whoever joins and was no member before
+is given up if the round lasts longer than a client waits, since it may be gone.
+
+The new generation is stored before anybody is told of it, so no generation is ever given twice, whatever happens to the
+broker. Rounds are not stored: after a restart, a group is stable if all that its last generation had was assigned to
+those who are still there, and begins a round otherwise. How large all of it may be is in `group_limits`.
 
 Functions take a group and return another one, with the answers for those who asked now or earlier. Refusals are raised,
 and leave the group as it was. Moments in names ending in `_ms` are monotonic, except for those that are stored.
@@ -26,9 +29,9 @@ from dataclasses import replace
 
 from goqueue.errors import GoQueueError, InconsistentProtocol, RebalanceInProgress, StaleGeneration, UnknownMember
 from goqueue.machines.classic_checks import (
-    check_instance,
+    answered,
     check_member,
-    has_member,
+    check_owner,
     heard,
     in_progress,
     require_group,
@@ -38,6 +41,7 @@ from goqueue.machines.classic_checks import (
 from goqueue.machines.classic_rounds import assign, begin_round, complete_if_ready, complete_round
 from goqueue.machines.classic_values import (
     ClassicGroup,
+    ClassicMember,
     ClassicState,
     Heartbeat,
     Leave,
@@ -46,32 +50,37 @@ from goqueue.machines.classic_values import (
     Sync,
     Synced,
 )
-from goqueue.machines.consumer_protocol import CONSUMER, assigned_partitions
+from goqueue.machines.consumer_protocol import CONSUMER, assigned_of
 from goqueue.machines.decision import Answer, Now
+from goqueue.machines.group_limits import check_leave, check_sync
 from goqueue.machines.group_values import TopicPartition
 
 
 def sync(group: ClassicGroup | None, command: Sync, ticket: int, now: Now) -> Step:
     """Give a member its assignment, now or when the leader has brought it."""
+    check_sync(command)
     group = require_group(group, command.group, command.member_id)
     check_member(group, command.member_id, command.instance_id, command.generation)
     if command.protocol_type not in (None, group.protocol_type) or command.protocol not in (None, group.protocol):
         raise InconsistentProtocol(f"group {group.name!r} is assigned by {group.protocol!r}")
     if group.round is not None:
         raise in_progress(group)
-    group = heard(group, [command.member_id], now)
     if group.is_assigned:
-        return Step(group, (Answer(ticket, _synced(group, command.member_id)),))
+        return Step(heard(group, command.member_id, now), (Answer(ticket, _synced(group, command.member_id)),))
     earlier = group.syncing.get(command.member_id)
     answers: tuple[Answer, ...] = ()
     if earlier is not None:
         answers = (Answer(earlier, RebalanceInProgress("the member has asked once more since")),)
-    group = replace(group, syncing={**group.syncing, command.member_id: ticket})
+    group = replace(
+        group,
+        syncing={**group.syncing, command.member_id: ticket},
+        sessions=without(group.sessions, [command.member_id]),
+    )
     if command.member_id != group.leader:
         return Step(group, answers)
     group = assign(group, command.assignments, now)
     answers += tuple(Answer(waiting, _synced(group, member)) for member, waiting in group.syncing.items())
-    return Step(replace(heard(group, group.syncing, now), syncing={}), answers)
+    return Step(answered(group, now), answers)
 
 
 def _synced(group: ClassicGroup, member_id: str) -> Synced:
@@ -82,18 +91,23 @@ def heartbeat(group: ClassicGroup | None, command: Heartbeat, ticket: int, now: 
     """Take note that a member is alive; RebalanceInProgress calls it to join again."""
     group = require_group(group, command.group, command.member_id)
     check_member(group, command.member_id, command.instance_id, command.generation)
-    group = heard(group, [command.member_id], now)
+    group = heard(group, command.member_id, now)
     told = in_progress(group) if group.round is not None else None
     return Step(group, (Answer(ticket, told),))
 
 
 def leave(group: ClassicGroup | None, command: Leave, ticket: int, now: Now) -> Step:
     """Let members go; the answer has an error or None for each of them."""
+    check_leave(command)
     results: list[GoQueueError | None] = []
     gone: dict[str, str] = {}
+    instances: dict[str, ClassicMember] = {}
+    if group is not None and any(leaver.instance_id is not None for leaver in command.leavers):
+        # Looked up once, since many may leave, of many.
+        instances = {each.instance_id: each for each in group.everybody().values() if each.instance_id is not None}
     for leaver in command.leavers:
         try:
-            member_id = _leaving(group, leaver)
+            member_id = _leaving(group, leaver, instances)
             gone[member_id] = f"member {member_id} left" + (f": {leaver.reason}" if leaver.reason else "")
             results.append(None)
         except GoQueueError as error:
@@ -105,17 +119,15 @@ def leave(group: ClassicGroup | None, command: Leave, ticket: int, now: Now) -> 
     return Step(group, (*answers, answer))
 
 
-def _leaving(group: ClassicGroup | None, leaver: Leaver) -> str:
+def _leaving(group: ClassicGroup | None, leaver: Leaver, instances: Mapping[str, ClassicMember]) -> str:
     """Return the id of the member that leaves."""
     if group is None:
         raise UnknownMember(f"there is no member {leaver.member_id!r}")
-    if leaver.instance_id is not None and not leaver.member_id:
-        found = group.member_of_instance(leaver.instance_id)
-        if found is None:
-            raise UnknownMember(f"group {group.name!r} has no member with instance id {leaver.instance_id!r}")
-        return found.id
-    check_instance(group, leaver.member_id, leaver.instance_id)
-    if not has_member(group, leaver.member_id) and leaver.member_id not in group.pending:
+    if leaver.instance_id is not None:
+        owner = instances.get(leaver.instance_id)
+        member_id = leaver.member_id or (owner.id if owner is not None else "")
+        return check_owner(group, leaver.instance_id, owner, member_id).id
+    if group.find(leaver.member_id) is None and leaver.member_id not in group.pending:
         raise unknown_member(group, leaver.member_id)
     return leaver.member_id
 
@@ -125,19 +137,22 @@ def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> Step:
     error = UnknownMember(f"the member is no longer in group {group.name!r}")
     answers = [Answer(ticket, error) for member, ticket in group.syncing.items() if member in gone]
     was_member = any(member in group.members for member in gone)
-    if group.round is not None:
-        answers += [Answer(joiner.ticket, error) for each, joiner in group.round.joiners.items() if each in gone]
-        group = replace(group, round=replace(group.round, joiners=without(group.round.joiners, *gone)))
+    begun = group.round
+    if begun is not None:
+        answers += [Answer(begun.joiners[each].ticket, error) for each in gone if each in begun.joiners]
+        joiners, newcomers = without(begun.joiners, gone), without(begun.newcomers, gone)
+        tally = begun.tally.without(found for each in gone if (found := group.find(each)) is not None)
+        group = replace(group, round=replace(begun, joiners=joiners, newcomers=newcomers, tally=tally))
     if was_member:
         # What they had is nobody's until the next generation, and that has to be known after a restart, too.
-        group = replace(group, members=without(group.members, *gone), is_assigned=False)
+        group = replace(group, members=without(group.members, gone), is_assigned=False)
         if not group.members:
             group = replace(group, leader="", protocol=None, emptied_ms=now.wall_ms)
     group = replace(
         group,
-        sessions=without(group.sessions, *gone),
-        pending=without(group.pending, *gone),
-        syncing=without(group.syncing, *gone),
+        sessions=without(group.sessions, gone),
+        pending=without(group.pending, gone),
+        syncing=without(group.syncing, gone),
     )
     if was_member and group.round is None:
         group, told = begin_round(group, "; ".join(filter(None, gone.values())), now)
@@ -154,10 +169,11 @@ def tick(group: ClassicGroup, now: Now) -> Step:
     moment = now.monotonic_ms
     gone = {
         member: f"member {member} was silent for {group.members[member].session_timeout_ms / 1000:g} s"
-        for member, deadline in _sessions(group).items()
+        for member, deadline in group.sessions.items()
         if deadline <= moment
     }
-    gone |= {member: "" for member, deadline in group.pending.items() if deadline <= moment}
+    strangers = {**group.pending, **(group.round.newcomers if group.round is not None else {})}
+    gone |= {member: "" for member, deadline in strangers.items() if deadline <= moment}
     if group.state is ClassicState.COMPLETING and group.sync_deadline_ms <= moment:
         late = group.members.keys() - group.syncing.keys() - gone.keys()
         gone |= {member: f"member {member} did not ask for its assignment in time" for member in sorted(late)}
@@ -174,20 +190,17 @@ def tick(group: ClassicGroup, now: Now) -> Step:
 
 def deadline_ms(group: ClassicGroup) -> int | None:
     """Return when `tick` has something to do next."""
-    deadlines = [*_sessions(group).values(), *group.pending.values()]
+    deadlines: list[int] = []
+    waits = [group.sessions, group.pending]
     if group.round is not None:
+        waits.append(group.round.newcomers)
         # Behind the time that it is kept open, only somebody who comes or goes can end a round before its deadline.
         is_waiting = not group.round.joiners.keys() >= group.members.keys() or bool(group.pending)
         deadlines.append(group.round.deadline_ms if is_waiting else group.round.open_until_ms)
     elif group.state is ClassicState.COMPLETING:
         deadlines.append(group.sync_deadline_ms)
+    deadlines += [min(wait.values()) for wait in waits if wait]
     return min(deadlines, default=None)
-
-
-def _sessions(group: ClassicGroup) -> Mapping[str, int]:
-    """Return the sessions of members that should be heard of: not of those who wait for an answer."""
-    waiting = group.round.joiners if group.round is not None else group.syncing
-    return without(group.sessions, *waiting) if waiting else group.sessions
 
 
 def revive(group: ClassicGroup, now: Now) -> ClassicGroup:
@@ -228,12 +241,14 @@ def check_commit(
         raise in_progress(group)
     if group.protocol_type != CONSUMER:
         return [None] * len(partitions)
-    own = assigned_partitions(group.members[member_id].assignment) or frozenset()
-    return [None if each in own else _refusal(group, each) for each in partitions]
+    theirs = frozenset(partitions) - assigned_of(group.members[member_id].assignment, partitions)
+    owners: dict[TopicPartition, str] = {}
+    for other in group.members.values() if theirs else ():
+        owners.update((each, other.id) for each in assigned_of(other.assignment, theirs))
+    return [_refusal(each, owners.get(each)) for each in partitions]
 
 
-def _refusal(group: ClassicGroup, partition: TopicPartition) -> GoQueueError | None:
-    for member in group.members.values():
-        if partition in (assigned_partitions(member.assignment) or ()):
-            return StaleGeneration(f"{partition.topic}-{partition.partition} is assigned to member {member.id}")
-    return None
+def _refusal(partition: TopicPartition, owner: str | None) -> GoQueueError | None:
+    if owner is None:
+        return None
+    return StaleGeneration(f"{partition.topic}-{partition.partition} is assigned to member {owner}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from goqueue.errors import (
+    GroupFull,
     InconsistentProtocol,
     InstanceFenced,
     InvalidSessionTimeout,
@@ -20,12 +20,23 @@ from goqueue.machines.classic_rounds import (
     current_generation,
     kept_open,
 )
+from goqueue.machines.classic_tally import Tally, tally_of, weighed
 from goqueue.machines.classic_values import ClassicGroup, ClassicMember, ClassicState, Join, Joiner, Step
 from goqueue.machines.consumer_protocol import CONSUMER, subscribed_topics
 from goqueue.machines.decision import Answer, Now
+from goqueue.machines.group_limits import (
+    GROUP_BYTES_MAX,
+    MEMBERS_MAX,
+    NEWCOMER_MAX_MS,
+    PENDING_MAX,
+    PENDING_MAX_MS,
+    check_join,
+)
 
 SESSION_TIMEOUT_MIN_MS = 6_000
 SESSION_TIMEOUT_MAX_MS = 1_800_000
+# Clients wait for the end of a round a little longer than it can last, as far as they know.
+_GRACE_MS = 5_000
 
 
 def join(group: ClassicGroup | None, command: Join, ticket: int, now: Now) -> Step:
@@ -35,55 +46,63 @@ def join(group: ClassicGroup | None, command: Join, ticket: int, now: Now) -> St
             f"a session of {command.session_timeout_ms} ms is not allowed",
             hint=f"{SESSION_TIMEOUT_MIN_MS} to {SESSION_TIMEOUT_MAX_MS} ms are",
         )
+    check_join(command)
     group = group or ClassicGroup(name=command.group)
-    _check_protocols(group, command)
+    member = _member(command)
+    _check_fit(group, command, member)
     if not command.member_id:
-        return _join_without_id(group, command, ticket, now)
+        return _join_without_id(group, command, member, ticket, now)
     check_instance(group, command.member_id, command.instance_id)
-    is_joining = group.round is not None and command.member_id in group.round.joiners
-    if command.member_id in group.members or is_joining:
-        return _join_again(group, command, ticket, now)
+    if group.find(command.member_id) is not None:
+        return _join_again(group, command, member, ticket, now)
     if command.member_id not in group.pending:
         raise unknown_member(group, command.member_id)
-    pending = without(group.pending, command.member_id)
-    return _enter(replace(group, pending=pending), command, command.member_id, ticket, now)
+    group = replace(group, pending=without(group.pending, [command.member_id]))
+    return _enter(group, command, member, ticket, now)
 
 
-def _join_without_id(group: ClassicGroup, command: Join, ticket: int, now: Now) -> Step:
+def _join_without_id(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> Step:
     former = group.member_of_instance(command.instance_id)
     if former is not None:
-        return _take_over(group, former, command, ticket, now)
+        return _take_over(group, former, command, member, ticket, now)
     if command.needs_known_id and command.instance_id is None:
-        pending = {**group.pending, command.new_id: now.monotonic_ms + command.session_timeout_ms}
-        told = MemberIdRequired("a new member has to join with the id that it is given", member_id=command.new_id)
-        return Step(replace(group, pending=pending), (Answer(ticket, told),))
-    return _enter(group, command, command.new_id, ticket, now)
+        return _give_id(group, command, ticket, now)
+    return _enter(group, command, member, ticket, now)
 
 
-def _enter(group: ClassicGroup, command: Join, member_id: str, ticket: int, now: Now) -> Step:
+def _give_id(group: ClassicGroup, command: Join, ticket: int, now: Now) -> Step:
+    """Tell a new member the id to join with; whoever does not come with it soon has lost it."""
+    if len(group.pending) >= PENDING_MAX:
+        raise GroupFull(f"group {group.name!r} has given {PENDING_MAX} ids to clients that have not joined")
+    deadline_ms = now.monotonic_ms + min(command.session_timeout_ms, PENDING_MAX_MS)
+    told = MemberIdRequired("a new member has to join with the id that it is given", member_id=command.new_id)
+    return Step(replace(group, pending={**group.pending, command.new_id: deadline_ms}), (Answer(ticket, told),))
+
+
+def _enter(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> Step:
     """Let a new member into the round under way, or into a new one."""
-    member = _member(command, member_id)
-    group, answers = begin_round(group, f"member {member_id} joined", now, timeout_ms=member.rebalance_timeout_ms)
+    group, answers = begin_round(group, f"member {member.id} joined", now, timeout_ms=member.rebalance_timeout_ms)
     group = replace(group, round=kept_open(group.round, now))
     return _add_joiner(group, member, command.protocol_type, ticket, now, answers)
 
 
-def _join_again(group: ClassicGroup, command: Join, ticket: int, now: Now) -> Step:
-    known = group.members.get(command.member_id)
-    member = _member(command, command.member_id)
+def _join_again(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> Step:
+    known = group.members.get(member.id)
     is_same = known is not None and known.protocols == member.protocols
     if group.state is ClassicState.COMPLETING and is_same:
-        return Step(heard(group, [member.id], now), (Answer(ticket, current_generation(group, member.id)),))
+        return Step(heard(group, member.id, now), (Answer(ticket, current_generation(group, member.id)),))
     if group.state is ClassicState.STABLE and is_same and group.leader != member.id:
-        return Step(heard(group, [member.id], now), (Answer(ticket, current_generation(group, member.id)),))
+        return Step(heard(group, member.id, now), (Answer(ticket, current_generation(group, member.id)),))
     why = "joined again" if is_same else "subscribes to other topics, or assigns otherwise"
     group, answers = begin_round(group, f"member {member.id} {command.reason or why}", now)
     return _add_joiner(group, member, command.protocol_type, ticket, now, answers)
 
 
-def _take_over(group: ClassicGroup, former: ClassicMember, command: Join, ticket: int, now: Now) -> Step:
+def _take_over(
+    group: ClassicGroup, former: ClassicMember, command: Join, member: ClassicMember, ticket: int, now: Now
+) -> Step:
     """Let a member that has come back under its instance id take the place of its former self."""
-    member = replace(_member(command, command.new_id), assignment=former.assignment)
+    member = replace(member, assignment=former.assignment)
     group, answers = _hand_down(group, former, member, now)
     is_same_type = command.protocol_type == group.protocol_type
     if group.state is ClassicState.STABLE and is_same_type and _reads_the_same(group, former, member):
@@ -102,16 +121,20 @@ def _hand_down(group: ClassicGroup, former: ClassicMember, heir: ClassicMember, 
     answers: tuple[Answer, ...] = ()
     if former.id in group.syncing:
         answers += (Answer(group.syncing[former.id], fenced),)
-        group = replace(group, syncing=without(group.syncing, former.id))
-    if group.round is not None and former.id in group.round.joiners:
-        answers += (Answer(group.round.joiners[former.id].ticket, fenced),)
-        group = replace(group, round=replace(group.round, joiners=without(group.round.joiners, former.id)))
+        group = replace(group, syncing=without(group.syncing, [former.id]))
+    begun = group.round
+    if begun is not None and former.id in begun.joiners:
+        answers += (Answer(begun.joiners[former.id].ticket, fenced),)
+        joiners, newcomers = without(begun.joiners, [former.id]), without(begun.newcomers, [former.id])
+        group = replace(group, round=replace(begun, joiners=joiners, newcomers=newcomers))
     if former.id in group.members:
         place = replace(group.members[former.id], id=heir.id)
         members = dict((heir.id, place) if each == former.id else (each, group.members[each]) for each in group.members)
         leader = heir.id if group.leader == former.id else group.leader
-        sessions = {**without(group.sessions, former.id), heir.id: now.monotonic_ms + heir.session_timeout_ms}
+        sessions = {**without(group.sessions, [former.id]), heir.id: now.monotonic_ms + heir.session_timeout_ms}
         group = replace(group, members=members, leader=leader, sessions=sessions)
+    if group.round is not None:
+        group = replace(group, round=replace(group.round, tally=tally_of(group.everybody().values())))
     return Step(group, answers)
 
 
@@ -129,22 +152,39 @@ def _reads_the_same(group: ClassicGroup, former: ClassicMember, member: ClassicM
 def _add_joiner(
     group: ClassicGroup, member: ClassicMember, protocol_type: str, ticket: int, now: Now, answers: tuple[Answer, ...]
 ) -> Step:
-    assert group.round is not None
-    earlier = group.round.joiners.get(member.id)
+    begun = group.round
+    assert begun is not None
+    earlier = begun.joiners.get(member.id)
     if earlier is not None:
         answers += (Answer(earlier.ticket, RebalanceInProgress("the member has joined once more since")),)
+    newcomers = begun.newcomers
     if member.id in group.members:
         member = replace(member, assignment=group.members[member.id].assignment)
-    joiners = {**group.round.joiners, member.id: Joiner(member, ticket)}
-    # If there are others, it is of their type already.
-    joined = replace(group.round, joiners=joiners, protocol_type=protocol_type)
-    group, told = complete_if_ready(replace(group, round=joined), now)
+    else:
+        newcomers = {**newcomers, member.id: now.monotonic_ms + _patience_ms(member)}
+    known = group.find(member.id)
+    tally = begun.tally if known is None else begun.tally.without([known])
+    joined = replace(
+        begun,
+        joiners={**begun.joiners, member.id: Joiner(member, ticket)},
+        newcomers=newcomers,
+        tally=tally.with_member(member),
+        # If there are others, it is of their type already.
+        protocol_type=protocol_type,
+    )
+    group = replace(group, round=joined, sessions=without(group.sessions, [member.id]))
+    group, told = complete_if_ready(group, now)
     return Step(group, answers + told)
 
 
-def _member(command: Join, member_id: str) -> ClassicMember:
-    return ClassicMember(
-        id=member_id,
+def _patience_ms(member: ClassicMember) -> int:
+    """Return how long a newcomer can be expected to wait; if it is still there then, it joins anew."""
+    return min(max(member.session_timeout_ms, member.rebalance_timeout_ms) + _GRACE_MS, NEWCOMER_MAX_MS)
+
+
+def _member(command: Join) -> ClassicMember:
+    said = ClassicMember(
+        id=command.member_id or command.new_id,
         instance_id=command.instance_id,
         client_id=command.client_id,
         client_host=command.client_host,
@@ -152,25 +192,42 @@ def _member(command: Join, member_id: str) -> ClassicMember:
         rebalance_timeout_ms=max(command.rebalance_timeout_ms, 0),
         protocols=command.protocols,
     )
+    return weighed(command.group, said)
 
 
-def _check_protocols(group: ClassicGroup, command: Join) -> None:
-    """Refuse a member that could not be assigned anything together with the others."""
+# -- who fits
+
+
+def _check_fit(group: ClassicGroup, command: Join, member: ClassicMember) -> None:
+    """Refuse a member that could not be assigned anything together with the others, or is too much for the group."""
     if not command.protocol_type or not command.protocols:
         raise InconsistentProtocol("a member has to name a type of protocol, and at least one protocol")
-    joiners = group.round.joiners if group.round else {}
-    everybody = {**group.members, **{each: joiner.member for each, joiner in joiners.items()}}
-    others = [
-        member
-        for member in everybody.values()
-        if member.id != command.member_id and (member.instance_id is None or member.instance_id != command.instance_id)
-    ]
-    if not others:
+    own = group.find(command.member_id) if command.member_id else group.member_of_instance(command.instance_id)
+    if own is not None and _says_the_same(group, own, command):
         return
-    protocol_type = group.round.protocol_type if joiners and group.round else group.protocol_type
+    tally = group.round.tally if group.round is not None else tally_of(group.members.values())
+    others = tally if own is None else tally.without([own])
+    if others.members:
+        _check_protocols(group, others, command)
+    if own is None and others.members >= MEMBERS_MAX:
+        raise GroupFull(f"group {group.name!r} has {others.members} members")
+    if others.stored_bytes + member.stored_bytes > GROUP_BYTES_MAX:
+        raise GroupFull(
+            f"the members of group {group.name!r} say more than can be stored at once",
+            hint="use fewer members, or let them subscribe to less",
+        )
+
+
+def _says_the_same(group: ClassicGroup, own: ClassicMember, command: Join) -> bool:
+    """Tell whether a member says nothing new, in a generation into which it fits."""
+    return group.round is None and command.protocol_type == group.protocol_type and own.protocols == command.protocols
+
+
+def _check_protocols(group: ClassicGroup, others: Tally, command: Join) -> None:
+    begun = group.round
+    protocol_type = begun.protocol_type if begun is not None and begun.joiners else group.protocol_type
     if command.protocol_type != protocol_type:
         raise InconsistentProtocol(f"group {group.name!r} is of type {protocol_type!r}, not {command.protocol_type!r}")
-    known = Counter(protocol.name for member in others for protocol in member.protocols)
-    if not any(known[protocol.name] == len(others) for protocol in command.protocols):
+    if not others.have_in_common(protocol.name for protocol in command.protocols):
         names = ", ".join(protocol.name for protocol in command.protocols)
         raise InconsistentProtocol(f"no protocol of {names} is known to all members of group {group.name!r}")

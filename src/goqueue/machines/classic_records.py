@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from goqueue.machines.classic_tally import weighed
 from goqueue.machines.classic_values import ClassicGroup, ClassicMember, Protocol
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.group_keys import GroupKey, KeyKind, encode_key
@@ -83,7 +84,7 @@ def fold(group: ClassicGroup | None, key: GroupKey, value: bytes | None) -> Clas
     if value is not None:
         fields = _fields(msgspec.json.decode(value, type=_MemberValue))
         fields["protocols"] = tuple(Protocol(*each) for each in fields["protocols"])
-        members[member_id] = ClassicMember(id=member_id, **fields)
+        members[member_id] = weighed(key.group, ClassicMember(id=member_id, **fields))
     return replace(group or ClassicGroup(name=key.group), members=members)
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from goqueue.machines.classic_checks import heard, in_progress
+from goqueue.machines.classic_checks import answered, in_progress
+from goqueue.machines.classic_tally import tally_of
 from goqueue.machines.classic_values import ClassicGroup, ClassicMember, ClassicState, Joined, LeaderView, Round, Step
 from goqueue.machines.consumer_protocol import CONSUMER, assigned_partitions
 from goqueue.machines.decision import Answer, Now
@@ -17,6 +18,8 @@ _OPEN_MS = 200
 _OPEN_MAX_MS = 3_000
 # Reasons are stored, and members may say what they want.
 _REASON_CHARS_MAX = 500
+# Everybody waits while partitions are counted that have moved.
+_COUNTED_MAX = 100_000
 
 
 def begin_round(group: ClassicGroup, reason: str, now: Now, *, timeout_ms: int = 0) -> Step:
@@ -28,11 +31,12 @@ def begin_round(group: ClassicGroup, reason: str, now: Now, *, timeout_ms: int =
         reason=reason[:_REASON_CHARS_MAX],
         began_ms=now.wall_ms,
         deadline_ms=now.monotonic_ms + timeout_ms,
+        tally=tally_of(group.members.values()),
         open_max_ms=now.monotonic_ms + _OPEN_MAX_MS if group.state is ClassicState.EMPTY else 0,
         protocol_type=group.protocol_type,
     )
     answers = tuple(Answer(ticket, in_progress(group)) for ticket in group.syncing.values())
-    return Step(replace(heard(group, group.syncing, now), round=begun, syncing={}), answers)
+    return Step(replace(answered(group, now), round=begun), answers)
 
 
 def kept_open(begun: Round | None, now: Now) -> Round | None:
@@ -51,7 +55,10 @@ def complete_if_ready(group: ClassicGroup, now: Now) -> Step:
 
 
 def complete_round(group: ClassicGroup, now: Now) -> Step:
-    """Begin the next generation with those who have joined, and tell them."""
+    """Begin the next generation with those who have joined, and tell them.
+
+    If nobody has, those who may be away until their session is over keep their places, and the round goes on for them.
+    """
     assert group.round is not None
     ended = group.round
     absent = {
@@ -59,10 +66,9 @@ def complete_round(group: ClassicGroup, now: Now) -> Step:
         for member in group.members.values()
         if member.instance_id is not None and member.id not in ended.joiners
     }
+    if absent and not ended.joiners:
+        return Step(_waiting_for(group, ended, absent))
     members = absent | {each: joiner.member for each, joiner in ended.joiners.items()}
-    if not ended.joiners:
-        # Nobody is there to lead; those who are away may come back, and begin a round then.
-        members = {}
     group = replace(
         group,
         generation=group.generation + 1,
@@ -81,6 +87,13 @@ def complete_round(group: ClassicGroup, now: Now) -> Step:
     )
     answers = [Answer(joiner.ticket, current_generation(group, each)) for each, joiner in ended.joiners.items()]
     return Step(group, tuple(answers))
+
+
+def _waiting_for(group: ClassicGroup, begun: Round, absent: Mapping[str, ClassicMember]) -> ClassicGroup:
+    """Return the group with nobody but those who are away, and its round until the first of their sessions is over."""
+    sessions = {each: group.sessions[each] for each in absent}
+    extended = replace(begun, deadline_ms=min(sessions.values()), tally=tally_of(absent.values()))
+    return replace(group, members=absent, is_assigned=False, sessions=sessions, round=extended)
 
 
 def current_generation(group: ClassicGroup, member_id: str) -> Joined:
@@ -108,10 +121,7 @@ def assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Now) -> C
         member.id: replace(member, assignment=bytes(assignments.get(member.id, b"")))
         for member in group.members.values()
     }
-    moves = 0
-    if group.protocol_type == CONSUMER:
-        before, after = _owners(group.members.values()), _owners(members.values())
-        moves = sum(1 for each, owner in after.items() if before.get(each, owner) != owner)
+    moves = _moves(group.members.values(), members.values()) if group.protocol_type == CONSUMER else 0
     *earlier, latest = group.rebalances
     finished = Rebalance(latest.epoch, latest.reason, latest.began_ms, now.wall_ms, moves)
     return replace(
@@ -123,8 +133,21 @@ def assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Now) -> C
     )
 
 
-def _owners(members: Iterable[ClassicMember]) -> dict[TopicPartition, str]:
-    return {each: member.id for member in members for each in assigned_partitions(member.assignment) or ()}
+def _moves(before: Iterable[ClassicMember], after: Iterable[ClassicMember]) -> int:
+    """Return how many partitions have gone from one member to another; none if there are too many to count them."""
+    former, owners = _owners(before), _owners(after)
+    if former is None or owners is None:
+        return 0
+    return sum(1 for each, owner in owners.items() if former.get(each, owner) != owner)
+
+
+def _owners(members: Iterable[ClassicMember]) -> dict[TopicPartition, str] | None:
+    owners: dict[TopicPartition, str] = {}
+    for member in members:
+        owners.update((each, member.id) for each in assigned_partitions(member.assignment) or ())
+        if len(owners) > _COUNTED_MAX:
+            return None
+    return owners
 
 
 def _leader(group: ClassicGroup, ended: Round) -> str:

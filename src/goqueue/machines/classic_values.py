@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.machines.decision import Answer
 from goqueue.machines.group_values import Rebalance
+
+if TYPE_CHECKING:
+    from goqueue.machines.classic_tally import Tally
 
 
 class Protocol(NamedTuple):
@@ -20,7 +23,10 @@ class Protocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMember:
-    """A member of a generation; `assignment` is what the leader gave it, be it in this generation or the one before."""
+    """A member of a generation; `assignment` is what the leader gave it, be it in this generation or the one before.
+
+    `stored_bytes` is how much is stored of it, besides the assignment.
+    """
 
     id: str
     instance_id: str | None = None
@@ -30,6 +36,13 @@ class ClassicMember:
     rebalance_timeout_ms: int = 60_000
     protocols: tuple[Protocol, ...] = ()
     assignment: bytes = b""
+    # volatile
+    stored_bytes: int = field(default=0, compare=False)
+
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        """The protocols that it knows; clients may name one twice."""
+        return frozenset(protocol.name for protocol in self.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return what the member says under a protocol."""
@@ -48,16 +61,20 @@ class Round:
     """A rebalance before its generation begins: members join, or are given up at the deadline.
 
     If nobody was there before, the round stays open until `open_until_ms`, and longer if others come, but not beyond
-    `open_max_ms`: so members that start together begin together.
+    `open_max_ms`: so members that start together begin together. `newcomers` has a deadline for each joiner that was no
+    member before: nothing is heard of it while it waits, and it may be gone. `tally` is that of all members, as they
+    are if they have joined, and as they were if not.
     """
 
     reason: str
     began_ms: int
     deadline_ms: int
+    tally: Tally
     open_until_ms: int = 0
     open_max_ms: int = 0
     protocol_type: str = ""
     joiners: Mapping[str, Joiner] = field(default_factory=dict)
+    newcomers: Mapping[str, int] = field(default_factory=dict)
 
 
 class ClassicState(StrEnum):
@@ -73,9 +90,10 @@ class ClassicState(StrEnum):
 class ClassicGroup:
     """A group whose members assign partitions among themselves: one of them, the leader, does it for all.
 
-    `is_assigned` says that the leader has done so in this generation. `sessions` has a deadline for each member,
-    `pending` for each id that was given out and has not joined; `syncing` are tickets of members that wait for the
-    leader, `sync_deadline_ms` is when those that do not are given up.
+    `is_assigned` says that the leader has done so in this generation. `sessions` has a deadline for each member that
+    should be heard of (those who wait for an answer cannot be), `pending` for each id that was given out and has not
+    joined; `syncing` are tickets of members that wait for the leader, `sync_deadline_ms` is when those that do not are
+    given up.
     """
 
     name: str
@@ -109,6 +127,20 @@ class ClassicGroup:
     def is_void(self) -> bool:
         """Whether there is nothing to keep of the group: nobody was ever a member, or is about to become one."""
         return not self.generation and self.round is None and not self.pending
+
+    def find(self, member_id: str) -> ClassicMember | None:
+        """Return a member by its id, as it has joined the round under way if it has."""
+        joiner = self.round.joiners.get(member_id) if self.round is not None else None
+        return joiner.member if joiner is not None else self.members.get(member_id)
+
+    def everybody(self) -> dict[str, ClassicMember]:
+        """Return all members and joiners, as they have joined the round under way if they have."""
+        joiners = self.round.joiners if self.round is not None else {}
+        return {**self.members, **{each: joiner.member for each, joiner in joiners.items()}}
+
+    def is_waiting(self, member_id: str) -> bool:
+        """Tell whether a member waits for an answer."""
+        return member_id in self.syncing or (self.round is not None and member_id in self.round.joiners)
 
     def member_of_instance(self, instance_id: str | None) -> ClassicMember | None:
         """Return the member with an instance id, whether it has joined the round under way or not."""
