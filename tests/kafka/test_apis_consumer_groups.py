@@ -14,6 +14,7 @@ from tests.kafka.group_kit import (
     INSTANCE_IN_USE,
     INVALID_PATTERN,
     LEAVE_EPOCH,
+    LEAVE_GROUP,
     MEMBER_FENCED,
     UNKNOWN_MEMBER,
     UNSUPPORTED_ASSIGNOR,
@@ -103,6 +104,43 @@ def test_members_are_given_new_partitions_and_topics_without_asking() -> None:
         # The member does not know yet, and says that it owns a part of what is gone.
         await _settle(member)
         assert member.owned == {topic_id: [0, 1, 2]}
+
+    run(act)
+
+
+def test_a_topic_that_is_made_anew_is_given_back_under_its_former_id_first() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        former = (await create_topic(client, "t", partitions=2))["topic_id"]
+        one, two = ConsumerMember(client, "one"), ConsumerMember(client, "two")
+        await one.heartbeat()
+        await delete_topic(client, "t")
+        anew = (await create_topic(client, "t", partitions=2))["topic_id"]
+        await two.heartbeat()
+        reply = await one.heartbeat(topic_partitions=[{"topic_id": former, "partitions": [0, 1]}])
+        assert (reply["member_epoch"], reply["assignment"]) == (1, {"topic_partitions": []})
+        # As long as it has not let go, it says so with the id that it knows; and may have missed the reply.
+        one.owned = {former: [0, 1]}
+        assert (await one.heartbeat())["assignment"] == {"topic_partitions": []}
+        await two.heartbeat()
+        assert two.owned == {}
+        await _settle(one, two)
+        assert one.owned.keys() == two.owned.keys() == {anew}
+        assert sorted(one.partitions + two.partitions) == [0, 1]
+
+    run(act)
+
+
+def test_members_are_sent_away_by_their_instance_ids() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        await create_topic(client, "t", partitions=2)
+        static, other = ConsumerMember(client, "one", instance_id="i"), ConsumerMember(client, "two")
+        await _settle(static, other)
+        leavers = [{"member_id": "", "group_instance_id": name, "reason": "enough"} for name in ("i", "j")]
+        reply = await client.call(LEAVE_GROUP, 5, {"group_id": "g", "members": leavers})
+        assert [each["error_code"] for each in reply["members"]] == [0, UNKNOWN_MEMBER]
+        assert (await static.heartbeat())["error_code"] == UNKNOWN_MEMBER
+        await _settle(other)
+        assert other.partitions == [0, 1]
 
     run(act)
 

@@ -58,8 +58,8 @@ class Life:
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
         """Return the partitions that these topics have now."""
-        counts = self.broker.partition_counts
-        return [TopicPartition(topic, index) for topic in topics for index in range(counts.get(topic, 0))]
+        count = self.broker.partition_count
+        return [TopicPartition(topic, index) for topic in topics for index in range(count(topic))]
 
 
 class Client(Protocol):

@@ -30,7 +30,7 @@ def answer_at_once(patch: pytest.MonkeyPatch) -> None:
     def carry_out(self: Shard[Any], command: Any, ticket: int) -> Sequence[Answer]:
         decision = self._machine.decide(command, ticket, self._now())
         if decision.records:
-            self._append(decision.records)
+            self._append(decision.records, is_awaited=True)
         self._machine.adopt(decision)
         self._set_timer()
         self._tell(decision.answers, 0)

@@ -142,13 +142,7 @@ def a_failed_flush_is_taken_for_a_good_one(patch: Patch) -> None:
     """Whatever a flush meets, the log is told that it has run."""
     real = Flusher._end
 
-    def end(self: Flusher, flush: Flush, running: asyncio.Future[None]) -> None:
-        outcome: asyncio.Future[None] = self._loop.create_future()
-        outcome.set_result(None)
-        running.exception()
-        real(self, flush, outcome)
-
-    patch.setattr(Flusher, "_end", end)
+    patch.setattr(Flusher, "_end", lambda self, flush, error: real(self, flush, None))
 
 
 def deletions_are_not_awaited(patch: Patch) -> None:
@@ -167,8 +161,8 @@ def all_of_a_burst_get_the_first_offset(patch: Patch) -> None:
     """Requests that were written together are all told where the first one is."""
     real = Partition.append
 
-    def append(self: Partition, sections: Sequence[bytearray | memoryview]) -> list[Outcome]:
-        outcomes = real(self, sections)
+    def append(self: Partition, sections: Sequence[bytearray | memoryview], **how: bool) -> list[Outcome]:
+        outcomes = real(self, sections, **how)
         first = next((outcome for outcome in outcomes if isinstance(outcome, Appended)), None)
         return [
             outcome._replace(base_offset=first.base_offset) if isinstance(outcome, Appended) and first else outcome
@@ -206,8 +200,8 @@ def an_offset_is_given_again_after_a_full_disk(patch: Patch) -> None:
     """What did not fit is believed to be there: the log goes on behind it."""
     real = Partition._write
 
-    def write(self: Partition, staged: list[tuple[int, list[NewBatch]]], outcomes: list[Outcome]) -> None:
-        real(self, staged, outcomes)
+    def write(self: Partition, staged: list[tuple[int, list[NewBatch]]], outcomes: list[Outcome], **how: bool) -> None:
+        real(self, staged, outcomes, **how)
         for number, _ in staged:
             if isinstance(outcomes[number], GoQueueError) and not self.log.fault:
                 outcomes[number] = Appended(self.log.end_offset, self.log.end_offset)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import suppress
+from pathlib import PurePath
 
 import pytest
 
@@ -14,6 +16,7 @@ from goqueue.machines.consumer_values import ConsumerHeartbeat
 from goqueue.machines.group_commands import CommitOffsets
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset, NewOffset
+from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import DeleteTopic, FetchOffsets, MakeTopic, perform
 from tests.simulation.group_stage import let_pass, live, shrink
@@ -72,6 +75,35 @@ def test_offsets_of_a_deleted_topic_are_not_inherited_though_a_log_of_groups_can
     disk.heal()
     disk.kill()
     live(disk, 3, make_again, stops=True)
+
+
+def test_a_damaged_log_of_groups_keeps_no_name_of_a_topic() -> None:
+    disk = SimDisk(1)
+
+    async def commit(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        for group in GROUPS:
+            await perform(broker, CommitOffsets(group=group, offsets=[NewOffset(FIRST, CommittedOffset(7))]))
+
+    async def make_anew(broker: Broker) -> None:
+        assert not broker.groups.is_whole
+        await DeleteTopic("orders").perform(broker)
+        await MakeTopic("orders", 1).perform(broker)
+        found = []
+        for group in GROUPS:
+            with suppress(CoordinatorUnavailable):
+                found.append(await FetchOffsets(group, (FIRST,)).perform(broker))
+        assert 0 < len(found) < len(GROUPS)
+        assert found == [{FIRST: None}] * len(found)
+
+    live(disk, 1, commit, stops=True)
+    (path,) = [
+        path
+        for name in disk.list_directory(PurePath("data/__consumer_offsets-1"))
+        if (path := PurePath("data/__consumer_offsets-1", name)).suffix == ".log"
+    ]
+    disk.flip(path, HEADER_BYTES + 4, 0x01)
+    live(disk, 2, make_anew, stops=True)
 
 
 def test_what_is_due_is_not_tried_all_the_time_while_the_log_takes_nothing() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from goqueue.broker import groups
+from goqueue.broker import groups, produce
 from goqueue.broker import transactions as operations
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.broker import Broker
@@ -23,15 +23,13 @@ from goqueue.machines.transaction_values import End, Ending, Init, Transaction
 from goqueue.machines.transactions import Transactions
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Shard
-from goqueue.testing.loop import SimulationError
 from tests.simulation.group_lives import Ending as LifeEnding
 from tests.simulation.group_stage import answer_at_once, shrink
+from tests.simulation.mutants import Mutant, Patch, require_found
 from tests.simulation.txn_world import TransactionWorld
 
 SEEDS = 80
 LIVES = 6
-
-Patch = pytest.MonkeyPatch
 
 
 def answers_come_before_they_are_durable(patch: Patch) -> None:
@@ -54,6 +52,16 @@ def markers_come_before_the_decision_is_durable(patch: Patch) -> None:
 
     patch.setattr(Shard, "_carry_out", carry_out)
     patch.setattr(Finisher, "_decided", wait_for_nothing)
+
+
+def writers_do_not_wait_until_the_coordinator_knows(patch: Patch) -> None:
+    """What belongs to a transaction is written before that is durable."""
+
+    async def wait_for_nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(produce, "known", wait_for_nothing)
+    patch.setattr(operations, "known", wait_for_nothing)
 
 
 def transactions_are_complete_before_their_markers(patch: Patch) -> None:
@@ -192,9 +200,10 @@ def identities_are_not_stored(patch: Patch) -> None:
     patch.setattr(Transactions, "decide", decide)
 
 
-MUTANTS: list[Callable[[Patch], None]] = [
+MUTANTS: list[Mutant] = [
     answers_come_before_they_are_durable,
     markers_come_before_the_decision_is_durable,
+    writers_do_not_wait_until_the_coordinator_knows,
     transactions_are_complete_before_their_markers,
     anybody_can_end_a_transaction,
     offsets_of_transactions_are_forgotten,
@@ -213,15 +222,11 @@ MUTANTS: list[Callable[[Patch], None]] = [
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_the_simulation_finds_the_mutant(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+def test_the_simulation_finds_the_mutant(mutant: Mutant, monkeypatch: Patch) -> None:
     shrink(monkeypatch)
-    mutant(monkeypatch)
-    assert any(_is_found(seed) for seed in range(SEEDS)), f"{mutant.__name__} survived {SEEDS} seeds"
+    require_found(mutant, _violations, seeds=SEEDS)
 
 
-def _is_found(seed: int) -> bool:
+def _violations(seed: int) -> Sequence[str]:
     endings = [LifeEnding.POWER_LOSS, LifeEnding.POWER_LOSS, LifeEnding.KILL]
-    try:
-        return bool(TransactionWorld(seed, endings=endings).run(LIVES))
-    except (GoQueueError, AssertionError, LookupError, TypeError, SimulationError):
-        return True
+    return TransactionWorld(seed, endings=endings).run(LIVES)

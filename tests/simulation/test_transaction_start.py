@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from pathlib import PurePath
 
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.events import HangingTransaction
+from goqueue.broker.events import DoubtfulTransaction, HangingTransaction
 from goqueue.errors import CoordinatorUnavailable, InvalidTransactionState
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.transaction_values import ProducerIdentity
@@ -117,3 +118,27 @@ def test_nothing_is_written_on_the_word_of_a_coordinator_that_cannot_keep_it() -
     live(disk, 1, send)
     disk.crash(Fate.NONE)
     assert live(disk, 2, expect_nothing, stops=True).of(HangingTransaction) == []
+
+
+def test_committed_records_whose_marker_is_damaged_are_not_aborted_at_the_start() -> None:
+    disk = SimDisk(1)
+
+    async def commit(broker: Broker) -> None:
+        me = await _make(broker)
+        await Send("x", "one", me, PLACE, 0, (b"x",), adds_partition=True).perform(broker)
+        await End("x", "one", me, is_commit=True, bumps=True).perform(broker)
+
+    async def expect_no_marker(broker: Broker) -> None:
+        await let_pass(3)
+        assert await FindEnds(PLACE).perform(broker) == (0, 2, 2)
+
+    live(disk, 1, commit)
+    disk.kill()
+    log = PurePath("data/orders-0/00000000000000000000.log")
+    disk.flip(log, len(disk.read_file(log)) - 1)
+    # The first start finds the damage, the second one has it from the index file.
+    for start in range(2):
+        sink = live(disk, start, expect_no_marker, stops=True)
+        assert sink.of(HangingTransaction) == []
+        (left,) = sink.of(DoubtfulTransaction)
+        assert (left.topic, left.partition, left.first_offset) == (*PLACE, 0)

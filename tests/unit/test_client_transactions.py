@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tests.unit.lossy_relay import LossyRelay, lossy_relay
+from typing_extensions import override
 
 from goqueue.client import (
     AsyncClient,
@@ -17,11 +18,13 @@ from goqueue.client import (
     PartitionOffset,
     Patience,
     Published,
+    StartAt,
     groups,
     messages,
     topics,
     transactions,
 )
+from goqueue.client.calls import Call
 from goqueue.errors import (
     Conflict,
     InvalidTopicName,
@@ -32,6 +35,7 @@ from goqueue.errors import (
 )
 from goqueue.testing.broker import Broker
 
+T = TypeVar("T")
 ONCE = Patience(attempts=1)
 
 
@@ -165,7 +169,7 @@ def test_offsets_of_a_member_are_set_with_the_commit(new_client: Any, plain: Cli
     client = new_client()
     plain.send(messages.publish(topic, [NewMessage("in", partition=0)]))
     member = plain.send(groups.join(topic, [topic], client_id="worker"))
-    page = plain.send(groups.poll(topic, member, start_at=groups.StartAt.EARLIEST))
+    page = plain.send(groups.poll(topic, member, start_at=StartAt.EARLIEST))
     assert [each.value for each in page.messages] == [b"in"]
     with client.transaction(topic) as transaction:
         transaction.publish(topic, [NewMessage("out")])
@@ -300,6 +304,52 @@ def test_a_block_that_is_cancelled_is_aborted(goqueue_session_broker: Broker, pl
 
     asyncio.run(main())
     assert seen(plain, topic) == [b"kept"]
+
+
+def test_a_publish_that_is_cancelled_aborts_the_block(plain: Client, topic: str, relay: LossyRelay) -> None:
+    async def main() -> None:
+        async with AsyncClient(relay.address, patience=Patience(first_pause_s=60)) as client:
+            with ends_with(Unavailable, match="given up"):
+                async with client.transaction(topic) as transaction:
+                    # The reply is lost, and the publish would be sent again much later.
+                    relay.doomed.append("publish")
+                    first = asyncio.create_task(transaction.publish(topic, [NewMessage("first")]))
+                    assert await asyncio.to_thread(relay.has_lost.wait, 30)
+                    first.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await first
+                    with pytest.raises(Unavailable, match="given up"):
+                        await transaction.publish(topic, [NewMessage("taken for the first")])
+            async with client.transaction(topic) as transaction:
+                await transaction.publish(topic, [NewMessage("next")])
+
+    asyncio.run(main())
+    assert seen(plain, topic) == [b"next"]
+
+
+def test_an_interrupt_during_a_publish_aborts_the_block(plain: Client, topic: str) -> None:
+    class Interrupted(Client):
+        """A client whose user presses a key when the first publish was sent."""
+
+        is_due = True
+
+        @override
+        def send(self, call: Call[T]) -> T:
+            result = super().send(call)
+            if self.is_due and call.path.endswith("/publish"):
+                self.is_due = False
+                raise KeyboardInterrupt
+            return result
+
+    with Interrupted(plain.server) as client:
+        with ends_with(Unavailable, match="given up"), client.transaction(topic) as transaction:
+            with pytest.raises(KeyboardInterrupt):
+                transaction.publish(topic, [NewMessage("first")])
+            with pytest.raises(Unavailable, match="given up"):
+                transaction.publish(topic, [NewMessage("taken for the first")])
+        with client.transaction(topic) as transaction:
+            transaction.publish(topic, [NewMessage("next")])
+    assert seen(plain, topic) == [b"next"]
 
 
 def test_transactions_of_others_are_listed_described_counted_and_aborted(

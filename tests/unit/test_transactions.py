@@ -23,7 +23,6 @@ from tests.unit.transaction_kit import (
     init,
     offsets,
     ongoing,
-    verify,
 )
 
 from goqueue.errors import (
@@ -37,6 +36,7 @@ from goqueue.errors import (
 )
 from goqueue.machines.transaction_values import (
     EPOCH_MAX,
+    GROUPS_MAX,
     TIMEOUT_MAX_MS,
     Abort,
     AddPartitions,
@@ -88,7 +88,7 @@ def test_what_decide_says_is_not_done_until_it_is_adopted() -> None:
         assert talk.machine.ending() == ()
 
 
-@pytest.mark.parametrize("command", [add(), verify(0, P0), offsets(), commit(), abort(bumps=True)])
+@pytest.mark.parametrize("command", [add(), offsets(), commit(), abort(bumps=True)])
 def test_nobody_acts_under_an_id_that_is_not_known(command: Command) -> None:
     Talk().refused(command, ProducerMismatch)
 
@@ -268,6 +268,17 @@ def test_what_is_there_already_is_not_stored_again(command: Command) -> None:
     assert len(talk.log) == stored
 
 
+def test_a_transaction_sets_offsets_of_so_many_groups_and_no_more() -> None:
+    talk = empty()
+    for number in range(GROUPS_MAX):
+        assert talk.ask(offsets(group=f"g-{number}")) is None
+    talk.refused(offsets(group="one more"), InvalidTransactionState)
+    assert talk.ask(offsets(group="g-0")) is None
+    talk.wait(commit())
+    talk.complete()
+    assert talk.ask(offsets(group="one more")) is None
+
+
 def test_nothing_begins_no_transaction() -> None:
     talk = empty()
     assert talk.ask(AddPartitions(ID, 7, 0, frozenset())) is None
@@ -284,7 +295,7 @@ def test_nothing_can_be_added_while_a_transaction_ends(state: State) -> None:
 @pytest.mark.parametrize("state", ALL)
 def test_only_the_present_identity_can_add(state: State) -> None:
     talk = in_state(state)
-    for wrong in (add(1), offsets(1), verify(1, P0)):
+    for wrong in (add(1), offsets(1)):
         talk.refused(wrong, TransactionFenced)
     for wrong in (add(producer=8), offsets(producer=8)):
         talk.refused(wrong, ProducerMismatch)
@@ -292,9 +303,7 @@ def test_only_the_present_identity_can_add(state: State) -> None:
 
 def test_partitions_can_be_verified() -> None:
     talk = ongoing()
-    assert talk.ask(verify(0, P0)) is None
     talk.machine.verify(ID, 7, 0, P0)
-    talk.refused(verify(0, P0, P1), InvalidTransactionState)
     for arguments, error in [
         ((ID, 7, 0, P1), InvalidTransactionState),
         ((ID, 7, 1, P0), TransactionFenced),
@@ -308,7 +317,6 @@ def test_partitions_can_be_verified() -> None:
 @pytest.mark.parametrize("state", [state for state in ALL if state is not State.ONGOING])
 def test_nothing_can_be_written_unless_a_transaction_is_under_way(state: State) -> None:
     talk = in_state(state)
-    talk.refused(verify(0, P0), InvalidTransactionState)
     with pytest.raises(InvalidTransactionState):
         talk.machine.verify(ID, 7, 0, P0)
 

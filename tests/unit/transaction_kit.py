@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.unit.compaction import compactions
 
 from goqueue.errors import (
     GoQueueError,
@@ -79,7 +80,7 @@ class Talk:
         self.log += decision.records
         self.machine.adopt(decision)
         self.machine.validate()
-        for records in (self.log, list({record.key: record for record in self.log}.values())):
+        for records in compactions(self.log):
             assert folded(records).all() == self.machine.all()
         assert folded(self.machine.records()).all() == self.machine.all()
         told = {
@@ -115,10 +116,6 @@ def init(known: tuple[int, int] | None = None, *, spare: int = 900, timeout_ms: 
 
 def add(epoch: int = 0, *partitions: TopicPartition, producer: int = 7) -> AddPartitions:
     return AddPartitions(ID, producer, epoch, frozenset(partitions or {P0}))
-
-
-def verify(epoch: int, *partitions: TopicPartition) -> AddPartitions:
-    return AddPartitions(ID, 7, epoch, frozenset(partitions), is_verify_only=True)
 
 
 def offsets(epoch: int = 0, group: str = "billing", producer: int = 7) -> AddOffsets:

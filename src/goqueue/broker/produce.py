@@ -15,7 +15,7 @@ whoever writes next, which would be all clients at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -144,28 +144,51 @@ async def publish_when_known(broker: Broker, caller: Caller, request: Publish, *
     """
     assert request.transactional_id is not None
     if adds_partitions:
-        await add_partitions_of(broker, caller, request.transactional_id, request.sections)
+        request.sections = await _with_partitions_added(broker, caller, request.transactional_id, request.sections)
     # What the coordinator's log does not take is found again, and told, when the request is published.
     with suppress(GoQueueError):
         await known(broker, request.transactional_id)
     publish(broker, caller, [request])
 
 
-async def add_partitions_of(broker: Broker, caller: Caller, transactional_id: str, sections: Sequence[Section]) -> None:
-    """Make the partitions of a request part of its producer's transaction, as far as that is allowed.
+async def _with_partitions_added(
+    broker: Broker, caller: Caller, transactional_id: str, sections: Sequence[Section]
+) -> Sequence[Section]:
+    """Make the partitions of a request part of its producer's transaction.
 
-    What is not allowed is found again, and told, when the request is published.
+    Returns the sections as they are to be published: where that was refused, with why in the place of the partition.
     """
-    partitions: dict[ProducerIdentity, set[TopicPartition]] = {}
-    for partition, records in sections:
-        with suppress(GoQueueError):
-            header = read_header(records)
-            if isinstance(partition, Partition) and not partition.is_internal:
-                identity = ProducerIdentity(header.producer_id, header.producer_epoch)
-                partitions.setdefault(identity, set()).add(TopicPartition(partition.topic, partition.index))
-    for identity, wanted in partitions.items():
-        with suppress(GoQueueError):
-            await add_partitions(broker, caller, transactional_id, identity, frozenset(wanted))
+    by_writer: dict[ProducerIdentity, dict[int, TopicPartition]] = {}
+    for number, (partition, records) in enumerate(sections):
+        if isinstance(partition, Partition) and not partition.is_internal:
+            # What is no batch is found again, and told, when the request is published.
+            with suppress(GoQueueError):
+                by_writer.setdefault(_writer(records), {})[number] = TopicPartition(partition.topic, partition.index)
+    added = list(sections)
+    for writer, wanted in by_writer.items():
+        refusals = await _add(broker, caller, transactional_id, writer, frozenset(wanted.values()))
+        for number, where in wanted.items():
+            if where in refusals:
+                added[number] = Section(refusals[where], sections[number].records)
+    return added
+
+
+async def _add(
+    broker: Broker,
+    caller: Caller,
+    transactional_id: str,
+    writer: ProducerIdentity,
+    partitions: frozenset[TopicPartition],
+) -> Mapping[TopicPartition, GoQueueError]:
+    """Add all partitions that can be, and return why the others cannot."""
+    try:
+        refused = await add_partitions(broker, caller, transactional_id, writer, partitions)
+    except GoQueueError as error:
+        return dict.fromkeys(partitions, _told_by_partition(error))
+    others = partitions - refused.keys()
+    if refused and others:
+        return {**refused, **await _add(broker, caller, transactional_id, writer, others)}
+    return refused
 
 
 def _append(broker: Broker, requests: Sequence[Publish]) -> None:
@@ -205,16 +228,22 @@ def _append_in_transaction(
             return partition
         if partition.is_internal or (request.acks is Acks.ALL and partition.settings.min_insync_replicas > _IN_SYNC):
             return _refusal(partition)
-        header = read_header(records)
-        identity = ProducerIdentity(header.producer_id, header.producer_epoch)
-        verify(broker, request.transactional_id, identity, TopicPartition(partition.topic, partition.index))
-    except TransactionFenced as error:
-        # Told as partitions tell it, which clients know of.
-        return ProducerFenced(error.message)
+        where = TopicPartition(partition.topic, partition.index)
+        verify(broker, request.transactional_id, _writer(records), where)
     except GoQueueError as error:
-        return error
+        return _told_by_partition(error)
     (outcome,) = partition.append([records], is_transactional=True)
     return outcome
+
+
+def _writer(records: bytearray | memoryview) -> ProducerIdentity:
+    header = read_header(records)
+    return ProducerIdentity(header.producer_id, header.producer_epoch)
+
+
+def _told_by_partition(error: GoQueueError) -> GoQueueError:
+    """Return what a coordinator says about a publish as partitions tell it, which is what publishers know of."""
+    return ProducerFenced(error.message) if isinstance(error, TransactionFenced) else error
 
 
 def _refusal(partition: Partition) -> GoQueueError:

@@ -82,8 +82,6 @@ async def add_partitions(
     transactional_id: str,
     identity: ProducerIdentity,
     partitions: frozenset[TopicPartition],
-    *,
-    is_verify_only: bool = False,
 ) -> Mapping[TopicPartition, GoQueueError]:
     """Say that a transaction is going to write to partitions; whoever writes has to wait until that is `known`.
 
@@ -91,8 +89,7 @@ async def add_partitions(
     """
     refused = {each: refusal for each in partitions if (refusal := _refusal(broker, each)) is not None}
     if not refused:
-        command = AddPartitions(transactional_id, *identity, partitions, is_verify_only=is_verify_only)
-        await broker.transactions.submit(transactional_id, command)
+        await broker.transactions.submit(transactional_id, AddPartitions(transactional_id, *identity, partitions))
     return refused
 
 
@@ -100,7 +97,7 @@ def _refusal(broker: Broker, partition: TopicPartition) -> GoQueueError | None:
     if is_internal(partition.topic):
         # A marker in the log of a machine would be taken for a record of its own.
         return TopicProtected(f"{partition.topic!r} holds the broker's own state and is written by nobody else")
-    if not 0 <= partition.partition < broker.partition_counts.get(partition.topic, 0):
+    if not 0 <= partition.partition < broker.partition_count(partition.topic):
         return UnknownTopic(f"there is no partition {partition.partition} of a topic {partition.topic!r}")
     return None
 

@@ -30,13 +30,14 @@ from goqueue.client.group_values import (
     OffsetMove,
     PartitionOffset,
 )
-from goqueue.client.groups import GroupPage, StartAt
+from goqueue.client.groups import GroupPage
 from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
 from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
 from goqueue.client.server import Check, Health, Version
 from goqueue.client.topics import Partition, Topic, TopicSetting
 from goqueue.client.transaction_values import Producer, ProducerState, TransactionStats, TransactionView
 from goqueue.client.transactional import AsyncTransaction, Transaction
+from goqueue.model.start_at import StartAt
 
 __all__ = [
     "DEFAULT_SERVER",

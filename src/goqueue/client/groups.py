@@ -13,7 +13,6 @@ member any more (UnknownMember): then it has to join again, with its `member_id`
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -37,13 +36,7 @@ from goqueue.client.group_values import (
 from goqueue.client.messages import Message, WireMessage, as_message
 from goqueue.client.problems import Problem, error_of
 from goqueue.errors import GoQueueError, InvalidGroup
-
-
-class StartAt(StrEnum):
-    """Where a member begins in a partition in which its group has no offset."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
+from goqueue.model.start_at import StartAt
 
 
 class Known(Protocol):
@@ -68,8 +61,15 @@ class GroupPage(NamedTuple):
     errors: Sequence[tuple[GroupPartition, GoQueueError]]
 
 
+class GroupList(list[GroupSummary]):
+    """Groups in order of their names; unless it `is_complete`, there may be more, of which nothing can be told now."""
+
+    is_complete: bool = True
+
+
 class _Groups(msgspec.Struct):
     groups: list[GroupSummary]
+    complete: bool = True
 
 
 class _PartitionError(msgspec.Struct):
@@ -94,6 +94,8 @@ class _CommitResults(msgspec.Struct):
     results: list[_CommitResult]
 
 
+_DOTS = {".": "%2E", "..": "%2E%2E"}
+
 _read_groups = reading(_Groups)
 _read_group = reading(Group)
 _read_membership = reading(Membership)
@@ -110,11 +112,14 @@ _read_all_stats = reading(AllRebalanceStats)
 # -- groups
 
 
-def list_all() -> Call[Sequence[GroupSummary]]:
+def list_all() -> Call[GroupList]:
     """List all groups, in order of their names."""
 
-    def read(reply: Reply) -> Sequence[GroupSummary]:
-        return _read_groups(reply).groups
+    def read(reply: Reply) -> GroupList:
+        told = _read_groups(reply)
+        found = GroupList(told.groups)
+        found.is_complete = told.complete
+        return found
 
     return Call("GET", "/v1/groups", read)
 
@@ -290,9 +295,11 @@ def reset(
 
 def group_path(group: str, *rest: str) -> str:
     """Return the path of a group or of something below it; InvalidGroup if it cannot stand in a path."""
-    if not group or group in {".", ".."}:
-        raise InvalidGroup(f"a group cannot be called {group!r} here")
-    return "/v1/groups/" + "/".join(quote(part, safe="") for part in (group, *rest))
+    if not group:
+        raise InvalidGroup("a group needs a name")
+    # A dot alone, or two, would be taken for a place in the path.
+    name = _DOTS.get(group) or quote(group, safe="")
+    return "/v1/groups/" + "/".join([name, *(quote(part, safe="") for part in rest)])
 
 
 def _joining(

@@ -7,14 +7,17 @@
 The end of the block commits, an exception aborts. What happens in which order is decided here once, as generators that
 yield calls and are sent what comes of them; `Transaction` and `AsyncTransaction` carry the calls out.
 
+An abort takes back what was published and which offsets were sent, and not what was polled: the next poll brings what
+is behind it. So take a page for seen when its block has ended well, and poll with the same `after` again otherwise.
+
 A client keeps the identity under a transactional id from one block to the next. So it notices if another producer has
 taken the id over: then, and if a transaction took too long, it is fenced (TransactionFenced), and stays so. Only a new
 client takes the id again.
 
-If no reply comes to something that is published, even after it was sent again, the transaction is aborted, and the
-block raises why (Unavailable). If no reply to a commit comes, it raises the same, and nobody knows whether it has
-happened: the next block of this client with the same id asks for the same end first, so once it has begun, the commit
-has happened.
+If no reply comes to something that is published, even after it was sent again, or if nobody waits for it any more
+(`publish` was cancelled or interrupted), the transaction is aborted, and the block raises why (Unavailable). If no
+reply to a commit comes, it raises the same, and nobody knows whether it has happened: the next block of this client
+with the same id asks for the same end first, so once it has begun, the commit has happened.
 """
 
 from __future__ import annotations
@@ -97,11 +100,18 @@ class _Script:
         if self._doubt is not None:
             raise self._doubt
         call = transactions.publish(self.producer, topic, batch, sequence=self._sequence)
+        # Stays if this is cancelled, when nobody will be told how it went.
+        self._doubt = Unavailable(f"a publish to {topic!r} was given up, and may have been carried out")
         try:
             fates = yield from self._watched(self._asked(call))
         except (Unavailable, Corrupt) as error:
             self._doubt = error
             raise
+        except GoQueueError:
+            # A refusal leaves no doubt, and its number to the next one.
+            self._doubt = None
+            raise
+        self._doubt = None
         self._sequence += 1
         published = []
         for fate in fates:

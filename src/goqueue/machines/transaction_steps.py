@@ -61,6 +61,7 @@ from goqueue.machines.decision import Answer, Now
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.transaction_values import (
     EPOCH_MAX,
+    GROUPS_MAX,
     IDLE_MS,
     TIMEOUT_MAX_MS,
     TIMEOUT_MIN_MS,
@@ -156,12 +157,8 @@ def _check_known(transaction: Transaction, known: ProducerIdentity | None) -> No
 
 
 def add_partitions(transaction: Transaction, command: AddPartitions, ticket: int, now: Now) -> Step:
-    """Let partitions be part of the transaction, or only look whether they are."""
-    caller = ProducerIdentity(command.producer_id, command.epoch)
-    if command.is_verify_only:
-        verify(transaction, caller, command.partitions)
-        return Step(transaction, (Answer(ticket, None),))
-    _check_adding(transaction, caller)
+    """Let partitions be part of the transaction."""
+    _check_adding(transaction, ProducerIdentity(command.producer_id, command.epoch))
     if not command.partitions <= transaction.partitions:
         transaction = _begun(transaction, now)
         transaction = replace(transaction, partitions=transaction.partitions | command.partitions)
@@ -172,6 +169,11 @@ def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now:
     """Let the offsets of a group be part of the transaction."""
     _check_adding(transaction, ProducerIdentity(command.producer_id, command.epoch))
     if command.group not in transaction.groups:
+        if len(transaction.groups) >= GROUPS_MAX:
+            raise InvalidTransactionState(
+                f"the transaction of {transaction.id!r} sets offsets of {GROUPS_MAX} groups, which is all that it may",
+                hint="commit it, and go on in another one",
+            )
         transaction = _begun(transaction, now)
         transaction = replace(transaction, groups=transaction.groups | {command.group})
     return Step(transaction, (Answer(ticket, None),), is_told_at_once=True)

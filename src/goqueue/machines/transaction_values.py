@@ -16,6 +16,9 @@ TIMEOUT_MAX_MS = 15 * 60 * 1000
 IDLE_MS = 7 * 24 * 60 * 60 * 1000
 """For how long a transactional id is remembered without a transaction."""
 
+GROUPS_MAX = 100
+"""How many groups one transaction may set offsets of: all of them are stored again with each that is added."""
+
 WAITING_ENDS_MAX = 8
 """How many repetitions of one request to end a transaction may wait for its end; the oldest is let go first."""
 
@@ -75,8 +78,6 @@ class AddPartitions:
     producer_id: int
     epoch: int
     partitions: frozenset[TopicPartition]
-    _: KW_ONLY
-    is_verify_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -31,7 +31,7 @@ from goqueue.protocols.kafka.decode import Cursor, Request, decode, skip_tags
 from goqueue.protocols.kafka.encode import encode
 from goqueue.protocols.kafka.fetch import fetch_of
 from goqueue.protocols.kafka.frames import Frames
-from goqueue.protocols.kafka.produce import ADDS_PARTITIONS_FROM, ProduceRequest, parse, reply_body
+from goqueue.protocols.kafka.produce import ADDS_PARTITIONS_FROM, parse, reply_body
 from goqueue.protocols.kafka.produce_plan import Plan, plan_of
 from goqueue.protocols.patience import Patience
 from goqueue.runtime.partition import Outcome
@@ -237,20 +237,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if name is not None and (adds_partitions or not is_known(self._front.broker, name)):
             self._holds += 1
             self._publish_burst()
-            work = self._publish_later(request, name, done, adds_partitions=adds_partitions)
+            # Whoever is read next uses the buffer of the request again, and that may be before the task begins.
+            copied = [Section(partition, bytearray(records)) for partition, records in request.sections]
+            work = self._publish_later(Publish(request.acks, copied, done, name), adds_partitions=adds_partitions)
             self._front.tasks.start(work, f"transactional publish for {self.address}")
         else:
             self._burst.append(Publish(request.acks, request.sections, done, name))
 
-    async def _publish_later(
-        self, request: ProduceRequest, name: str, done: Callable[[Sequence[Outcome]], None], *, adds_partitions: bool
-    ) -> None:
+    async def _publish_later(self, request: Publish, *, adds_partitions: bool) -> None:
         """Publish what belongs to a transaction, once the coordinator knows of all its partitions."""
-        # The buffer of the request is used again before the coordinator has answered.
-        copied = [Section(partition, bytearray(records)) for partition, records in request.sections]
         context = self._require_context()
-        waiting = Publish(request.acks, copied, done, name)
-        await publish_when_known(context.broker, context.caller, waiting, adds_partitions=adds_partitions)
+        await publish_when_known(context.broker, context.caller, request, adds_partitions=adds_partitions)
         self._release()
 
     def _publish_burst(self) -> None:

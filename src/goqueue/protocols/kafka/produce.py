@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from goqueue.broker.broker import Broker, OpenTopic
 from goqueue.broker.produce import Acks, Section
-from goqueue.errors import GoQueueError, InvalidAcks, MalformedRequest, UnknownProducer
+from goqueue.errors import CoordinatorUnavailable, GoQueueError, InvalidAcks, MalformedRequest, UnknownProducer
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import message_of, partition_of
 from goqueue.protocols.kafka.decode import Cursor, skip_tags
@@ -26,6 +26,7 @@ from goqueue.runtime.partition import Outcome
 FLEXIBLE_FROM = 9
 # From then on, partitions become part of a transaction by being written to.
 ADDS_PARTITIONS_FROM = 12
+_NOT_ENOUGH_REPLICAS = 19
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -174,7 +175,7 @@ def _size(count: int, *, is_flexible: bool) -> bytes:
 
 def _result(version: int, index: int, outcome: Outcome) -> bytes:
     if isinstance(outcome, GoQueueError):
-        code, message = fault_of(outcome).kafka, message_of(outcome)
+        code, message = _code(outcome), message_of(outcome)
         # Clients begin a new sequence only if they are told where the log starts.
         base, timestamp, start = -1, -1, outcome.start_offset if isinstance(outcome, UnknownProducer) else -1
     else:
@@ -188,6 +189,11 @@ def _result(version: int, index: int, outcome: Outcome) -> bytes:
     if version < FLEXIBLE_FROM:
         return result + _NO_ERRORS + _message(message)
     return result + _NO_ERRORS_FLEXIBLE + _compact_message(message) + _TAG
+
+
+def _code(error: GoQueueError) -> int:
+    """Return the code of an error; publishers know of no coordinator, and this lets every one of them try again."""
+    return _NOT_ENOUGH_REPLICAS if isinstance(error, CoordinatorUnavailable) else fault_of(error).kafka
 
 
 def _message(text: str) -> bytes:

@@ -13,6 +13,7 @@ from goqueue.protocols.kafka.encode import Reply
 
 _NO_PRODUCER = -1
 _KNOWS_FENCED_FROM = 4
+_COORDINATOR_LOADING = 14
 _INVALID_EPOCH = 47
 
 
@@ -22,6 +23,9 @@ async def init_producer_id(context: Context, request: Request) -> Reply:
         identity = await _identity(context, request)
     except GoQueueError as error:
         code = producer_code(error, knows_fenced=request.version >= _KNOWS_FENCED_FROM)
+        if request.transactional_id is None and error.retriable:
+            # It has no coordinator that it could look for; so it is told the one thing that lets it merely try again.
+            code = _COORDINATOR_LOADING
         return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}
 

@@ -121,7 +121,7 @@ async def txn_offset_commit(context: Context, request: Request) -> Reply:
 
 
 def _offset_code(error: GoQueueError | None) -> int:
-    """Return the code of an error; whatever the version, clients know here neither of fencing nor of members' epochs."""
+    """Return the code of an error; in no version do clients know of fencing here, or of the epochs of members."""
     if isinstance(error, StaleMemberEpoch):
         return _ILLEGAL_GENERATION
     return producer_code(error, knows_fenced=False)
