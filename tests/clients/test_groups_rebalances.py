@@ -117,3 +117,24 @@ def test_topics_that_match_a_pattern_reach_the_members(
         clients["confluent"].send(topic, numbered(0, 5, 1))
     assert values(Together(member).take(10)) == values(numbered(0, 5, 1) * 2)
     assert {place.topic for place in member.assigned()} == set(topics)
+
+
+# What was read is committed when it is to be given back, and must not hold that up.
+@pytest.mark.parametrize("commits", [True, False], ids=["auto-commit", "no-commit"])
+def test_a_topic_that_is_made_anew_is_read_from_its_beginning(
+    commits: bool,
+    join_with: Callable[..., ConfluentMember],
+    admins: dict[str, Admin],
+    clients: dict[str, Client],
+    new_topic: Callable[..., str],
+    new_name: Callable[[], str],
+) -> None:
+    topic, group = new_topic(1), new_name()
+    together = Together(join_with({**BROKER_ASSIGNS, "enable.auto.commit": str(commits).lower()}, group, topic))
+    together.share(topic, 1)
+    clients["confluent"].send(topic, numbered(0, 10, 1))
+    assert values(together.take(10)) == values(numbered(0, 10, 1))
+    admins["confluent"].delete([topic])
+    admins["confluent"].create([NewTopic(name=topic)])
+    clients["confluent"].send(topic, numbered(10, 13, 1))
+    assert values(together.take(3)) == values(numbered(10, 13, 1))

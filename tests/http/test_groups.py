@@ -69,7 +69,7 @@ def test_a_group_is_forgotten_with_its_offsets(http: httpx.Client, topic: str) -
 
 def test_looking_at_groups_makes_nothing() -> None:
     with Broker() as broker, httpx.Client(base_url=broker.http) as http:
-        assert done(http.get("/groups")) == {"groups": []}
+        assert done(http.get("/groups")) == {"groups": [], "complete": True}
         assert done(http.get("/rebalance/stats"))["groups"] == []
         refused(http.get("/groups/g"), 404, "unknown_group")
         refused(http.get("/groups/g/poll", params={"member_id": "m", "generation": 1}), 404, "unknown_member")

@@ -242,7 +242,7 @@ def test_a_generation_that_nobody_was_given_is_malformed(http: httpx.Client, top
     assert describe(http, topic)["members"][0]["member_id"] == member.id
 
 
-@pytest.mark.parametrize("name", ["a/b", "a b", "ümläut", "x" * 250, "join", "%", "?", "#"])
+@pytest.mark.parametrize("name", ["a/b", "a b", "ümläut", "x" * 250, "join", "%", "?", "#", ".", "..", "\ufffd"])
 def test_a_group_may_have_any_name(http: httpx.Client, topic: str, name: str) -> None:
     path = group_path(name)
     told = done(http.post(f"{path}/join", json={"topics": [topic]}))
@@ -251,6 +251,12 @@ def test_a_group_may_have_any_name(http: httpx.Client, topic: str, name: str) ->
         client.send(groups.leave(name, told["member_id"]))
         client.send(groups.delete(name))
     refused(http.get(path), 404, "unknown_group")
+
+
+@pytest.mark.parametrize("written", ["%ff%fe", "a%ffb", "%ed%a0%80", "%ef%bf%bd%ff", "%c3"])
+def test_a_name_that_is_not_utf_8_is_refused(http: httpx.Client, topic: str, written: str) -> None:
+    refused(http.post(f"/groups/{written}/join", json={"topics": [topic]}), 400, "malformed_request")
+    refused(http.get(f"/groups/{written}"), 400, "malformed_request")
 
 
 def test_a_name_that_is_too_long_is_refused(http: httpx.Client, topic: str) -> None:

@@ -11,6 +11,9 @@ from urllib.parse import urlencode
 import pytest
 
 from goqueue.log.batches import check_batches
+from goqueue.machines.group_commands import CommitOffsets, EndOffsets
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import CommittedOffset, NewOffset
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.control import ControlType, build_marker
 from goqueue.records.layout import HEADER_BYTES, reseal
@@ -333,5 +336,29 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_from_it(seed: 
             reply = await member.poll(wait="5s")
             assert (values(reply), len(reply.json()["errors"])) == ([], 1)
             assert 5 <= world.now - began < 5.1, "an error is no reason to come back at once"
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_poll_does_not_sleep_through_the_end_of_a_transaction(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with World.made(simulation) as world:
+            await world.publish(0, "done", "to do")
+            groups = world.server.server.broker.groups
+            moved = NewOffset(TopicPartition("t", 0), CommittedOffset(1))
+            await groups.submit("g", CommitOffsets(group="g", offsets=[moved], producer_id=7))
+            member = await world.member()
+            reply = await member.poll(wait="2s")
+            (told,) = reply.json()["errors"]
+            assert (values(reply), told["error"]["code"]) == ([], "unstable_offsets")
+            began = world.now
+            member.begin_poll()
+            await asyncio.sleep(3)
+            await groups.submit("g", EndOffsets(7, is_commit=True))
+            reply = await member.polls.reply()
+            assert values(reply) == ["to do"]
+            assert "errors" not in reply.json()
+            assert world.now - began < 3.5
 
     simulate(main, seed)

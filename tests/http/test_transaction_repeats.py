@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePath
 
 import httpx
 import pytest
 
-from goqueue.broker.broker import Broker as CoreBroker
-from goqueue.broker.messages import NewMessage, Turns
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.transactional_messages import Numbering, Writer
-from goqueue.broker.transactions import end_transaction, init_transactions
-from goqueue.model.broker_options import BrokerOptions
-from goqueue.testing import Broker, RecordingSink, SimDisk, Simulation, simulate
+from goqueue.testing import Broker
 from tests.http.expect import read, refused, values
 from tests.http.transaction_kit import Producer
 
@@ -101,6 +94,44 @@ def test_messages_that_failed_fail_again_under_the_same_number(producer: Produce
     assert first.json() == again.json()
 
 
+def test_fates_are_told_again_as_they_were_whatever_they_were(http: httpx.Client, producer: Producer) -> None:
+    topic = f"{producer.id}-three"
+    http.post("/topics", json={"name": topic, "partitions": 3}).raise_for_status()
+    stamped = "2026-01-02T03:04:05Z"
+    messages = [
+        {"key": "a", "value": "1"},
+        {"key": "b", "value": "2", "timestamp": stamped},
+        {"value": "3", "partition": 9},
+        {"key": "a", "value": "4", "timestamp": stamped},
+        {"value": "5", "delay": "1s"},
+        {"key": "c", "value": "6"},
+    ]
+    first = producer.send("publish", topic=topic, messages=messages, sequence=0)
+    again = producer.send("publish", topic=topic, messages=messages, sequence=0)
+    assert first.status_code == again.status_code == 207
+    assert [("error" in each) for each in first.json()["results"]] == [False, False, True, False, True, False]
+    assert first.json() == again.json()
+
+
+@pytest.mark.parametrize("change", [{"value": "other"}, {"key": "other"}, {"headers": {"h": "1"}}, {"partition": 0}])
+def test_the_same_number_with_something_else_in_it_is_refused(
+    http: httpx.Client, producer: Producer, topic: str, change: dict[str, object]
+) -> None:
+    body = {"topic": topic, "messages": [{"value": "first", **change}], "sequence": 0}
+    producer.publish(topic, "first", sequence=0)
+    problem = refused(producer.send("publish", **body), 409, "out_of_order_sequence")
+    assert "abort" in problem["hint"]
+    producer.publish(topic, "second", sequence=1)
+    producer.end("commit")
+    assert values(read(http, topic)) == ["first", "second"]
+
+
+def test_the_same_number_for_another_topic_is_refused(http: httpx.Client, producer: Producer, topic: str) -> None:
+    producer.publish(topic, "x", sequence=0)
+    body = {"topic": f"{topic}-other", "messages": [{"value": "x"}], "sequence": 0}
+    refused(producer.send("publish", **body), 409, "out_of_order_sequence")
+
+
 def test_a_zombie_is_not_told_of_what_it_published(http: httpx.Client, producer: Producer, topic: str) -> None:
     producer.publish(topic, "x", sequence=0)
     Producer(http, producer.id)
@@ -126,27 +157,3 @@ def test_after_a_restart_a_number_that_may_have_been_used_is_refused() -> None:
             fresh.publish("t", {"value": "fresh", "partition": 0}, sequence=0)
             fresh.end("commit")
             assert values(read(http, "t", 0)) == ["used", "fresh"]
-
-
-def test_what_is_kept_of_requests_goes_with_their_transactions() -> None:
-    async def main(simulation: Simulation) -> None:
-        broker = CoreBroker(
-            SimDisk(seed=1),
-            PurePath("data"),
-            BrokerOptions(),
-            clock=simulation.clock,
-            entropy=simulation.entropy,
-            sink=RecordingSink(),
-        )
-        await broker.start()
-        numbering, turns = Numbering(idle_max=20), Turns()
-        for number in range(50):
-            writer = Writer(f"t-{number}", await init_transactions(broker, INSIDE, f"t-{number}", 60_000))
-            await numbering.publish(broker, INSIDE, turns, writer, 0, "t", [NewMessage(None, b"x")])
-            if number % 2:
-                await end_transaction(broker, INSIDE, *writer, is_commit=True, bumps_epoch=True)
-            assert len(numbering) <= 41
-        assert len(numbering) >= 25
-        await broker.stop()
-
-    simulate(main, 0)

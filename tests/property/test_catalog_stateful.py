@@ -8,6 +8,7 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.catalog import (
@@ -117,10 +118,10 @@ class CatalogMachine(RuleBasedStateMachine):
         assert self.carry_out(TakeProducerIds(ids)) == ""
         self.next_producer_id += ids
 
-    @rule(is_compacted=st.booleans())
-    def restart(self, is_compacted: bool) -> None:
-        """Fold what was stored, all of it or only the last record of each key."""
-        records = list({record.key: record for record in self.stored}.values()) if is_compacted else self.stored
+    @rule(left=st.integers(0, COMPACTIONS - 1))
+    def restart(self, left: int) -> None:
+        """Fold what was stored, all of it or what compaction leaves."""
+        records = compactions(self.stored)[left]
         self.catalog = Catalog()
         for record in records:
             self.catalog.apply(record)

@@ -10,19 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.errors import Fenced, InstanceInUse, UnknownMember
 from goqueue.machines import consumer_group
-from goqueue.machines.consumer_group import AWAY_EPOCH, LEAVE_EPOCH, ConsumerGroup, ConsumerHeartbeat, ConsumerReply
 from goqueue.machines.consumer_records import changes, fold
+from goqueue.machines.consumer_values import AWAY_EPOCH, LEAVE_EPOCH, ConsumerGroup, ConsumerHeartbeat, ConsumerReply
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.group_keys import decode_key
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.group_values import KnownTopic, TopicPartition
+from goqueue.machines.heartbeat_pace import HeartbeatPace
 
 Partitions = frozenset[TopicPartition]
 
@@ -59,7 +62,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.group: ConsumerGroup | None = None
-        self.topics = {"a": 3, "b": 2}
+        self.made = 0
+        self.topics: dict[str, KnownTopic] = {}
+        self.make("a", 3)
+        self.make("b", 2)
+        self.pace = HeartbeatPace()
         self.now = Now(1_000_000, 1_000)
         self.stored: list[KeyedRecord] = []
         self.everybody: list[Client] = []
@@ -137,14 +144,22 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             with pytest.raises(Fenced):
                 consumer_group.check_commit(self.group, client.id, epoch, [])
 
-    @rule(name=st.sampled_from("abc"), count=st.integers(0, 5))
-    def change_topic(self, name: str, count: int) -> None:
-        """A topic is made, grows, or goes."""
-        if 0 < count <= self.topics.get(name, 0):
-            return
-        self.topics = {known: parts for known, parts in {**self.topics, name: count}.items() if parts}
+    @rule(name=st.sampled_from("abc"), count=st.integers(0, 5), is_anew=st.booleans())
+    def change_topic(self, name: str, count: int, is_anew: bool) -> None:
+        """A topic is made, grows, or goes, or goes and is made anew before anybody looks."""
+        known = self.topics.get(name)
+        if count == 0:
+            self.topics.pop(name, None)
+        elif known is None or is_anew:
+            self.make(name, count)
+        elif count > known.partitions:
+            self.topics[name] = known._replace(partitions=count)
         if self.group is not None:
             self.keep(consumer_group.refresh(self.group, self.topics, self.now))
+
+    def make(self, name: str, count: int) -> None:
+        self.made += 1
+        self.topics[name] = KnownTopic(UUID(int=self.made), count)
 
     @rule(seconds=st.sampled_from([1, 7, 20, 31, 61]))
     def wait(self, seconds: int) -> None:
@@ -160,10 +175,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 client.holds = frozenset()
         self.keep(after)
 
-    @rule(is_compacted=st.booleans())
-    def restart(self, is_compacted: bool) -> None:
+    @rule(left=st.integers(0, COMPACTIONS - 1))
+    def restart(self, left: int) -> None:
         """The broker starts anew from what is stored."""
-        records = list({record.key: record for record in self.stored}.values()) if is_compacted else self.stored
+        records = compactions(self.stored)[left]
         folded: ConsumerGroup | None = None
         for record in records:
             folded = fold(folded, decode_key(record.key), record.value)
@@ -234,7 +249,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def say(self, client: Client, **fields: Any) -> ConsumerReply:
         command = ConsumerHeartbeat(group="g", member_id=client.id, instance_id=client.instance, **fields)
-        group, reply = consumer_group.heartbeat(self.group, command, self.topics, self.now)
+        group, reply = consumer_group.heartbeat(self.group, command, self.topics, self.now, self.pace)
         self.keep(group)
         return reply
 
@@ -250,8 +265,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.stored += records
         for member in before.members.values() if before is not None else ():
             now = after.members.get(member.id)
-            assert now is None or member.assigned & now.target <= now.assigned
+            assert now is None or {each for each in member.assigned & now.target if self.is_same(each)} <= now.assigned
         self.group = after
+
+    def is_same(self, partition: TopicPartition) -> bool:
+        """Tell whether the topic is the one that the group knew before."""
+        assert self.group is not None
+        return self.topics[partition.topic].id == self.group.topic_ids[partition.topic]
 
 
 TestConsumerGroup = ConsumerGroupMachine.TestCase

@@ -13,7 +13,7 @@ from tests.unit.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, comm
 from goqueue.errors import MemberIdRequired
 from goqueue.machines import consumer_group
 from goqueue.machines.classic_values import ClassicGroup, Joined, Leave, Leaver, Sync
-from goqueue.machines.consumer_group import ConsumerGroup, ConsumerReply
+from goqueue.machines.consumer_values import ConsumerGroup, ConsumerReply
 from goqueue.machines.group_commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Sweep
 from goqueue.machines.groups import Groups
 
@@ -100,9 +100,7 @@ class GroupsMachine(RuleBasedStateMachine):
             fields = {"member_id": who, "epoch": self.epochs.get((group, member), 1)}
         self.count += 1
         before = self.stage.offsets(group)
-        answer = self.stage.told(
-            commit(group, (index, self.count), producer_id=producer, committed_ms=self.stage.now.wall_ms, **fields)
-        )
+        answer = self.stage.told(commit(group, (index, self.count), producer_id=producer, **fields))
         is_set = answer == ["ok"] and producer is None
         assert self.stage.offsets(group) == ({**before, index: self.count} if is_set else before)
         if answer == ["ok"] and member is None and producer is None:
@@ -139,10 +137,11 @@ class GroupsMachine(RuleBasedStateMachine):
             for name in self.stage.groups.names():
                 assert any(is_pending(name, each) for each in ORDERS), "all that nobody uses is forgotten"
 
-    @rule(partitions=st.integers(1, 4))
-    def change_topics(self, partitions: int) -> None:
-        self.stage.topics["orders"] = partitions
-        self.stage.groups.topics_changed()
+    @rule(partitions=st.integers(1, 4), is_anew=st.booleans())
+    def change_topics(self, partitions: int, is_anew: bool) -> None:
+        act = self.stage.make if is_anew else self.stage.grow
+        act("orders", partitions)
+        self.stage.groups.topics_changed(["orders"])
         self.stage.look()
 
     @rule()

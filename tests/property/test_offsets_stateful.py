@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.group_values import TopicPartition
@@ -70,12 +71,11 @@ class OffsetsMachine(RuleBasedStateMachine):
         self.offsets = {key: value for key, value in self.offsets.items() if not is_gone(*key)}
         self.pending = {key: value for key, value in self.pending.items() if not is_gone(*key[1:])}
 
-    @rule(is_compacted=st.booleans())
-    def restart(self, is_compacted: bool) -> None:
-        """Fold what was stored, all of it or only the last record of each key."""
-        records = {record.key: record for record in self.stored}.values() if is_compacted else self.stored
+    @rule(left=st.integers(0, COMPACTIONS - 1))
+    def restart(self, left: int) -> None:
+        """Fold what was stored, all of it or what compaction leaves."""
         self.table = OffsetTable()
-        for record in records:
+        for record in compactions(self.stored)[left]:
             self.table.apply(record)
 
     @invariant()

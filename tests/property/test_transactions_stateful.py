@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.property.transaction_model import LAST_EPOCH, Known, Model, Refusal, commands_of_anybody, handled, state_of
+from tests.unit.compaction import COMPACTIONS, compacted, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Answer, KeyedRecord, Now
@@ -101,13 +102,23 @@ class TransactionsMachine(RuleBasedStateMachine):
         known = identity if goes_on else None
         self.send(Sent(Init(name, timeout_ms, self.spare(), known), producer, is_heard))
 
-    @rule(producer=producers, name=ids, partitions=contents, is_verify_only=st.booleans(), is_heard=heard)
-    def add_partitions(
-        self, producer: int, name: str, partitions: frozenset[TopicPartition], is_verify_only: bool, is_heard: bool
-    ) -> None:
+    @rule(producer=producers, name=ids, partitions=contents, is_heard=heard)
+    def add_partitions(self, producer: int, name: str, partitions: frozenset[TopicPartition], is_heard: bool) -> None:
         producer, identity = self.who(producer, name)
-        command = AddPartitions(name, *identity, partitions, is_verify_only=is_verify_only)
-        self.send(Sent(command, producer, is_heard))
+        self.send(Sent(AddPartitions(name, *identity, partitions), producer, is_heard))
+
+    @rule(producer=producers, name=ids, partitions=contents)
+    def write(self, producer: int, name: str, partitions: frozenset[TopicPartition]) -> None:
+        """Let partitions be written to, if they may."""
+        _, identity = self.who(producer, name)
+        for partition in partitions:
+            refusal = self.model.refusal_of(name, identity, partition)
+            if refusal is None:
+                self.machine.verify(name, *identity, partition)
+                continue
+            with pytest.raises(GoQueueError) as raised:
+                self.machine.verify(name, *identity, partition)
+            assert raised.value.code == refusal
 
     @rule(producer=producers, name=ids, group=groups, is_heard=heard)
     def add_offsets(self, producer: int, name: str, group: str, is_heard: bool) -> None:
@@ -126,7 +137,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self, name: str, partitions: frozenset[TopicPartition], group: str, is_commit: bool, bumps_epoch: bool
     ) -> None:
         """Let the holder of the present identity do what is usual, up to the end."""
-        self.add_partitions(HOLDER, name, partitions, is_verify_only=False, is_heard=True)
+        self.add_partitions(HOLDER, name, partitions, is_heard=True)
         self.add_offsets(HOLDER, name, group, is_heard=True)
         self.note()
         self.end(HOLDER, name, is_commit, bumps_epoch, is_heard=True)
@@ -209,13 +220,13 @@ class TransactionsMachine(RuleBasedStateMachine):
             self.carry_out(command)
 
     @rule(
-        is_compacted=st.booleans(),
+        left=st.integers(0, COMPACTIONS - 1),
         away_ms=st.sampled_from([-1000, 0, 1000, WEEK_MS // 2]),
         monotonic_ms=st.integers(0, 10),
     )
-    def restart(self, is_compacted: bool, away_ms: int, monotonic_ms: int) -> None:
-        """Begin anew with what was stored, all of it or only the last record of each key; who waited has hung up."""
-        self.machine = folded(compacted(self.log) if is_compacted else self.log)
+    def restart(self, left: int, away_ms: int, monotonic_ms: int) -> None:
+        """Begin anew with what was stored, all of it or what compaction leaves; who waited has hung up."""
+        self.machine = folded(compactions(self.log)[left])
         self.now = Now(self.now.wall_ms + away_ms, monotonic_ms)
         self.machine.revive(self.now)
         self.model.restart(self.now)
@@ -324,7 +335,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @invariant()
     def is_what_the_log_makes_of_it(self) -> None:
-        for again in (self.again, folded(compacted(self.log))):
+        for again in (self.again, folded(compacted(self.log, drops_tombstones=True))):
             assert again.all() == self.machine.all()
             assert {each.id: each for each in again.ending()} == {each.id: each for each in self.machine.ending()}
 
@@ -357,10 +368,6 @@ def folded(records: Sequence[KeyedRecord]) -> Transactions:
     for record in records:
         machine.apply(record)
     return machine
-
-
-def compacted(log: Sequence[KeyedRecord]) -> Sequence[KeyedRecord]:
-    return list({record.key: record for record in log}.values())
 
 
 TestTransactions = TransactionsMachine.TestCase

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from goqueue.errors import GoQueueError
 from goqueue.machines import consumer_group
-from goqueue.machines.consumer_group import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
 from goqueue.machines.consumer_records import changes, fold
+from goqueue.machines.consumer_values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
 from goqueue.machines.decision import Now
 from goqueue.machines.group_keys import decode_key
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.group_values import KnownTopic, KnownTopics, TopicPartition
+from goqueue.machines.heartbeat_pace import HeartbeatPace
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:
@@ -39,6 +41,9 @@ class Coordinator:
     group: ConsumerGroup | None = None
     now: Now = field(default_factory=lambda: Now(1_000_000, 1_000))
     epochs: dict[str, int] = field(default_factory=dict)
+    ids: dict[str, UUID] = field(default_factory=dict)
+    made: int = 0
+    pace: HeartbeatPace = field(default_factory=HeartbeatPace)
 
     def join(self, member_id: str, topics: str | None = "orders", **fields: Any) -> ConsumerReply:
         """Join, or join again."""
@@ -53,7 +58,7 @@ class Coordinator:
     def say(self, member_id: str, **fields: Any) -> ConsumerReply:
         """Send what is given, and nothing else."""
         command = ConsumerHeartbeat(group="g", member_id=member_id, **fields)
-        group, reply = consumer_group.heartbeat(self.group, command, self.topics, self.now)
+        group, reply = consumer_group.heartbeat(self.group, command, self.known_topics, self.now, self.pace)
         self.keep(group)
         self.epochs[member_id] = reply.epoch
         return reply
@@ -69,12 +74,32 @@ class Coordinator:
         """Let time pass, and look who is overdue."""
         self.now = Now(self.now.wall_ms + milliseconds, self.now.monotonic_ms + milliseconds)
         if self.group is not None:
-            self.keep(consumer_group.tick(self.group, self.topics, self.now))
+            self.keep(consumer_group.tick(self.group, self.known_topics, self.now))
 
     def change_topics(self, **counts: int) -> None:
         """Let topics be made or grow, or go if they have none."""
         self.topics = {name: count for name, count in {**self.topics, **counts}.items() if count}
-        self.keep(consumer_group.refresh(self.known, self.topics, self.now))
+        self.ids = {name: topic_id for name, topic_id in self.ids.items() if name in self.topics}
+        self.refresh()
+
+    def make_anew(self, **counts: int) -> None:
+        """Let topics be deleted and made anew before anybody looks."""
+        self.topics = {**self.topics, **counts}
+        self.ids = {name: topic_id for name, topic_id in self.ids.items() if name not in counts}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Let the group look at the topics as they are."""
+        self.keep(consumer_group.refresh(self.known, self.known_topics, self.now))
+
+    @property
+    def known_topics(self) -> KnownTopics:
+        """The topics with their ids; one that is made, or made anew, gets one that there never was."""
+        for name in self.topics:
+            if name not in self.ids:
+                self.made += 1
+                self.ids[name] = UUID(int=self.made)
+        return {name: KnownTopic(self.ids[name], count) for name, count in self.topics.items()}
 
     def keep(self, group: ConsumerGroup) -> None:
         """Take a group as the next one, after a look at whether storage would make the same of it."""

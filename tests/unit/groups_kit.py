@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from itertools import count
 from typing import Any
+from uuid import UUID
 
+from tests.unit.compaction import compactions
 from tests.unit.consumer_bytes import assignment, subscription
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.classic_values import ClassicGroup, Heartbeat, Join, Joined, Protocol, Sync
-from goqueue.machines.consumer_group import ConsumerHeartbeat
+from goqueue.machines.consumer_values import ConsumerHeartbeat
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.group_values import KnownTopic, TopicPartition
 from goqueue.machines.groups import Command, Groups
+from goqueue.machines.heartbeat_pace import HeartbeatPace
 from goqueue.machines.offsets import CommittedOffset, NewOffset
 
 START = Now(1_700_000_000_000, 50_000)
@@ -24,9 +27,14 @@ ORDERS = [TopicPartition("orders", index) for index in range(3)]
 class GroupsStage:
     """A machine, its stored records, and what everybody was told."""
 
+    _made = 0
+
     def __init__(self, topics: dict[str, int] | None = None) -> None:
-        self.topics = {"orders": 3} if topics is None else topics
-        self.groups = Groups(self.topics)
+        self.topics: dict[str, KnownTopic] = {}
+        for name, partitions in ({"orders": 3} if topics is None else topics).items():
+            self.make(name, partitions)
+        self.pace = HeartbeatPace()
+        self.groups = Groups(self.topics, self.pace)
         self.now = START
         self.records: list[KeyedRecord] = []
         self.answers: dict[int, object] = {}
@@ -69,23 +77,38 @@ class GroupsStage:
         end = self.now.monotonic_ms + duration_ms
         while (due := self.groups.deadline_ms()) is not None and due <= end:
             self._set_time(max(due, self.now.monotonic_ms))
-            self.look()
+            done = self.look()
             after = self.groups.deadline_ms()
-            assert after is None or after > self.now.monotonic_ms
+            assert done or after is None or after > self.now.monotonic_ms
         self._set_time(end)
 
-    def look(self) -> None:
-        """Carry out what is due now."""
+    def look(self) -> int:
+        """Carry out what is due now; return how much that was."""
+        done = 0
         for command in self.groups.due(self.now):
             assert not isinstance(self.answers[self.submit(command)], GoQueueError)
+            done += 1
+        return done
 
     def restart(self, *, is_compacted: bool = False) -> None:
         """Begin again with what is stored."""
-        records = list({record.key: record for record in self.records}.values()) if is_compacted else self.records
-        self.groups = Groups(self.topics)
-        for record in records:
-            self.groups.apply(record)
+        self.pace = HeartbeatPace()
+        before = sorted(self.groups.records())
+        for records in compactions(self.records) if is_compacted else [self.records]:
+            self.groups = Groups(self.topics, self.pace)
+            for record in records:
+                self.groups.apply(record)
+            assert sorted(self.groups.records()) == before, "whatever compaction leaves, they are the same groups"
         self.groups.revive(self.now)
+
+    def make(self, name: str, partitions: int) -> None:
+        """Make a topic, or make it anew."""
+        self._made += 1
+        self.topics[name] = KnownTopic(UUID(int=self._made), partitions)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Give a topic another number of partitions; it is the same topic."""
+        self.topics[name] = self.topics[name]._replace(partitions=partitions)
 
     def _set_time(self, monotonic_ms: int) -> None:
         self.now = Now(self.now.wall_ms + monotonic_ms - self.now.monotonic_ms, monotonic_ms)
@@ -132,10 +155,7 @@ def alive(group: str, member_id: str, generation: int) -> Heartbeat:
     return Heartbeat(group=group, member_id=member_id, generation=generation)
 
 
-def commit(group: str, *offsets: tuple[int, int], committed_ms: int = START.wall_ms, **fields: Any) -> CommitOffsets:
+def commit(group: str, *offsets: tuple[int, int], **fields: Any) -> CommitOffsets:
     """Return the commit of offsets for partitions of `orders`."""
-    new = [
-        NewOffset(TopicPartition("orders", index), CommittedOffset(offset, -1, "", committed_ms))
-        for index, offset in offsets
-    ]
+    new = [NewOffset(TopicPartition("orders", index), CommittedOffset(offset)) for index, offset in offsets]
     return CommitOffsets(group=group, offsets=new, **fields)

@@ -24,6 +24,7 @@ class LossyRelay:
         self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.doomed: list[str] = []
         self.lost: list[str] = []
+        self.has_lost = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -52,6 +53,7 @@ class LossyRelay:
             if path.endswith(doomed):
                 self.doomed.remove(doomed)
                 self.lost.append(path)
+                self.has_lost.set()
                 return True
         return False
 

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.consumer_bytes import assignment, subscription
 
-from goqueue.machines.consumer_protocol import assigned_partitions, subscribed_topics
+from goqueue.machines.consumer_protocol import (
+    PARTITIONS_MAX,
+    TOPICS_MAX,
+    assigned_of,
+    assigned_partitions,
+    subscribed_topics,
+)
 from goqueue.machines.group_values import TopicPartition
 
 NAMES = st.text(max_size=20)
@@ -36,6 +42,16 @@ def test_assignments_of_any_partitions_are_read(partitions: set[TopicPartition])
     assert assigned_partitions(assignment(*partitions)) == frozenset(partitions)
 
 
+@given(st.sets(PARTITIONS), st.sets(PARTITIONS))
+def test_partitions_are_found_in_an_assignment_without_reading_all_of_it(
+    has: set[TopicPartition], others: set[TopicPartition]
+) -> None:
+    wanted = {*others, *sorted(has)[::2]}
+    assert assigned_of(assignment(*has), wanted) == has & wanted
+    assert assigned_of(assignment(*has)[:-5], wanted) <= has
+    assert assigned_of(b"something else", wanted) == frozenset()
+
+
 def test_no_bytes_are_no_partitions_and_no_subscription() -> None:
     assert assigned_partitions(b"") == frozenset()
     assert subscribed_topics(b"") is None
@@ -60,3 +76,19 @@ def test_counts_are_believed_only_if_there_are_bytes_for_them() -> None:
         assert subscribed_topics(b"\x00\x00" + count) is None
         assert assigned_partitions(b"\x00\x00" + count) is None
         assert assigned_partitions(b"\x00\x00\x00\x00\x00\x01\x00\x01t" + count) is None
+
+
+def test_more_than_anybody_needs_is_not_read() -> None:
+    most = [TopicPartition("t", index) for index in range(PARTITIONS_MAX)]
+    assert len(assigned_partitions(assignment(*most)) or ()) == PARTITIONS_MAX
+    for one_more in (TopicPartition("t", PARTITIONS_MAX), TopicPartition("u", 0)):
+        assert assigned_partitions(assignment(*most, one_more)) is None
+        assert assigned_of(assignment(*most, one_more), {one_more}) == frozenset()
+    names = [str(number) for number in range(TOPICS_MAX + 1)]
+    assert subscribed_topics(subscription(*names[1:])) == frozenset(names[1:])
+    assert subscribed_topics(subscription(*names)) is None
+
+
+def test_nothing_is_kept_of_what_was_read() -> None:
+    data = assignment(*(TopicPartition("t", index) for index in range(1000)))
+    assert assigned_partitions(data) is not assigned_partitions(data)

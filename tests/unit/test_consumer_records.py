@@ -7,10 +7,13 @@ import pytest
 from tests.unit.consumer_kit import Coordinator
 
 from goqueue.errors import Corrupt
-from goqueue.machines.consumer_group import LEAVE_EPOCH, ConsumerGroup
+from goqueue.machines.consumer_group import refresh
 from goqueue.machines.consumer_records import KIND, changes, fold
+from goqueue.machines.consumer_values import LEAVE_EPOCH, ConsumerGroup
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.group_keys import GroupKey, KeyKind, decode_key
+
+NEWER = {"topic_ids", "former"}
 
 
 def described(records: list[KeyedRecord]) -> list[str]:
@@ -54,6 +57,22 @@ def test_only_what_has_changed_is_stored() -> None:
     before = broker.known
     broker.beat("a", epoch=LEAVE_EPOCH)
     assert described(changes(before, broker.known)) == ["+GROUP", "-MEMBER a", "+MEMBER b"]
+
+
+def test_records_that_know_no_ids_of_topics_are_taken_for_those_of_the_topics_that_are_there() -> None:
+    broker = busy()
+    broker.settle()
+    older = []
+    for record in changes(None, broker.known):
+        assert record.value is not None
+        value = {name: each for name, each in msgspec.json.decode(record.value).items() if name not in NEWER}
+        older.append(KeyedRecord(record.key, msgspec.json.encode(value)))
+    group = folded(older)
+    assert group is not None
+    assert group.topic_ids == {}
+    refreshed = refresh(group, broker.known_topics, broker.now)
+    assert refreshed == broker.known
+    assert described(changes(group, refreshed)) == ["+GROUP"]
 
 
 def test_a_group_that_goes_takes_everything_with_it() -> None:

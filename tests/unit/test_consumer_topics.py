@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.consumer_kit import Coordinator, partitions
 
-from goqueue.machines.consumer_group import MemberState
+from goqueue.machines.consumer_values import FormerPartition, MemberState
 
 
 def test_topics_that_are_made_grow_or_go_are_rebalanced() -> None:
@@ -27,6 +27,103 @@ def test_topics_that_are_made_grow_or_go_are_rebalanced() -> None:
         "topic audit got 1 more partition",
         "topic orders was deleted",
     ]
+
+
+def test_a_topic_that_is_made_anew_is_given_back_before_it_is_given() -> None:
+    broker = Coordinator({"orders": 2, "audit": 1})
+    broker.join("a", "orders audit")
+    former = broker.ids["orders"]
+    broker.make_anew(orders=2)
+    assert broker.reasons[-1] == "topic orders was made anew"
+    assert broker.beat("a").assignment == partitions("audit-0")
+    # It says which topic it means by an id that nobody else knows any more.
+    still = frozenset({FormerPartition(former, 0), FormerPartition(former, 1)})
+    told = broker.beat("a", "audit-0", owned_former=still)
+    assert (told.epoch, told.assignment) == (1, partitions("audit-0"))
+    told = broker.beat("a", "audit-0")
+    assert (told.epoch, told.assignment) == (2, partitions("audit-0 orders-0 orders-1"))
+    assert broker.beat("a").assignment is None
+
+
+def test_nobody_gets_a_topic_that_was_made_anew_from_who_has_the_former_one() -> None:
+    broker = Coordinator({"orders": 2})
+    broker.join("a")
+    former = broker.ids["orders"]
+    broker.make_anew(orders=2)
+    broker.join("b")
+    still = frozenset({FormerPartition(former, 0), FormerPartition(former, 1)})
+    for owned in (still, still, frozenset(sorted(still)[:1])):
+        broker.beat("a", "", owned_former=owned)
+        broker.beat("b")
+    assert (broker.has("a"), broker.has("b")) == ("", "orders-1")
+    broker.restart()
+    broker.refresh()
+    broker.beat("a", "", owned_former=frozenset(sorted(still)[:1]))
+    assert broker.has("a") == ""
+    broker.make_anew(orders=2)
+    broker.beat("a", "", owned_former=frozenset(sorted(still)[:1]))
+    assert broker.has("a") == "", "the first topic is gone twice, and given back by nobody"
+    broker.settle()
+    assert (broker.has("a"), broker.has("b")) == ("orders-0", "orders-1")
+
+
+def test_a_topic_that_is_deleted_and_made_later_is_given_back_under_its_former_id() -> None:
+    broker = Coordinator({"orders": 1})
+    broker.join("a")
+    still = frozenset({FormerPartition(broker.ids["orders"], 0)})
+    broker.change_topics(orders=0)
+    assert broker.beat("a").assignment == frozenset()
+    broker.change_topics(orders=1)
+    assert broker.beat("a", "", owned_former=still).epoch == 1
+    assert broker.beat("a", "").assignment == partitions("orders-0")
+
+
+def test_a_topic_that_was_made_anew_while_nobody_looked_is_noticed_after_a_start() -> None:
+    broker = Coordinator({"orders": 1})
+    broker.join("a")
+    broker.ids.clear()
+    broker.restart()
+    broker.refresh()
+    assert broker.reasons[-1] == "topic orders was made anew"
+    assert broker.beat("a").assignment == frozenset()
+
+
+def test_what_a_member_that_is_away_had_of_a_topic_that_is_gone_goes_at_once() -> None:
+    broker = Coordinator({"orders": 2})
+    broker.join("a", instance_id="one")
+    broker.beat("a", epoch=-2, instance_id="one")
+    broker.make_anew(orders=2)
+    assert broker.has("a") == ""
+    assert broker.join("a2", instance_id="one").assignment == partitions("orders-0 orders-1")
+
+
+def test_a_topic_that_nobody_reads_any_more_and_that_is_made_anew_is_not_mixed_up() -> None:
+    broker = Coordinator({"orders": 1, "audit": 1})
+    broker.join("a")
+    former = broker.ids["orders"]
+    broker.beat("a", topics=frozenset({"audit"}))
+    before = broker.known.epoch
+    broker.make_anew(orders=1)
+    assert broker.known.epoch == before
+    broker.beat("a", "", topics=frozenset({"orders"}), owned_former=frozenset({FormerPartition(former, 0)}))
+    assert broker.has("a") == ""
+    broker.settle()
+    assert broker.has("a") == "orders-0"
+
+
+def test_a_member_that_keeps_what_is_gone_for_too_long_is_removed() -> None:
+    broker = Coordinator()
+    broker.join("a", rebalance_timeout_ms=10_000)
+    broker.make_anew(orders=3)
+    broker.wait(20_000)
+    broker.beat("a")
+    broker.wait(9_999)
+    assert set(broker.known.members) == {"a"}, "its time begins when it is told"
+    broker.restart()
+    broker.wait(20_000)
+    broker.beat("a")
+    broker.wait(10_000)
+    assert broker.known.members == {}
 
 
 def test_topics_that_nobody_reads_do_not_matter() -> None:

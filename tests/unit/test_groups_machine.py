@@ -7,7 +7,7 @@ from tests.unit.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, comm
 
 from goqueue.errors import Corrupt, GoQueueError
 from goqueue.machines.classic_values import ClassicGroup, Leave, Leaver, Sync
-from goqueue.machines.consumer_group import ConsumerGroup, ConsumerReply
+from goqueue.machines.consumer_values import ConsumerGroup, ConsumerReply
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.group_commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Refresh, Sweep
 from goqueue.machines.group_keys import KeyKind, encode_key
@@ -130,9 +130,26 @@ def test_leaving_as_a_stranger_changes_nothing(epoch: int) -> None:
     stage.submit(beat("h", "c", epoch))
     before = stage.groups.find("h")
     for name in ("h", "nothing"):
-        assert stage.told(Leave(name, (Leaver("c"), Leaver("", "two")))) == ["unknown_member"] * 2
+        assert stage.told(Leave(name, (Leaver("d"), Leaver("", "two")))) == ["unknown_member"] * 2
     assert stage.groups.find("h") is before
     assert stage.groups.names() == ["h"]
+
+
+def test_members_can_be_sent_away_whoever_assigns_their_partitions() -> None:
+    stage = GroupsStage()
+    stage.submit(beat("h", "c", instance_id="one"))
+    stage.submit(beat("h", "d"))
+    stage.submit(beat("h", "e", instance_id="two"))
+    leavers = (Leaver("", "one", "an operator asked for it"), Leaver("d"), Leaver("c", "two"), Leaver("c", "three"))
+    assert stage.told(Leave("h", leavers)) == ["ok", "ok", "instance_fenced", "unknown_member"]
+    group = stage.groups.find("h")
+    assert isinstance(group, ConsumerGroup)
+    assert set(group.members) == {"e"}
+    assert group.rebalances[-1].reason == "member c left: an operator asked for it, and 1 more"
+    assert stage.told(beat("h", "c", 1, instance_id="one")) == "unknown_member"
+    stage.restart()
+    assert stage.told(Leave("h", (Leaver("", "two"),))) == ["ok"]
+    assert stage.told(DeleteGroup("h")) is None
 
 
 def test_one_who_gives_an_id_back_leaves_no_group() -> None:
@@ -207,7 +224,7 @@ def test_offsets_that_nobody_used_for_a_week_are_forgotten() -> None:
     stage = GroupsStage()
     stage.submit(commit("g", (0, 5)))
     stage.pass_ms(6 * DAY_MS)
-    stage.submit(commit("g", (1, 5), committed_ms=stage.now.wall_ms))
+    stage.submit(commit("g", (1, 5)))
     stage.pass_ms(DAY_MS + 600_000)
     assert stage.offsets() == {1: 5}
     stage.pass_ms(6 * DAY_MS)
@@ -248,7 +265,7 @@ def test_an_old_offset_that_a_transaction_is_about_to_set_is_not_swept_away() ->
     stage = GroupsStage()
     stage.submit(commit("g", (0, 5)))
     stage.pass_ms(7 * DAY_MS - 1)
-    stage.submit(commit("g", (0, 9), producer_id=7, committed_ms=stage.now.wall_ms))
+    stage.submit(commit("g", (0, 9), producer_id=7))
     stage.pass_ms(600_000)
     assert stage.offsets() == {0: 5}
     stage.submit(EndOffsets(7, is_commit=True))
@@ -269,8 +286,8 @@ def test_members_of_all_kinds_that_are_silent_are_given_up() -> None:
 def test_new_partitions_reach_the_groups_that_read_them() -> None:
     stage = GroupsStage()
     stage.submit(beat("h", "c"))
-    stage.topics["orders"] = 5
-    stage.groups.topics_changed()
+    stage.grow("orders", 5)
+    stage.groups.topics_changed(["orders"])
     due = list(stage.groups.due(stage.now))
     assert due == [Refresh("h")]
     assert list(stage.groups.due(stage.now)) == due, "what was not done comes again"
@@ -281,10 +298,68 @@ def test_new_partitions_reach_the_groups_that_read_them() -> None:
     assert group.topics == {"orders": 5}
 
 
+def test_a_topic_that_is_made_anew_cannot_be_committed_to_by_who_read_the_former_one() -> None:
+    stage = GroupsStage()
+    epoch = stage.told(beat("g", "c")).epoch
+    assert stage.told(commit("g", (0, 7), member_id="c", epoch=epoch)) == ["ok"]
+    stage.submit(DropTopic("orders"))
+    stage.make("orders", 3)
+    stage.groups.topics_changed(["orders"])
+    for _ in range(2):
+        assert stage.told(commit("g", (0, 9), member_id="c", epoch=epoch)) == ["unknown_topic"]
+        stage.look()
+    assert stage.offsets() == {}
+
+
+def test_a_topic_costs_only_the_groups_that_it_means_something_to() -> None:
+    stage = GroupsStage({"orders": 1, "audit": 1})
+    stage.submit(beat("named", "a"))
+    stage.submit(beat("waiting", "b", topics=frozenset({"later"})))
+    stage.submit(beat("matching", "c", topics=frozenset(), pattern="la.*|au.*"))
+    stage.submit(beat("gone", "d", topics=frozenset({"later"})))
+    stage.submit(beat("gone", "d", -1))
+    stage.submit(DeleteGroup("gone"))
+
+    def due(*topics: str) -> set[str]:
+        stage.groups.topics_changed(topics)
+        found: set[str] = set()
+        while commands := [each for each in stage.groups.due(stage.now) if isinstance(each, Refresh)]:
+            found |= {each.group for each in commands}
+            for command in commands:
+                stage.submit(command)
+        return found
+
+    assert due("orders") == {"named"}
+    assert due("later") == {"waiting", "matching"}
+    assert due("audit", "orders") == {"matching", "named"}
+    assert due("nobody", "__later") == set()
+    epoch = stage.told(beat("matching", "c", 1, pattern="or.*", topics=frozenset({"x"}), owned=frozenset())).epoch
+    assert due("later", "orders", "x") == {"waiting", "named", "matching"}
+    stage.submit(beat("matching", "c", epoch))
+    assert due("audit") == set()
+    stage.restart()
+    assert due() == {"named", "waiting", "matching"}, "after a start, anything may have changed"
+    assert due("orders") == {"named", "matching"}
+
+
+def test_many_groups_are_not_refreshed_all_at_once() -> None:
+    stage = GroupsStage()
+    for number in range(23):
+        stage.submit(beat(f"g{number}", "m"))
+    stage.grow("orders", 4)
+    stage.groups.topics_changed(["orders"])
+    rounds = 0
+    while (due := stage.groups.deadline_ms()) is not None and due <= stage.now.monotonic_ms:
+        rounds += 1
+        stage.look()
+    assert rounds > 1
+    assert {group.epoch for group in stage.groups.groups.values() if isinstance(group, ConsumerGroup)} == {2}
+
+
 def test_a_topic_that_changed_while_the_broker_was_away_is_noticed() -> None:
     stage = GroupsStage()
     stage.submit(beat("h", "c"))
-    stage.topics["orders"] = 4
+    stage.grow("orders", 4)
     stage.restart()
     stage.look()
     group = stage.groups.find("h")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from tests.unit.compaction import compactions
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
@@ -192,8 +193,7 @@ def test_a_table_is_made_again_from_its_records_also_if_they_are_compacted() -> 
         ):
             stored += batch
             told(table, batch)
-    compacted = {record.key: record for record in stored}.values()
-    for again in (table_of(stored), table_of(compacted), table_of(table.records())):
+    for again in map(table_of, [*compactions(stored), table.records()]):
         assert sorted(again.records()) == sorted(table.records())
 
 
@@ -221,3 +221,37 @@ def test_a_tombstone_for_what_is_not_there_changes_nothing() -> None:
         [KeyedRecord(encode_key(KeyKind.PENDING, "g", b"\0\0\0\0\0\0\0\1\0\0\0\0orders"), None)],
     )
     assert (list(table.records()), list(table.groups())) == ([], [])
+
+
+def test_what_partitions_are_called_is_forgotten_with_their_last_offset() -> None:
+    table = OffsetTable()
+    told(table, table.commit("staying", [new(ORDERS, 1)]))
+    empty = sizes(table)
+    for number in range(50):
+        topic = f"passing-{number}"
+        told(table, table.commit("g", [new(TopicPartition(topic, each), 5) for each in range(3)]))
+        told(table, table.commit_pending("h", 7, [new(TopicPartition(topic, 0), 6)]))
+        gone = list(table.forget_topic(topic))
+        # Those who restart may find that it is gone twice, or without that it ever was there.
+        told(table, gone, gone)
+    assert sizes(table) == empty
+    assert offsets(table, "staying") == {ORDERS: 1}
+
+
+def sizes(table: OffsetTable) -> dict[str, int]:
+    """Return how many things each part of a table holds."""
+    return {name: len(part) for name, part in vars(table).items() if isinstance(part, dict) and name != "_table"}
+
+
+def test_an_offset_is_pending_until_the_last_of_its_transactions_has_ended() -> None:
+    table = OffsetTable()
+    for producer_id in (7, 8):
+        told(table, table.commit_pending("g", producer_id, [new(ORDERS, 5)]))
+    told(table, table.commit_pending("g", 7, [new(ORDERS, 6)]))
+    told(table, table.end_pending(7, is_commit=True))
+    assert table.is_pending("g", ORDERS)
+    assert not table.is_pending("h", ORDERS)
+    assert not table.is_pending("g", AUDIT)
+    told(table, table.end_pending(8, is_commit=False))
+    assert not table.is_pending("g", ORDERS)
+    assert offsets(table) == {ORDERS: 6}

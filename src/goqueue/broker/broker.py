@@ -7,7 +7,7 @@ Everything durable is a log below the data directory, named `TOPIC-PARTITION`; t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,8 +33,10 @@ from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
 from goqueue.machines.group_commands import DropTopic
+from goqueue.machines.group_values import KnownTopic
 from goqueue.machines.groups import Command as GroupCommand
 from goqueue.machines.groups import Groups
+from goqueue.machines.heartbeat_pace import HeartbeatPace
 from goqueue.machines.transaction_values import Command as TransactionCommand
 from goqueue.machines.transactions import Transactions
 from goqueue.model.broker_options import BrokerOptions
@@ -51,6 +53,7 @@ from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, remove_tree
 from goqueue.seams.entropy import Entropy
 from goqueue.seams.sink import Sink
+from goqueue.seams.syncs import Syncs
 
 CATALOG_TOPIC = "__catalog"
 GROUPS_TOPIC = "__consumer_offsets"
@@ -92,6 +95,7 @@ class Broker:
         entropy: Entropy,
         sink: Sink,
         threads: Executor | None = None,
+        syncs: Syncs | None = None,
     ) -> None:
         self.options = options
         self.clock = clock
@@ -100,6 +104,7 @@ class Broker:
         self.disk = disk
         self.directory = directory
         self.threads = threads
+        self._syncs = syncs
         self.pipeline = Pipeline(clock)
         self.tasks = Tasks(sink)
         self.catalog = Catalog()
@@ -110,10 +115,11 @@ class Broker:
         self.topics_by_wire_name: dict[bytes, OpenTopic] = {}
         # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
         self.revision = 0
-        # How many partitions each topic has; groups look at it.
-        self.partition_counts: dict[str, int] = {}
+        # Groups look at these.
+        self.known_topics: dict[str, KnownTopic] = {}
+        self.heartbeat_pace = HeartbeatPace()
         self.groups: Coordinator[Groups, GroupCommand] = Coordinator(
-            self, GROUPS_TOPIC, COORDINATOR_PARTITIONS, lambda: Groups(self.partition_counts)
+            self, GROUPS_TOPIC, COORDINATOR_PARTITIONS, lambda: Groups(self.known_topics, self.heartbeat_pace)
         )
         self._finisher = Finisher(self)
         self.transactions: Coordinator[Transactions, TransactionCommand] = Coordinator(
@@ -133,7 +139,7 @@ class Broker:
     async def start(self) -> None:
         """Read the catalogue and open all logs; Corrupt or LogOffline if the catalogue cannot be read."""
         log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
-        partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads)
+        partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
         self._shard = Shard(self.catalog, partition, self.clock)
         await self.submit(NameCluster(self.entropy.uuid()))
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
@@ -209,14 +215,19 @@ class Broker:
         for entry in entries:
             self.topics[entry.topic.name] = self.topics_by_id[entry.topic.id] = entry
             self.topics_by_wire_name[entry.topic.name.encode()] = entry
-            self.partition_counts[entry.topic.name] = len(entry.partitions)
-        self._topics_changed()
+            self.known_topics[entry.topic.name] = KnownTopic(entry.topic.id, len(entry.partitions))
+        self._topics_changed([entry.topic.name for entry in entries])
 
-    def _topics_changed(self) -> None:
+    def _topics_changed(self, names: Collection[str]) -> None:
         self.revision += 1
         for machine in self.groups.machines:
-            machine.topics_changed()
+            machine.topics_changed(names)
         self.groups.pass_time()
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; 0 if there is no such topic."""
+        known = self.known_topics.get(topic)
+        return 0 if known is None else known.partitions
 
     def _entry(self, topic: Topic) -> OpenTopic:
         """Return a topic as it is open, or as it will be, without the partitions that are not."""
@@ -227,7 +238,7 @@ class Broker:
         return entry
 
     def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
-        return Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads)
+        return Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads, self._syncs)
 
     def _unavailable(self, entry: OpenTopic, index: int, fault: GoQueueError | OSError) -> GoQueueError:
         self.sink.emit(PartitionUnavailable(entry.topic.name, index, str(fault)))
@@ -236,8 +247,8 @@ class Broker:
     async def close_topic(self, name: str) -> None:
         """Take a topic out of use at once; at return nobody touches its files any more."""
         entry = self.topics.pop(name)
-        del self.topics_by_id[entry.topic.id], self.topics_by_wire_name[name.encode()], self.partition_counts[name]
-        self._topics_changed()
+        del self.topics_by_id[entry.topic.id], self.topics_by_wire_name[name.encode()], self.known_topics[name]
+        self._topics_changed([name])
         partitions = [partition for partition in entry.partitions if isinstance(partition, Partition)]
         for partition in partitions:
             partition.gone = UnknownTopic(f"topic {name!r} was deleted")

@@ -114,9 +114,14 @@ class Coordinator(Generic[MachineT, CommandT]):
         return [machine for machine in self._machines if not isinstance(machine, GoQueueError)]
 
     async def submit_to_all(self, command: CommandT) -> None:
-        """Have a command carried out by every machine; CoordinatorUnavailable if one of them cannot be used."""
+        """Have a command carried out by every machine; CoordinatorUnavailable if one of them cannot be used now.
+
+        A log that could not be read may be read after the next start, and must not know then what it should have
+        forgotten. What a damaged one held is lost already, so nobody waits for it.
+        """
         for machine in self._machines:
-            self._require(machine)
+            if isinstance(machine, LogOffline):
+                self._require(machine)
         for shard in self._shards:
             if shard is not None:
                 await shard.submit(command)

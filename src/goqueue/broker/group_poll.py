@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +24,7 @@ from goqueue.machines.consumer_values import ConsumerGroup
 from goqueue.machines.group_commands import CommitOffsets
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset, NewOffset
+from goqueue.model.start_at import StartAt
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import arrival, hand_over
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from goqueue.machines.groups import Groups
 
 
-class StartAt(StrEnum):
-    """Where a member begins in a partition in which its group has no offset, or one that is not there any more."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
+# What cannot be read now, and may be soon, is looked at again after this time: nobody tells when it has changed.
+_LOOK_AGAIN_S = 0.1
 
 
 class Poll(NamedTuple):
@@ -84,11 +81,16 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
     loop = asyncio.get_running_loop()
     deadline = loop.time() + poll.wait_ms / 1000
     errors: dict[TopicPartition, GoQueueError] = {}
+    look_again = loop.time() + _LOOK_AGAIN_S
     while True:
         machine = await broker.groups.machine(poll.group)
         _check_turn(mine, turn)
+        if loop.time() >= look_again:
+            errors = {each: error for each, error in errors.items() if not error.retriable}
+            look_again = loop.time() + _LOOK_AGAIN_S
         wanted = _plan(broker, machine, mine, poll, errors)
-        wait_ms = max(ceil((deadline - loop.time()) * 1000), 0)
+        is_passing = any(error.retriable for error in errors.values())
+        wait_ms = max(ceil((min(deadline, look_again if is_passing else deadline) - loop.time()) * 1000), 0)
         fetched = await _fetch(broker, caller, polls, mine, wanted, poll._replace(wait_ms=wait_ms))
         _check_turn(mine, turn)
         # Whatever was taken away while this poll waited is somebody else's by now.

@@ -15,7 +15,7 @@ from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import operation
 from goqueue.errors import GoQueueError, GroupNotEmpty, UnknownGroup, UnknownMember
 from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_offsets import is_in_use
+from goqueue.machines.group_kinds import is_in_use
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset, NewOffset
 

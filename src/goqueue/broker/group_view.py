@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.group_members import MemberProgress, progress_of
-from goqueue.broker.groups import check_group_name
+from goqueue.broker.groups import check_group_name, knows_all_groups
 from goqueue.broker.lag import Lag, lag_of, messages_behind
 from goqueue.broker.pipeline import operation
 from goqueue.errors import GoQueueError, UnknownGroup
@@ -19,7 +19,7 @@ from goqueue.machines.classic_values import ClassicGroup, ClassicMember, Classic
 from goqueue.machines.consumer_group import state_of
 from goqueue.machines.consumer_protocol import CONSUMER, assigned_partitions, subscribed_topics
 from goqueue.machines.consumer_values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
-from goqueue.machines.group_offsets import Group, is_in_use, topics_of
+from goqueue.machines.group_kinds import Group, everybody, is_in_use, topics_of
 from goqueue.machines.group_values import Rebalance, TopicPartition
 from goqueue.machines.offsets import CommittedOffset, OffsetTable
 from goqueue.runtime.waiters import arrival
@@ -88,6 +88,13 @@ class Overview(NamedTuple):
     lag: int
 
 
+class Overviews(NamedTuple):
+    """Groups in order of their names; if it `is_complete`, all of them."""
+
+    groups: Sequence[Overview]
+    is_complete: bool
+
+
 class Books(NamedTuple):
     """The rebalances of a group: how many there were, how many partitions they moved, and the last ones."""
 
@@ -112,8 +119,8 @@ class GroupView(NamedTuple):
 
 
 @operation("groups.overview")
-async def overview(broker: Broker) -> Sequence[Overview]:
-    """Return all groups, each in a line, in order of their names."""
+async def overview(broker: Broker) -> Overviews:
+    """Return all groups, each in a line, as far as they can be told."""
     found = []
     for machine in broker.groups.machines:
         # There may be many groups: let others have a turn in between.
@@ -121,8 +128,8 @@ async def overview(broker: Broker) -> Sequence[Overview]:
         for name in machine.names():
             group = machine.find(name)
             lag = _messages_behind(broker, machine.offsets.of_group(name))
-            found.append(Overview(name, kind_of(group), _state_of(group), _member_count(group), lag))
-    return sorted(found)
+            found.append(Overview(name, kind_of(group), _state_of(group), member_count(group), lag))
+    return Overviews(sorted(found), knows_all_groups(broker))
 
 
 def _messages_behind(broker: Broker, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
@@ -212,9 +219,10 @@ def _assignor(group: Group | None) -> str:
     return group.assignor if isinstance(group, ConsumerGroup) else group.protocol or ""
 
 
-def _member_count(group: Group | None) -> int:
+def member_count(group: Group | None) -> int:
+    """Return how many members a group has, with those who are about to become one."""
     if isinstance(group, ClassicGroup):
-        return len(_classic_members(group))
+        return len(everybody(group))
     return 0 if group is None else len(group.members)
 
 
@@ -223,7 +231,7 @@ def _members(group: Group | None, now_ms: int) -> Iterable[MemberView]:
         return [_consumer_member(group, member, now_ms) for member in group.members.values()]
     if group is None:
         return ()
-    return [_classic_member(group, member, now_ms) for member in _classic_members(group).values()]
+    return [_classic_member(group, member, now_ms) for member in everybody(group).values()]
 
 
 def _consumer_member(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> MemberView:
@@ -244,12 +252,6 @@ def _consumer_member(group: ConsumerGroup, member: ConsumerMember, now_ms: int) 
         silent_ms=_silent_ms(member.session_deadline_ms, SESSION_TIMEOUT_MS, now_ms),
         revoke_within_ms=None if deadline_ms is None else max(deadline_ms - now_ms, 0),
     )
-
-
-def _classic_members(group: ClassicGroup) -> Mapping[str, ClassicMember]:
-    """Return the members, and those who are about to become one."""
-    joiners = group.round.joiners if group.round is not None else {}
-    return {**group.members, **{name: joiner.member for name, joiner in joiners.items()}}
 
 
 def _classic_member(group: ClassicGroup, member: ClassicMember, now_ms: int) -> MemberView:

@@ -21,11 +21,13 @@ from goqueue.errors import (
     UnstableOffsets,
 )
 from goqueue.machines.classic_values import Heartbeat, Join, Joined, Leave, Sync, Synced
-from goqueue.machines.consumer_group import ConsumerGroup, ConsumerHeartbeat, ConsumerReply
+from goqueue.machines.consumer_values import ConsumerGroup, ConsumerHeartbeat, ConsumerReply
 from goqueue.machines.group_commands import CommitOffsets, DeleteGroup, DeleteOffsets
-from goqueue.machines.group_offsets import Group
+from goqueue.machines.group_kinds import Group
+from goqueue.machines.group_limits import check_commit, check_heartbeat
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset
+from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -69,6 +71,9 @@ async def leave_group(broker: Broker, command: Leave) -> Sequence[GoQueueError |
 async def consumer_heartbeat(broker: Broker, command: ConsumerHeartbeat) -> ConsumerReply:
     """Join, stay in or leave a group whose broker assigns, and learn what is assigned."""
     check_group_name(command.group)
+    machine = broker.groups.peek(command.group)
+    group = machine.find(command.group) if machine is not None else None
+    check_heartbeat(command, group if isinstance(group, ConsumerGroup) else None)
     reply: ConsumerReply = await broker.groups.submit(command.group, command)
     return reply
 
@@ -85,22 +90,17 @@ async def commit_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQ
 async def set_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
     """Set offsets as `commit_offsets` does, for operations that have more to do."""
     check_group_name(command.group)
-    now_ms = broker.clock.now_ms()
-    refusals: list[GoQueueError | None] = []
-    wanted = []
-    for each in command.offsets:
-        refusal = _refusal(broker, each.partition, each.value)
-        refusals.append(refusal)
-        if refusal is None:
-            value = each.value
-            stamped = CommittedOffset(value.offset, value.leader_epoch, value.metadata, now_ms)
-            wanted.append(each._replace(value=stamped))
-    results = iter(await broker.groups.submit(command.group, replace(command, offsets=wanted)))
+    refusals = [_refusal(broker, each.partition, each.value) for each in command.offsets]
+    if any(refusals):
+        wanted = [each for each, refusal in zip(command.offsets, refusals, strict=True) if refusal is None]
+        command = replace(command, offsets=wanted)
+    check_commit(command)
+    results = iter(await broker.groups.submit(command.group, command))
     return [next(results) if refusal is None else refusal for refusal in refusals]
 
 
 def _refusal(broker: Broker, partition: TopicPartition, value: CommittedOffset) -> GoQueueError | None:
-    if not 0 <= partition.partition < broker.partition_counts.get(partition.topic, 0):
+    if not 0 <= partition.partition < broker.partition_count(partition.topic):
         return UnknownTopic(f"there is no partition {partition.partition} of a topic {partition.topic!r}")
     if len(value.metadata.encode("utf-8", "surrogateescape")) > METADATA_BYTES_MAX:
         return OffsetMetadataTooLarge(f"metadata of an offset may have {METADATA_BYTES_MAX} bytes")
@@ -179,11 +179,25 @@ class Listed(NamedTuple):
     group: Group | None
 
 
+class Listing(NamedTuple):
+    """Groups in order of their names; if it `is_complete`, all of them."""
+
+    groups: Sequence[Listed]
+    is_complete: bool
+
+
 @operation("groups.list")
-async def list_groups(broker: Broker) -> Sequence[Listed]:
-    """Return all groups in order of their names."""
+async def list_groups(broker: Broker) -> Listing:
+    """Return all groups, as far as they can be told."""
     found = [Listed(name, machine.find(name)) for machine in broker.groups.machines for name in machine.names()]
-    return sorted(found, key=lambda listed: listed.name)
+    return Listing(sorted(found, key=lambda listed: listed.name), knows_all_groups(broker))
+
+
+def knows_all_groups(broker: Broker) -> bool:
+    """Tell whether all logs of groups can be used; if not, there may be groups of which nothing can be told."""
+    opened = broker.topics.get(broker.groups.topic)
+    logs = [partition.log for partition in opened.partitions if isinstance(partition, Partition)] if opened else []
+    return broker.groups.is_whole and not any(log.fault for log in logs)
 
 
 @operation("groups.describe")

@@ -34,6 +34,11 @@ class Caller(NamedTuple):
     address: str = ""
     name: str = "anonymous"
 
+    @property
+    def host(self) -> str:
+        """The host from which the caller has come."""
+        return self.address.rpartition(":")[0]
+
 
 INSIDE = Caller("inside", name="broker")
 """The broker itself."""

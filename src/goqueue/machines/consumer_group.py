@@ -27,16 +27,18 @@ is stable if that is all of it, else unreleased, and gets the rest at a later he
 - A static member that has left for a while (epoch -2) keeps its place until its session is over; what its target
   loses in the meantime goes to others at once.
 - A member that is silent for 30 s, or does not give partitions back within its limit (60 s or less), is removed.
+- What members have of a topic that is deleted, or made anew, they give back before they get anything of the new one.
 
 `topics` are all topics that there are. Heartbeats do not look for changes in them: `refresh` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from goqueue.errors import Conflict, StaleMemberEpoch, UnknownMember
+from goqueue.errors import Conflict, GoQueueError, StaleMemberEpoch, UnknownMember, UnknownTopic
+from goqueue.machines.classic_values import Leaver
 from goqueue.machines.consumer_reasons import (
     member_reason,
     overdue_reason,
@@ -46,11 +48,18 @@ from goqueue.machines.consumer_reasons import (
     topics_reason,
 )
 from goqueue.machines.consumer_reconcile import reconcile
-from goqueue.machines.consumer_requests import check_epoch, check_request, joining, known
-from goqueue.machines.consumer_target import is_settled, retarget, seen_topics, settle
+from goqueue.machines.consumer_requests import check_epoch, check_request, joining, known, leaving
+from goqueue.machines.consumer_target import is_settled, retarget, settle
+from goqueue.machines.consumer_topics import (
+    gone_topics,
+    owned_by,
+    seen_topics,
+    subscriptions_of,
+    topic_ids,
+    without_gone,
+)
 from goqueue.machines.consumer_values import (
     AWAY_EPOCH,
-    HEARTBEAT_INTERVAL_MS,
     JOIN_EPOCH,
     LEAVE_EPOCH,
     REVOCATION_MAX_MS,
@@ -62,34 +71,12 @@ from goqueue.machines.consumer_values import (
     MemberState,
 )
 from goqueue.machines.decision import Now
-from goqueue.machines.group_values import REBALANCES_KEPT, TopicPartition, Topics
-
-__all__ = [
-    "AWAY_EPOCH",
-    "HEARTBEAT_INTERVAL_MS",
-    "JOIN_EPOCH",
-    "LEAVE_EPOCH",
-    "REVOCATION_MAX_MS",
-    "SESSION_TIMEOUT_MS",
-    "ConsumerGroup",
-    "ConsumerHeartbeat",
-    "ConsumerMember",
-    "ConsumerReply",
-    "MemberState",
-    "check_commit",
-    "deadline_ms",
-    "heartbeat",
-    "refresh",
-    "remove",
-    "revive",
-    "state_of",
-    "tick",
-    "validate",
-]
+from goqueue.machines.group_values import REBALANCES_KEPT, KnownTopics, TopicPartition
+from goqueue.machines.heartbeat_pace import HeartbeatPace
 
 
 def heartbeat(
-    group: ConsumerGroup | None, command: ConsumerHeartbeat, topics: Topics, now: Now
+    group: ConsumerGroup | None, command: ConsumerHeartbeat, topics: KnownTopics, now: Now, pace: HeartbeatPace
 ) -> tuple[ConsumerGroup, ConsumerReply]:
     """Take what a member says, and return the group with it and what the member is told.
 
@@ -104,8 +91,9 @@ def heartbeat(
         owned: frozenset[TopicPartition] | None = frozenset()
     else:
         before = known(group, command)
-        check_epoch(before, command)
-        owned = command.owned if command.epoch == before.epoch else None
+        said = owned_by(before, command)
+        check_epoch(before, command.epoch, said)
+        owned = said if command.epoch == before.epoch else None
     member = _heard(before, command, now)
     reason = member_reason(group, before, member)
     if reason is not None:
@@ -114,17 +102,52 @@ def heartbeat(
     member = reconcile(group, member, owned, now)
     group = settle(replace(group, members={**group.members, member.id: member}), now)
     is_behind = command.epoch == JOIN_EPOCH or command.epoch != before.epoch
-    has_news = command.is_full or is_behind or member.assigned != before.assigned
+    # What is gone with its topic was taken away between two heartbeats.
+    is_poorer = bool(before.former)
+    has_news = command.is_full or is_behind or is_poorer or member.assigned != before.assigned
     reply = ConsumerReply(
         member_id=member.id,
         epoch=member.epoch,
-        heartbeat_interval_ms=group.heartbeat_interval_ms,
+        heartbeat_interval_ms=pace.interval_ms(group),
         assignment=member.assigned if has_news else None,
     )
     return group, reply
 
 
-def remove(group: ConsumerGroup, member_ids: Iterable[str], reason: str, topics: Topics, now: Now) -> ConsumerGroup:
+def still_alive(group: ConsumerGroup, command: ConsumerHeartbeat, now: Now) -> ConsumerMember | None:
+    """Return the member as it goes on if it has nothing to say but that it is alive, and nothing to learn; else None.
+
+    Most heartbeats are of this kind: nothing is stored, and nobody else is looked at.
+    """
+    member = group.members.get(command.member_id)
+    if member is None or not member.epoch == command.epoch == group.epoch or member.state is not MemberState.STABLE:
+        return None
+    if command.is_full or command.instance_id not in {None, member.instance_id}:
+        return None
+    check_request(command)
+    heard = _heard(member, command, now)
+    return heard if heard == member else None
+
+
+def dismiss(
+    group: ConsumerGroup, leavers: Sequence[Leaver], topics: KnownTopics, now: Now
+) -> tuple[ConsumerGroup, Sequence[GoQueueError | None]]:
+    """Return the group without members that somebody else sends away, and an error or None for each of them."""
+    results: list[GoQueueError | None] = []
+    gone: dict[str, str] = {}
+    for leaver in leavers:
+        try:
+            member = leaving(group, leaver)
+            gone[member.id] = f"member {short(member.id)} left" + (f": {short(leaver.reason)}" * bool(leaver.reason))
+            results.append(None)
+        except GoQueueError as error:
+            results.append(error)
+    return remove(group, gone, summary(list(gone.values())), topics, now) if gone else group, results
+
+
+def remove(
+    group: ConsumerGroup, member_ids: Iterable[str], reason: str, topics: KnownTopics, now: Now
+) -> ConsumerGroup:
     """Return the group without these members, and with a new target for the others."""
     gone = set(member_ids) & group.members.keys()
     if not gone:
@@ -133,15 +156,19 @@ def remove(group: ConsumerGroup, member_ids: Iterable[str], reason: str, topics:
     return settle(retarget(group, staying, reason, topics, now), now)
 
 
-def refresh(group: ConsumerGroup, topics: Topics, now: Now) -> ConsumerGroup:
+def refresh(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGroup:
     """Return the group with a new target if its topics have changed: made, deleted, grown, or matched by a pattern."""
-    seen = seen_topics(group.members, topics)
-    if seen == group.topics:
-        return group
-    return settle(retarget(group, group.members, topics_reason(group.topics, seen), topics, now), now)
+    gone = gone_topics(group, topics)
+    if gone:
+        group = without_gone(group, gone)
+    seen = seen_topics(subscriptions_of(group.members, topics), topics)
+    if seen == group.topics and gone.keys().isdisjoint(seen):
+        ids = topic_ids(group.members, seen, group.topic_ids, topics)
+        return group if ids == group.topic_ids else replace(group, topic_ids=ids)
+    return settle(retarget(group, group.members, topics_reason(group.topics, seen, gone), topics, now), now)
 
 
-def tick(group: ConsumerGroup, topics: Topics, now: Now) -> ConsumerGroup:
+def tick(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGroup:
     """Return the group without the members whose time is over."""
     reasons = {
         member.id: reason for member in group.members.values() if (reason := overdue_reason(member, now)) is not None
@@ -163,7 +190,10 @@ def revive(group: ConsumerGroup, now: Now) -> ConsumerGroup:
         member.id: replace(
             member,
             session_deadline_ms=now.monotonic_ms + SESSION_TIMEOUT_MS,
-            revocation_deadline_ms=now.monotonic_ms + member.revocation_limit_ms if member.revoking else None,
+            # Nobody knows whether it was told that what it has is gone with its topic.
+            revocation_deadline_ms=(
+                now.monotonic_ms + member.revocation_limit_ms if member.revoking and not member.former else None
+            ),
         )
         for member in group.members.values()
     }
@@ -172,7 +202,7 @@ def revive(group: ConsumerGroup, now: Now) -> ConsumerGroup:
 
 def check_commit(
     group: ConsumerGroup | None, member_id: str, epoch: int, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, StaleMemberEpoch]:
+) -> Mapping[TopicPartition, GoQueueError]:
     """Return why partitions cannot be committed to, for those that cannot; raises what forbids all of it.
 
     Without a member (a negative epoch), offsets can be committed as long as the group has no members.
@@ -185,11 +215,14 @@ def check_commit(
         raise UnknownMember(f"there is no member {member_id!r}, and only members commit while there are any")
     if epoch != member.epoch or member.is_away:
         raise StaleMemberEpoch(f"member {member_id!r} is at epoch {member.epoch} and commits with {epoch}")
-    return {
-        partition: StaleMemberEpoch(f"{partition_name(partition)} is not with member {member_id!r}")
-        for partition in partitions
-        if partition not in member.assigned and partition not in member.revoking
-    }
+    refusals: dict[TopicPartition, GoQueueError] = {}
+    for partition in partitions:
+        if partition in member.revoking and partition.topic in member.former:
+            # Not that it is stale: it would come again, until it is not, before it gives anything back.
+            refusals[partition] = UnknownTopic(f"the topic {partition.topic!r} that the member has read is gone")
+        elif partition not in member.assigned and partition not in member.revoking:
+            refusals[partition] = StaleMemberEpoch(f"{partition_name(partition)} is not with member {member_id!r}")
+    return refusals
 
 
 def state_of(group: ConsumerGroup) -> str:
@@ -208,6 +241,7 @@ def validate(group: ConsumerGroup) -> None:
     held = [partition for member in members for partition in (*member.assigned, *member.revoking)]
     assert len(held) == len(set(held)), "a partition has two owners"
     every = {TopicPartition(name, number) for name, count in group.topics.items() for number in range(count)}
+    assert group.topics.keys() <= group.topic_ids.keys()
     targets = [partition for member in members for partition in member.target]
     assert len(targets) == len(every)
     assert set(targets) == every
@@ -222,6 +256,7 @@ def validate(group: ConsumerGroup) -> None:
 
 def _validate_member(member: ConsumerMember, group_epoch: int) -> None:
     assert bool(member.revoking) == (member.state is MemberState.UNREVOKED)
+    assert member.former.keys() <= {partition.topic for partition in member.revoking}
     if member.is_away:
         assert member.assigned <= member.target
         return
@@ -262,7 +297,7 @@ def _heard(member: ConsumerMember, command: ConsumerHeartbeat, now: Now) -> Cons
 
 
 def _leave(
-    group: ConsumerGroup, command: ConsumerHeartbeat, topics: Topics, now: Now
+    group: ConsumerGroup, command: ConsumerHeartbeat, topics: KnownTopics, now: Now
 ) -> tuple[ConsumerGroup, ConsumerReply]:
     member = known(group, command)
     reply = ConsumerReply(member_id=member.id, epoch=command.epoch, heartbeat_interval_ms=0)
@@ -278,6 +313,7 @@ def _leave(
         state=MemberState.STABLE,
         assigned=member.assigned & member.target,
         revoking=frozenset(),
+        former={},
         session_deadline_ms=now.monotonic_ms + SESSION_TIMEOUT_MS,
         revocation_deadline_ms=None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from goqueue.machines.consumer_target import chosen_assignor
 from goqueue.machines.consumer_values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
@@ -37,19 +37,22 @@ def overdue_reason(member: ConsumerMember, now: Now) -> str | None:
     return None
 
 
-def topics_reason(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Return how the topics of a group have changed."""
-    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return summary([_topic_reason(name, before.get(name), after.get(name)) for name in changed])
+def topics_reason(before: Mapping[str, int], after: Mapping[str, int], gone: Collection[str]) -> str:
+    """Return how the topics of a group have changed; those that are gone may be there anew."""
+    every = before.keys() | after.keys()
+    changed = sorted(name for name in every if name in gone or before.get(name) != after.get(name))
+    return summary([_topic_reason(name, before.get(name), after.get(name), is_gone=name in gone) for name in changed])
 
 
-def _topic_reason(name: str, before: int | None, after: int | None) -> str:
+def _topic_reason(name: str, before: int | None, after: int | None, *, is_gone: bool) -> str:
     if after is None:
         return f"topic {name} was deleted"
     if before is None:
         return f"topic {name} was made"
     more = after - before
-    return f"topic {name} got {more} more partition{'s' * (more != 1)}" if more > 0 else f"topic {name} was made anew"
+    if is_gone or more < 0:
+        return f"topic {name} was made anew"
+    return f"topic {name} got {more} more partition{'s' * (more != 1)}"
 
 
 def summary(found: Sequence[str]) -> str:

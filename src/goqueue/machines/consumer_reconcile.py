@@ -20,7 +20,7 @@ def reconcile(
     if member.state is MemberState.UNREVOKED:
         left = _left(member.revoking, owned)
         if left:
-            return member if left == member.revoking else replace(member, revoking=left)
+            return _still_revoking(member, left, now)
     elif member.state is MemberState.STABLE and member.epoch == group.epoch:
         return member
     surplus = _left(member.assigned - member.target, owned)
@@ -30,6 +30,7 @@ def reconcile(
             state=MemberState.UNREVOKED,
             assigned=member.assigned & member.target,
             revoking=surplus,
+            former={},
             revocation_deadline_ms=now.monotonic_ms + member.revocation_limit_ms,
         )
     return _advanced(group, member)
@@ -38,6 +39,20 @@ def reconcile(
 def _left(partitions: frozenset[TopicPartition], owned: frozenset[TopicPartition] | None) -> frozenset[TopicPartition]:
     """Return those that the member has not given back; as long as it does not say, it has them all."""
     return partitions if owned is None else partitions & owned
+
+
+def _still_revoking(member: ConsumerMember, left: frozenset[TopicPartition], now: Now) -> ConsumerMember:
+    """Return the member with what is left to give back; if it is told only now, its time begins."""
+    deadline_ms = member.revocation_deadline_ms
+    if left == member.revoking and deadline_ms is not None:
+        return member
+    names = {partition.topic for partition in left}
+    return replace(
+        member,
+        revoking=left,
+        former={name: topic_id for name, topic_id in member.former.items() if name in names},
+        revocation_deadline_ms=now.monotonic_ms + member.revocation_limit_ms if deadline_ms is None else deadline_ms,
+    )
 
 
 def _advanced(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
@@ -50,6 +65,7 @@ def _advanced(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
         previous_epoch=member.previous_epoch if member.epoch == group.epoch else member.epoch,
         assigned=member.target - taken,
         revoking=frozenset(),
+        former={},
         revocation_deadline_ms=None,
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
+from uuid import UUID
 
 import msgspec
 
@@ -34,6 +35,8 @@ class _GroupValue(msgspec.Struct, frozen=True):
     rebalance_count: int
     move_count: int
     emptied_ms: int
+    # Was not stored at first: then the ids are those of the topics that are there.
+    topic_ids: Mapping[str, UUID] = msgspec.field(default_factory=dict)
 
 
 class _MemberValue(msgspec.Struct, frozen=True):
@@ -53,6 +56,7 @@ class _MemberValue(msgspec.Struct, frozen=True):
     revoking: _Partitions
     target: _Partitions
     joined_ms: int
+    former: Mapping[str, UUID] = msgspec.field(default_factory=dict)
 
 
 _NO_MEMBERS: Mapping[str, ConsumerMember] = {}
@@ -103,6 +107,7 @@ def _fold_group(group: ConsumerGroup | None, key: GroupKey, value: bytes | None)
         rebalance_count=stored.rebalance_count,
         move_count=stored.move_count,
         emptied_ms=stored.emptied_ms,
+        topic_ids=stored.topic_ids,
     )
 
 
@@ -128,6 +133,7 @@ def _group_value(group: ConsumerGroup) -> _GroupValue:
         group.rebalance_count,
         group.move_count,
         group.emptied_ms,
+        group.topic_ids,
     )
 
 
@@ -149,6 +155,7 @@ def _member_value(member: ConsumerMember) -> _MemberValue:
         _by_topic(member.revoking),
         _by_topic(member.target),
         member.joined_ms,
+        member.former,
     )
 
 
@@ -170,6 +177,7 @@ def _member(member_id: str, stored: _MemberValue) -> ConsumerMember:
         revoking=_partitions(stored.revoking),
         target=_partitions(stored.target),
         joined_ms=stored.joined_ms,
+        former=stored.former,
     )
 
 

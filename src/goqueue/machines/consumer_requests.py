@@ -27,6 +27,7 @@ from goqueue.errors import (
     UnsupportedAssignor,
 )
 from goqueue.machines.assignors import ASSIGNORS
+from goqueue.machines.classic_values import Leaver
 from goqueue.machines.consumer_values import (
     AWAY_EPOCH,
     JOIN_EPOCH,
@@ -34,6 +35,7 @@ from goqueue.machines.consumer_values import (
     ConsumerHeartbeat,
     ConsumerMember,
 )
+from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.topic_pattern import topic_pattern
 
 
@@ -88,17 +90,30 @@ def known(group: ConsumerGroup, command: ConsumerHeartbeat) -> ConsumerMember:
     return member
 
 
-def check_epoch(member: ConsumerMember, command: ConsumerHeartbeat) -> None:
-    """Refuse a member whose epoch is not the one it was given last.
+def leaving(group: ConsumerGroup, leaver: Leaver) -> ConsumerMember:
+    """Return the member that is to leave, by its id, or by its instance id alone."""
+    if leaver.instance_id is None:
+        found = group.members.get(leaver.member_id)
+    else:
+        found = group.member_of_instance(leaver.instance_id)
+    if found is None:
+        raise UnknownMember(f"group {group.name!r} has no member {leaver.instance_id or leaver.member_id!r}")
+    if leaver.member_id not in {"", found.id}:
+        raise InstanceFenced(f"member {leaver.member_id!r} was replaced by {found.id!r} under its instance id")
+    return found
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[TopicPartition] | None) -> None:
+    """Refuse a member whose epoch is not the one it was given last; `owned` is what it says that it has.
 
     The one before will do if the answer with the new one may have been lost: if what the member has is its own.
     """
-    if command.epoch == member.epoch:
+    if epoch == member.epoch:
         return
-    is_one_behind = command.epoch == member.previous_epoch and member.previous_epoch < member.epoch
-    if is_one_behind and command.owned is not None and command.owned <= member.assigned:
+    is_one_behind = epoch == member.previous_epoch and member.previous_epoch < member.epoch
+    if is_one_behind and owned is not None and owned <= member.assigned:
         return
     raise MemberFenced(
-        f"member {member.id!r} is at epoch {member.epoch} and came with {command.epoch}",
+        f"member {member.id!r} is at epoch {member.epoch} and came with {epoch}",
         hint="it has to drop its partitions and to join again with epoch 0",
     )

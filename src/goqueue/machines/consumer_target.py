@@ -9,23 +9,20 @@ are none, and those of a member that left are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 from goqueue.machines.assignors import ASSIGNORS, STICKY
+from goqueue.machines.consumer_topics import Members, seen_topics, subscriptions_of, topic_ids
 from goqueue.machines.consumer_values import ConsumerGroup, ConsumerMember, MemberState
 from goqueue.machines.decision import Now
-from goqueue.machines.group_values import REBALANCES_KEPT, Rebalance, TopicPartition, Topics
-from goqueue.machines.subscribers import Assignment, Subscriptions
-from goqueue.machines.topic_pattern import topic_pattern
-
-Members = Mapping[str, ConsumerMember]
+from goqueue.machines.group_values import REBALANCES_KEPT, KnownTopics, Rebalance, TopicPartition
+from goqueue.machines.subscribers import Assignment
 
 
-def retarget(group: ConsumerGroup, members: Members, reason: str, topics: Topics, now: Now) -> ConsumerGroup:
+def retarget(group: ConsumerGroup, members: Members, reason: str, topics: KnownTopics, now: Now) -> ConsumerGroup:
     """Return the group with these members, a new target for them, and a rebalance that begins."""
-    subscriptions = _subscriptions(members, topics)
-    seen = _seen(subscriptions, topics)
+    subscriptions = subscriptions_of(members, topics)
+    seen = seen_topics(subscriptions, topics)
     assignor = chosen_assignor(members)
     targets = ASSIGNORS[assignor](subscriptions, seen, _current(members))
     moves = _moves(group.members, targets)
@@ -36,6 +33,7 @@ def retarget(group: ConsumerGroup, members: Members, reason: str, topics: Topics
         assignor=assignor,
         members={member.id: _with_target(member, targets[member.id]) for member in members.values()},
         topics=seen,
+        topic_ids=topic_ids(members, seen, group.topic_ids, topics),
         rebalances=(*group.rebalances, rebalance)[-REBALANCES_KEPT:],
         rebalance_count=group.rebalance_count + 1,
         move_count=group.move_count + moves,
@@ -68,36 +66,9 @@ def chosen_assignor(members: Members) -> str:
     return min(votes, key=lambda name: (-votes[name], name), default=STICKY)
 
 
-def seen_topics(members: Members, topics: Topics) -> Mapping[str, int]:
-    """Return those of the topics that any member subscribes to."""
-    return _seen(_subscriptions(members, topics), topics)
-
-
 def _plain(assignor: str) -> str:
     """Return the first of the names of an assignor."""
     return next(name for name, assign in ASSIGNORS.items() if assign is ASSIGNORS[assignor])
-
-
-def _subscriptions(members: Members, topics: Topics) -> Subscriptions:
-    """Return the topics of each member that exist; members that want the same share one set."""
-    resolved: dict[tuple[frozenset[str], str], frozenset[str]] = {}
-    found: dict[str, frozenset[str]] = {}
-    for member in members.values():
-        wanted = (member.topics, member.pattern)
-        if wanted not in resolved:
-            resolved[wanted] = _existing(*wanted, topics)
-        found[member.id] = resolved[wanted]
-    return found
-
-
-def _seen(subscriptions: Subscriptions, topics: Topics) -> Mapping[str, int]:
-    wanted = frozenset[str]().union(*set(subscriptions.values()))
-    return {name: topics[name] for name in sorted(wanted)}
-
-
-def _existing(names: frozenset[str], pattern: str, topics: Topics) -> frozenset[str]:
-    named = frozenset(name for name in names if name in topics)
-    return named | frozenset(filter(topic_pattern(pattern).matches, topics)) if pattern else named
 
 
 def _current(members: Members) -> Assignment:

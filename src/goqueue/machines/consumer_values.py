@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
 
 from goqueue.machines.assignors import STICKY
 from goqueue.machines.group_values import Rebalance, TopicPartition
@@ -19,12 +21,8 @@ AWAY_EPOCH = -2
 
 SESSION_TIMEOUT_MS = 30_000
 """A member that is silent for so long is taken for dead."""
-HEARTBEAT_INTERVAL_MS = 3_000
 REVOCATION_MAX_MS = 60_000
 """How long a member can take to give partitions back; it may ask for less."""
-
-_INTERVAL_MIN_MS = 300
-_INTERVAL_PER_MEMBER_MS = 10
 
 
 class MemberState(StrEnum):
@@ -40,8 +38,9 @@ class ConsumerMember:
     """A member: what it said, and what it was given.
 
     `assigned` is what it may work on, `revoking` what it was told to give back and has not, `target` what it is to
-    have in the end. Its epoch is that of the group whose target it has reached; -2 if it is static and has left for a
-    while. A static member is one with an instance id: it comes back under it, with another id.
+    have in the end. `former` has the ids of those topics in `revoking` that are gone, or others by now. Its epoch is
+    that of the group whose target it has reached; -2 if it is static and has left for a while. A static member is one
+    with an instance id: it comes back under it, with another id.
     """
 
     id: str
@@ -59,6 +58,7 @@ class ConsumerMember:
     assigned: frozenset[TopicPartition] = frozenset()
     revoking: frozenset[TopicPartition] = frozenset()
     target: frozenset[TopicPartition] = frozenset()
+    former: Mapping[str, UUID] = field(default_factory=dict)
     joined_ms: int = 0
     # volatile
     session_deadline_ms: int = field(default=0, compare=False)
@@ -79,8 +79,9 @@ class ConsumerMember:
 class ConsumerGroup:
     """A group; its epoch counts its targets.
 
-    `topics` are those that members subscribe to, as they were when the target was computed. `rebalances` are the last
-    ones, the newest at the end. `emptied_ms` is when the last member went, 0 while there are members.
+    `topics` are those that members subscribe to, as they were when the target was computed; `topic_ids` has the ids of
+    these, and of those that members have to give back. `rebalances` are the last ones, the newest at the end.
+    `emptied_ms` is when the last member went, 0 while there are members.
     """
 
     name: str
@@ -88,6 +89,7 @@ class ConsumerGroup:
     assignor: str = STICKY
     members: Mapping[str, ConsumerMember] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     rebalances: tuple[Rebalance, ...] = ()
     rebalance_count: int = 0
     move_count: int = 0
@@ -98,10 +100,16 @@ class ConsumerGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     @property
-    def heartbeat_interval_ms(self) -> int:
-        """How often members are to come: in a small group more often, so that a joiner waits less than a second."""
-        wanted = max(_INTERVAL_MIN_MS, _INTERVAL_PER_MEMBER_MS * len(self.members))
-        return min(HEARTBEAT_INTERVAL_MS, wanted)
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance has begun and not ended."""
+        return bool(self.rebalances) and self.rebalances[-1].ended_ms < 0
+
+
+class FormerPartition(NamedTuple):
+    """A partition of a topic that there is no more; only its id is known."""
+
+    topic_id: UUID
+    partition: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +117,8 @@ class ConsumerHeartbeat:
     """What a member says: that it is alive, and what is new with it; None is what it said before.
 
     Epoch 0 joins, or joins again; -1 leaves; -2 leaves for a while. `topics` and `pattern` are subscribed to together,
-    an empty pattern is none. `owned` is what the member works on. If the request is full, the answer has to be, too.
+    an empty pattern is none. `owned` is what the member works on, `owned_former` what of it belongs to topics that
+    there are no more. If the request is full, the answer has to be, too.
     """
 
     group: str
@@ -124,6 +133,7 @@ class ConsumerHeartbeat:
     pattern: str | None = None
     assignor: str | None = None
     owned: frozenset[TopicPartition] | None = None
+    owned_former: frozenset[FormerPartition] = frozenset()
     is_full: bool = False
 
 

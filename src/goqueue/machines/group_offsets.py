@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from goqueue.errors import GoQueueError, GroupNotEmpty, GroupSubscribed, UnknownGroup, UnknownMember
 from goqueue.machines import classic_group, consumer_group
-from goqueue.machines.classic_values import ClassicGroup
-from goqueue.machines.consumer_group import ConsumerGroup
-from goqueue.machines.consumer_protocol import CONSUMER, subscribed_topics
+from goqueue.machines.consumer_values import ConsumerGroup
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.group_commands import CommitOffsets
+from goqueue.machines.group_kinds import Group, is_in_use, topics_of
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import OffsetTable
-
-Group = ClassicGroup | ConsumerGroup
 
 
 def check_commit(group: Group | None, command: CommitOffsets) -> list[GoQueueError | None]:
@@ -51,25 +48,6 @@ def check_removal(name: str, group: Group | None, *, has_offsets: bool) -> None:
         raise UnknownGroup(f"there is no group {name!r}")
     if is_in_use(group):
         raise GroupNotEmpty(f"group {name!r} has members", hint="stop them first")
-
-
-def is_in_use(group: Group | None) -> bool:
-    """Tell whether a group has members, or somebody is about to become one."""
-    return group is not None and bool(group.members or (isinstance(group, ClassicGroup) and group.round is not None))
-
-
-def topics_of(group: Group | None) -> frozenset[str] | None:
-    """Return the topics that members of a group read; None if only they know."""
-    if group is None:
-        return frozenset()
-    if isinstance(group, ConsumerGroup):
-        return frozenset(group.topics)
-    if group.members and group.protocol_type != CONSUMER:
-        return None
-    subscriptions = [subscribed_topics(member.metadata(group.protocol)) for member in group.members.values()]
-    if any(topics is None for topics in subscriptions):
-        return None
-    return frozenset(topic for topics in subscriptions for topic in topics or ())
 
 
 def refusals_of_removal(group: Group | None, partitions: Sequence[TopicPartition]) -> list[GoQueueError | None]:

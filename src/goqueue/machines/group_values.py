@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -11,6 +12,17 @@ REBALANCES_KEPT = 10
 
 Topics = Mapping[str, int]
 """How many partitions each topic has."""
+
+
+class KnownTopic(NamedTuple):
+    """A topic as groups know it: a later one of the same name has another id."""
+
+    id: UUID
+    partitions: int
+
+
+KnownTopics = Mapping[str, KnownTopic]
+"""All topics that there are, by name."""
 
 
 class TopicPartition(NamedTuple):

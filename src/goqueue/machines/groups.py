@@ -7,7 +7,10 @@ consumer which assigns itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple, assert_never
 
 import msgspec
@@ -16,7 +19,7 @@ from goqueue.errors import Corrupt, InconsistentProtocol, UnknownGroup, UnknownM
 from goqueue.machines import classic_group, classic_records, consumer_group, consumer_records
 from goqueue.machines.classic_joining import join
 from goqueue.machines.classic_values import ClassicGroup, Heartbeat, Join, Leave, Step, Sync
-from goqueue.machines.consumer_group import ConsumerGroup, ConsumerHeartbeat
+from goqueue.machines.consumer_values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
 from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.machines.group_commands import (
@@ -29,13 +32,19 @@ from goqueue.machines.group_commands import (
     Sweep,
     Tick,
 )
+from goqueue.machines.group_interests import GroupInterests
 from goqueue.machines.group_keys import GroupKey, KeyKind, decode_key
-from goqueue.machines.group_offsets import Group, check_commit, check_removal, expired, refusals_of_removal, unused
-from goqueue.machines.group_values import Topics
-from goqueue.machines.offsets import OffsetTable
+from goqueue.machines.group_kinds import Group
+from goqueue.machines.group_offsets import check_commit, check_removal, expired, refusals_of_removal, unused
+from goqueue.machines.group_values import KnownTopics
+from goqueue.machines.heartbeat_pace import HeartbeatPace
+from goqueue.machines.offsets import CommittedOffset, NewOffset, OffsetTable
+from goqueue.machines.rebalance_kinds import RebalanceKind, new_rebalances
 
 OFFSETS_RETENTION_MS = 7 * 24 * 3_600_000
 _SWEEP_INTERVAL_MS = 600_000
+# Each may look at all topics and members: others have a turn in between. A heartbeat does not wait for its turn.
+_REFRESHES_AT_ONCE = 1
 _OFFSET_PREFIXES = frozenset({bytes([KeyKind.OFFSET]), bytes([KeyKind.PENDING])})
 
 ClassicCommand = Join | Sync | Heartbeat | Leave
@@ -62,15 +71,35 @@ class _Outcome(NamedTuple):
     is_fresh: bool
 
 
-class Groups:
-    """The groups of one shard; `topics` is kept up to date by its owner."""
+class _SignOfLife(NamedTuple):
+    """A member as it goes on in its group, in which nothing else changes."""
 
-    def __init__(self, topics: Topics, *, offsets_retention_ms: int = OFFSETS_RETENTION_MS) -> None:
+    group: ConsumerGroup
+    member: ConsumerMember
+
+
+class Groups:
+    """The groups of one shard; `topics` is kept up to date by its owner, `pace` by all that share it.
+
+    `rebalances` counts those since the start.
+    """
+
+    def __init__(
+        self,
+        topics: KnownTopics,
+        pace: HeartbeatPace | None = None,
+        *,
+        offsets_retention_ms: int = OFFSETS_RETENTION_MS,
+    ) -> None:
         self.offsets = OffsetTable()
+        self.rebalances: Counter[RebalanceKind] = Counter()
         self._topics = topics
+        self._pace = pace or HeartbeatPace()
         self._groups: dict[str, Group] = {}
+        self._interests = GroupInterests()
         self._deadlines = Deadlines()
-        self._stale: set[str] = set()
+        # In the order in which their turn comes.
+        self._stale: dict[str, None] = {}
         self._sweep_at_ms: int | None = None
         self._offsets_retention_ms = offsets_retention_ms
 
@@ -99,11 +128,7 @@ class Groups:
             case Join() | Sync() | Heartbeat() | Leave():
                 return self._decide_classic(command, ticket, now)
             case ConsumerHeartbeat():
-                known = self._consumer(command.group)
-                if known is not None and command.group in self._stale:
-                    known = consumer_group.refresh(known, self._topics, now)
-                group, reply = consumer_group.heartbeat(known, command, self._topics, now)
-                return self._change(command.group, group, [Answer(ticket, reply)], is_fresh=True)
+                return self._decide_consumer(command, ticket, now)
             case Refresh() | Tick():
                 return self._pass_time(command, ticket, now)
             case DeleteGroup(name):
@@ -111,13 +136,35 @@ class Groups:
                 gone = self._change(name, None, [Answer(ticket, None)])
                 return Decision([*gone.records, *self.offsets.forget(name)], gone.answers, gone.outcome)
             case CommitOffsets():
-                return self._commit(command, ticket)
+                return self._commit(command, ticket, now)
             case DeleteOffsets() | EndOffsets() | DropTopic() | Sweep():
                 return self._forget(command, ticket, now)
             case _:
                 assert_never(command)
 
+    def _decide_consumer(self, command: ConsumerHeartbeat, ticket: int, now: Now) -> Decision:
+        known = self._consumer(command.group)
+        if known is not None:
+            is_stale = command.group in self._stale
+            member = None if is_stale else consumer_group.still_alive(known, command, now)
+            if member is not None:
+                reply = ConsumerReply(
+                    member_id=member.id, epoch=member.epoch, heartbeat_interval_ms=self._pace.interval_ms(known)
+                )
+                return Decision(answers=[Answer(ticket, reply)], outcome=_SignOfLife(known, member))
+            known = self._fresh(known, now)
+        group, reply = consumer_group.heartbeat(known, command, self._topics, now, self._pace)
+        return self._change(command.group, group, [Answer(ticket, reply)], is_fresh=True)
+
+    def _fresh(self, group: ConsumerGroup, now: Now) -> ConsumerGroup:
+        """Return a group as it is once it has seen the topics as they are."""
+        return consumer_group.refresh(group, self._topics, now) if group.name in self._stale else group
+
     def _decide_classic(self, command: ClassicCommand, ticket: int, now: Now) -> Decision:
+        known = self._groups.get(command.group)
+        if isinstance(command, Leave) and isinstance(known, ConsumerGroup) and known.members:
+            after, results = consumer_group.dismiss(known, command.leavers, self._topics, now)
+            return self._change(command.group, after, [Answer(ticket, tuple(results))])
         group = self._classic(command.group, is_joining=isinstance(command, Join))
         if group is None and isinstance(command, Leave):
             error = UnknownMember(f"group {command.group!r} has no such member")
@@ -170,9 +217,15 @@ class Groups:
         records = _changes(before, after) if before is not after else []
         return Decision(records, answers, _Outcome(name, after, is_tick, is_fresh))
 
-    def _commit(self, command: CommitOffsets, ticket: int) -> Decision:
-        refusals = check_commit(self._groups.get(command.group), command)
-        wanted = [each for each, refusal in zip(command.offsets, refusals, strict=True) if refusal is None]
+    def _commit(self, command: CommitOffsets, ticket: int, now: Now) -> Decision:
+        group = self._groups.get(command.group)
+        # Whoever has read a topic that is gone has no say in the one that has its name by now.
+        refusals = check_commit(self._fresh(group, now) if isinstance(group, ConsumerGroup) else group, command)
+        wanted = [
+            NewOffset(partition, CommittedOffset(value.offset, value.leader_epoch, value.metadata, now.wall_ms))
+            for (partition, value), refusal in zip(command.offsets, refusals, strict=True)
+            if refusal is None
+        ]
         if command.producer_id is None:
             records = self.offsets.commit(command.group, wanted)
         else:
@@ -205,12 +258,16 @@ class Groups:
         for record in decision.records:
             if record.key[:1] in _OFFSET_PREFIXES:
                 self.offsets.apply(record)
-        if isinstance(decision.outcome, _Outcome):
-            name, group, is_tick, is_fresh = decision.outcome
-            self._set(name, group)
-            self._deadlines.note(name, _deadline_ms(group), is_past=is_tick)
-            if is_fresh:
-                self._stale.discard(name)
+        match decision.outcome:
+            case _SignOfLife(group, member):
+                # Deadlines only move later, which is found out in time.
+                self._groups[group.name] = replace(group, members={**group.members, member.id: member})
+            case _Outcome(name, after, is_tick, is_fresh):
+                self._note(name, after)
+                self._set(name, after)
+                self._deadlines.note(name, _deadline_ms(after), is_past=is_tick)
+                if is_fresh:
+                    self._stale.pop(name, None)
 
     def apply(self, record: KeyedRecord) -> None:
         """Take note of a stored record, at start; Corrupt if it is none of ours."""
@@ -222,6 +279,14 @@ class Groups:
             self._set(key.group, _fold(self._groups.get(key.group), key, record.value))
         except msgspec.MsgspecError as error:
             raise Corrupt(f"a record of group {key.group!r} cannot be read: {error}") from error
+
+    def _note(self, name: str, after: Group | None) -> None:
+        """Keep the books: a group is about to be replaced."""
+        before = self._groups.get(name)
+        self.rebalances.update(new_rebalances(before, after))
+        new = after if isinstance(after, ConsumerGroup) else None
+        self._pace.replaced(before if isinstance(before, ConsumerGroup) else None, new)
+        self._interests.note(name, new)
 
     def _set(self, name: str, group: Group | None) -> None:
         if group is None:
@@ -239,22 +304,27 @@ class Groups:
                 self._groups[name] = classic_group.revive(group, now)
             else:
                 self._groups[name] = consumer_group.revive(group, now)
+                self._pace.replaced(None, group)
+                self._interests.note(name, group)
             self._deadlines.note(name, _deadline_ms(self._groups[name]))
         # A topic may be there, or gone, since the last look of these groups at them.
-        self.topics_changed()
+        self._stale |= dict.fromkeys(name for name, each in self._groups.items() if isinstance(each, ConsumerGroup))
 
-    def topics_changed(self) -> None:
-        """Take note that `topics` is not what it was; what that means to groups is due now."""
-        self._stale.update(name for name, group in self._groups.items() if isinstance(group, ConsumerGroup))
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Take note that these topics are not what they were; what that means to groups is due now."""
+        for name in names:
+            self._stale |= dict.fromkeys(sorted(self._interests.groups_of(name)))
 
     def deadline_ms(self) -> int | None:
         """Return when something is due next."""
-        moments = (self._deadlines.next_ms(), self._sweep_at_ms)
+        moments = (self._deadlines.next_ms(), self._sweep_at_ms, 0 if self._stale else None)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def due(self, now: Now) -> Iterator[Command]:
         """Yield the commands that time has brought; what cannot be carried out comes again."""
-        for name in sorted(self._stale):
+        for name in list(islice(self._stale, _REFRESHES_AT_ONCE)):
+            # Whoever cannot be refreshed does not keep others from it.
+            self._stale[name] = self._stale.pop(name)
             yield Refresh(name)
         for name in self._deadlines.due(now.monotonic_ms):
             yield Tick(name)

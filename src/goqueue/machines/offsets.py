@@ -47,16 +47,19 @@ class OffsetTable:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[bytes, bytes]] = {}
+        # What partitions are called, and how many offsets each has: with the last one, the name goes.
         self._names: dict[bytes, bytes] = {}
-        # By producer, since a transaction ends for all groups and partitions at once.
+        self._uses: dict[bytes, int] = {}
+        # By producer, since a transaction ends for all groups and partitions at once; and the other way round.
         self._pending: dict[int, dict[str, dict[bytes, bytes]]] = {}
+        self._producers: dict[str, dict[bytes, set[int]]] = {}
         # The table that the last record belonged to, and by which head of a key.
         self._head = b""
         self._table: dict[bytes, bytes] = {}
 
     def groups(self) -> Iterable[str]:
         """Return the groups that have offsets, or will have if a transaction commits."""
-        return {*self._groups, *(group for pending in self._pending.values() for group in pending)}
+        return {*self._groups, *self._producers}
 
     def has(self, group: str) -> bool:
         """Tell whether a group has any offset."""
@@ -74,8 +77,7 @@ class OffsetTable:
 
     def is_pending(self, group: str, partition: TopicPartition) -> bool:
         """Tell whether an open transaction is about to change an offset."""
-        rest = _rest(partition)
-        return any(rest in pending.get(group, ()) for pending in self._pending.values())
+        return group in self._producers and _rest(partition) in self._producers[group]
 
     # -- records
 
@@ -107,13 +109,10 @@ class OffsetTable:
         known = self._groups.get(group, {})
         wanted = known.keys() if partitions is None else {_rest(each) for each in partitions}
         records = [KeyedRecord(encode_key(KeyKind.OFFSET, group, rest), None) for rest in known if rest in wanted]
-        for producer_id, pending in self._pending.items():
-            head = _PRODUCER.pack(producer_id)
-            records += [
-                KeyedRecord(encode_key(KeyKind.PENDING, group, head + rest), None)
-                for rest in pending.get(group, ())
-                if partitions is None or rest in wanted
-            ]
+        for rest, producers in self._producers.get(group, {}).items():
+            if partitions is None or rest in wanted:
+                keys = (_PRODUCER.pack(producer_id) + rest for producer_id in sorted(producers))
+                records += [KeyedRecord(encode_key(KeyKind.PENDING, group, key), None) for key in keys]
         return records
 
     def forget_topic(self, topic: str) -> list[KeyedRecord]:
@@ -126,8 +125,7 @@ class OffsetTable:
         return records
 
     def _rests(self, group: str) -> Sequence[bytes]:
-        pending = [rest for each in self._pending.values() for rest in each.get(group, ())]
-        return [*self._groups.get(group, {}), *pending]
+        return [*self._groups.get(group, {}), *self._producers.get(group, {})]
 
     def apply(self, record: KeyedRecord) -> None:
         """Take note of a stored record of kind OFFSET or PENDING."""
@@ -140,17 +138,41 @@ class OffsetTable:
         rest = key[end:] if key[0] == KeyKind.OFFSET else key[end + _PRODUCER.size :]
         name = self._names.get(rest) or self._new_name(rest)
         if value is not None:
+            count = len(table)
             table[name] = value
+            if len(table) != count:
+                self._added(key, name)
             return
-        table.pop(name, None)
+        if table.pop(name, None) is not None:
+            self._removed(key, name)
         if not table:
             self._drop_empty(key)
+        if not self._uses[name]:
+            del self._names[name], self._uses[name]
 
     def _new_name(self, rest: bytes) -> bytes:
         if len(rest) < _PARTITION.size:
             raise Corrupt(f"an offset is for no partition, but for {rest!r}")
         self._names[rest] = rest
+        self._uses[rest] = 0
         return rest
+
+    def _added(self, key: bytes, name: bytes) -> None:
+        self._uses[name] += 1
+        if key[0] == KeyKind.PENDING:
+            _, group, rest = decode_key(key)
+            self._producers.setdefault(group, {}).setdefault(name, set()).add(_producer_id(rest))
+
+    def _removed(self, key: bytes, name: bytes) -> None:
+        self._uses[name] -= 1
+        if key[0] == KeyKind.PENDING:
+            _, group, rest = decode_key(key)
+            partitions = self._producers[group]
+            partitions[name].remove(_producer_id(rest))
+            if not partitions[name]:
+                del partitions[name]
+            if not partitions:
+                del self._producers[group]
 
     def _turn_to(self, head: bytes, key: bytes) -> None:
         """Find the table that a record belongs to; most follow one of the same."""
@@ -161,8 +183,7 @@ class OffsetTable:
             return
         if len(rest) < _PRODUCER.size:
             raise Corrupt(f"a pending offset of group {group!r} has no producer")
-        (producer_id,) = _PRODUCER.unpack_from(rest)
-        self._table = self._pending.setdefault(producer_id, {}).setdefault(group, {})
+        self._table = self._pending.setdefault(_producer_id(rest), {}).setdefault(group, {})
 
     def _drop_empty(self, key: bytes) -> None:
         self._head = b""
@@ -170,7 +191,7 @@ class OffsetTable:
         if kind is KeyKind.OFFSET:
             del self._groups[group]
             return
-        (producer_id,) = _PRODUCER.unpack_from(rest)
+        producer_id = _producer_id(rest)
         del self._pending[producer_id][group]
         if not self._pending[producer_id]:
             del self._pending[producer_id]
@@ -193,6 +214,11 @@ def _key(group: str, partition: TopicPartition) -> bytes:
 
 def _rest(partition: TopicPartition) -> bytes:
     return _PARTITION.pack(partition.partition) + partition.topic.encode("utf-8", "surrogateescape")
+
+
+def _producer_id(rest: bytes) -> int:
+    (producer_id,) = _PRODUCER.unpack_from(rest)
+    return int(producer_id)
 
 
 def _partition(rest: bytes) -> TopicPartition:

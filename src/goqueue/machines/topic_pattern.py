@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple, assert_never
+from weakref import WeakValueDictionary
 
 from goqueue.errors import InvalidPattern
 from goqueue.machines.topic_pattern_syntax import Branch, Chars, Choice, Node, Repeat, parse_pattern
@@ -23,8 +24,14 @@ _MOVES_REMEMBERED = 2_000
 
 @lru_cache(maxsize=32)
 def topic_pattern(text: str) -> TopicPattern:
-    """Return the pattern that a text stands for; InvalidPattern if it is none."""
-    return TopicPattern(text)
+    """Return the pattern that a text stands for; InvalidPattern if it is none.
+
+    A pattern that somebody keeps is not compiled again.
+    """
+    found = _kept.get(text)
+    if found is None:
+        found = _kept[text] = TopicPattern(text)
+    return found
 
 
 class TopicPattern:
@@ -60,6 +67,9 @@ class TopicPattern:
             self._moves.clear()
         self._moves[places, char] = reached
         return reached
+
+
+_kept: WeakValueDictionary[str, TopicPattern] = WeakValueDictionary()
 
 
 class _Piece(NamedTuple):

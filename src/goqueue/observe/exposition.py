@@ -19,11 +19,13 @@ from typing_extensions import override
 
 from goqueue import __version__
 from goqueue.broker.pipeline import BUCKETS_S, TallyKey
+from goqueue.observe.group_metrics import GroupSnapshot
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
 
 REASONS_MAX = 50
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
 _PARTITION_LABELS = ("topic", "partition")
+_LAG_LABELS = ("group", "topic")
 _GAUGES = {
     "goqueue_disk_guarded": "1 while writes are refused for want of room.",
     "goqueue_draining": "1 while the broker stops.",
@@ -31,6 +33,8 @@ _GAUGES = {
     "goqueue_partitions": "Partitions of all topics.",
     "goqueue_partitions_omitted": "Partitions that have no series of their own.",
     "goqueue_logs_offline": "Partitions that cannot be opened or take no writes.",
+    "goqueue_groups": "Groups, those included that have nothing but offsets.",
+    "goqueue_groups_omitted": "Groups that have no series of their own.",
 }
 
 
@@ -64,6 +68,8 @@ class _Telling(Collector):
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(name, text, snapshot.gauges[name])
         yield from _partitions(snapshot.partitions)
+        yield from _groups(snapshot.groups)
+        yield from _transactions(snapshot.groups)
 
 
 def _requests(requests: Mapping[TallyKey, Durations]) -> Iterator[Metric]:
@@ -123,3 +129,41 @@ def _partitions(rows: Sequence[PartitionRow]) -> Iterator[Metric]:
         for family, number in zip(families, row.numbers, strict=True):
             family.add_metric(row.labels, number)
     yield from families
+
+
+def _groups(groups: GroupSnapshot) -> Iterator[Metric]:
+    members = GaugeMetricFamily("goqueue_group_members", "Members of a group.", labels=("group",))
+    for name, count in groups.members.items():
+        members.add_metric((name,), count)
+    yield members
+    behind = GaugeMetricFamily(
+        "goqueue_group_lag_messages", "Offsets from what a group has committed to the end.", labels=_LAG_LABELS
+    )
+    age = GaugeMetricFamily(
+        "goqueue_group_lag_seconds", "The age of the oldest message behind what is committed.", labels=_LAG_LABELS
+    )
+    for labels, lag in groups.lags.items():
+        behind.add_metric(labels, lag.messages)
+        if lag.seconds is not None:
+            age.add_metric(labels, lag.seconds)
+    yield behind
+    yield age
+    rebalances = CounterMetricFamily(
+        "goqueue_group_rebalances", "Rebalances of all groups, by what made them necessary.", labels=("kind",)
+    )
+    for kind, count in groups.rebalances.items():
+        rebalances.add_metric((kind.value,), count)
+    yield rebalances
+
+
+def _transactions(groups: GroupSnapshot) -> Iterator[Metric]:
+    states = GaugeMetricFamily(
+        "goqueue_transactions", "Transactional ids, by the state of their transaction.", labels=("state",)
+    )
+    for state, count in groups.transactions.items():
+        states.add_metric((state.value,), count)
+    yield states
+    ended = CounterMetricFamily("goqueue_transactions_ended", "Transactions that ended, by cause.", labels=("cause",))
+    for cause, count in groups.ended.items():
+        ended.add_metric((cause.value,), count)
+    yield ended

@@ -3,7 +3,8 @@
 Nothing is counted here, so a message costs nothing more because of it. The loop takes a `Snapshot`, which is quick;
 `exposition` puts it into words in a thread, which takes tens of milliseconds for a thousand partitions.
 
-At most 1,000 partitions are told one by one, by the names of their topics; the others are only counted.
+At most 1,000 partitions are told one by one, by the names of their topics; the others are only counted. Groups and
+transactions are looked at by `group_metrics`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple, Protocol
 from goqueue.broker.broker import Broker
 from goqueue.broker.pipeline import TallyKey
 from goqueue.errors import GoQueueError
+from goqueue.observe.group_metrics import GroupSnapshot, look_at_groups
 from goqueue.runtime.partition import Partition
 
 PARTITIONS_MAX = 1000
@@ -59,6 +61,7 @@ class Snapshot:
     dropped: Mapping[str, int]
     gauges: Mapping[str, float]
     partitions: Sequence[PartitionRow]
+    groups: GroupSnapshot
 
 
 class Metrics:
@@ -70,7 +73,7 @@ class Metrics:
 
     async def expose(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics as text, in a format that the reader accepts, and the media type of that format."""
-        snapshot = self._look()
+        snapshot = self._look(await look_at_groups(self._broker))
         return await asyncio.get_running_loop().run_in_executor(self._broker.threads, self._told, snapshot, accept)
 
     def _told(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
@@ -86,7 +89,7 @@ class Metrics:
             # When the disk is broken, everything else is wanted all the more.
             return None
 
-    def _look(self) -> Snapshot:
+    def _look(self, groups: GroupSnapshot) -> Snapshot:
         broker = self._broker
         rows: list[PartitionRow] = []
         total = offline = 0
@@ -110,8 +113,11 @@ class Metrics:
                 "goqueue_partitions": total,
                 "goqueue_partitions_omitted": max(0, total - PARTITIONS_MAX),
                 "goqueue_logs_offline": offline,
+                "goqueue_groups": groups.count,
+                "goqueue_groups_omitted": groups.count - len(groups.members),
             },
             rows,
+            groups,
         )
 
 

@@ -56,6 +56,8 @@ TABLE: dict[str, Fault] = {
     "group_subscribed": Fault(86, 409),
     "inconsistent_group_protocol": Fault(23, 409),
     "invalid_session_timeout": Fault(26, 400),
+    "group_full": Fault(81, 409),
+    "group_request_too_large": Fault(42, 413),
     "unknown_member": Fault(25, 404),
     "member_id_required": Fault(79, 409),
     "stale_generation": Fault(22, 409),
@@ -67,6 +69,7 @@ TABLE: dict[str, Fault] = {
     "unsupported_assignor": Fault(112, 400),
     "invalid_pattern": Fault(128, 400),
     "offset_metadata_too_large": Fault(12, 400),
+    "commit_too_large": Fault(28, 413),
     "unstable_offsets": Fault(88, 503),
     "coordinator_unavailable": Fault(15, 503),
     # transactions

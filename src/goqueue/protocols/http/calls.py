@@ -11,9 +11,9 @@ import msgspec
 from goqueue.broker.broker import Broker
 from goqueue.broker.group_positions import Positions
 from goqueue.broker.messages import Turns
+from goqueue.broker.numbering import Numbering
 from goqueue.broker.pipeline import Caller
 from goqueue.broker.reading import Polls
-from goqueue.broker.transactional_messages import Numbering
 from goqueue.errors import GoQueueError, InvalidGroup, MalformedRequest
 
 JSON = "application/json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -27,6 +27,8 @@ from goqueue.protocols.http.problems import (
 from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
+# What stands in a path for bytes that are not UTF-8.
+_UNREADABLE = "\ufffd"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -75,6 +77,7 @@ class Endpoint:
         operation = self._by_method.get(scope["method"])
         if operation is None:
             raise MethodNotAllowed(scope["method"], list(self._by_method))
+        _require_text(scope)
         request: object = None
         if operation.has_body:
             _require_json(scope)
@@ -131,6 +134,15 @@ def _refusal(error: GoQueueError, path: str) -> Answer:
 def _address(scope: Scope) -> str:
     host, port = scope.get("client") or ("unknown", 0)
     return f"{host}:{port}"
+
+
+def _require_text(scope: Scope) -> None:
+    """Refuse a path that is not UTF-8: what cannot be read became one sign, so different names would be the same."""
+    if _UNREADABLE in scope["path"]:
+        try:
+            unquote_to_bytes(scope["raw_path"]).decode()
+        except UnicodeDecodeError:
+            raise MalformedRequest("the path is not UTF-8") from None
 
 
 def _require_json(scope: Scope) -> None:

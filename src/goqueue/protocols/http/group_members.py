@@ -27,6 +27,7 @@ from goqueue.model.topic import check_name
 from goqueue.model.units import duration_text, parse_duration_ms
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.group_shapes import (
+    PARTITIONS_MAX,
     Generation,
     GroupPartition,
     MemberId,
@@ -35,9 +36,8 @@ from goqueue.protocols.http.group_shapes import (
     told,
 )
 
-_PARTITIONS_MAX = 100_000
 _SESSION = duration_text(SESSION_TIMEOUT_MS)
-_Partitions = Annotated[list[GroupPartition], Meta(max_length=_PARTITIONS_MAX)]
+_Partitions = Annotated[list[GroupPartition], Meta(max_length=PARTITIONS_MAX)]
 
 
 class NewMember(msgspec.Struct, forbid_unknown_fields=True):
@@ -129,12 +129,12 @@ class CooperativeMembership(msgspec.Struct, kw_only=True):
 
 async def join_eagerly(context: Context, request: NewMember) -> Answer:
     """Join a group, or join again."""
-    return Answer(_eager(await _join(context, request)))
+    return Answer(_eager(context, await _join(context, request)))
 
 
 async def join_cooperatively(context: Context, request: NewMember) -> Answer:
     """Join a group, or join again, as a member that gives back single partitions."""
-    return Answer(_cooperative(await _join(context, request)))
+    return Answer(_cooperative(context, await _join(context, request)))
 
 
 async def _join(context: Context, request: NewMember) -> Standing:
@@ -150,7 +150,7 @@ async def _join(context: Context, request: NewMember) -> Standing:
         epoch=JOIN_EPOCH,
         instance_id=None if request.instance_id is UNSET else request.instance_id,
         client_id=request.client_id,
-        client_host=_host(context),
+        client_host=context.caller.host,
         topics=frozenset(request.topics),
         pattern="",
         assignor=None if request.assignor is UNSET else request.assignor,
@@ -173,7 +173,7 @@ async def heartbeat_eagerly(context: Context, request: Member) -> Answer:
     """Keep a member alive; tell it to join again if its generation is over."""
     command = _heartbeat(context, request.member_id, request.generation)
     standing = await beat(context.broker, context.caller, context.services.positions, command)
-    told = _eager(standing)
+    told = _eager(context, standing)
     if told.generation != request.generation:
         told.state = "rebalancing"
     return Answer(told)
@@ -183,7 +183,8 @@ async def heartbeat_cooperatively(context: Context, request: CooperativeMember) 
     """Keep a member alive, and take back what it does not own any more."""
     owned = None if request.owned is UNSET else partitions_of(request.owned)
     command = _heartbeat(context, request.member_id, request.generation, owned)
-    return Answer(_cooperative(await beat(context.broker, context.caller, context.services.positions, command)))
+    standing = await beat(context.broker, context.caller, context.services.positions, command)
+    return Answer(_cooperative(context, standing))
 
 
 async def revoke(context: Context, request: GivenBack) -> Answer:
@@ -192,7 +193,7 @@ async def revoke(context: Context, request: GivenBack) -> Answer:
     partitions = partitions_of(request.partitions)
     services = context.services
     return Answer(
-        _cooperative(await give_back(context.broker, context.caller, services.positions, command, partitions))
+        _cooperative(context, await give_back(context.broker, context.caller, services.positions, command, partitions))
     )
 
 
@@ -205,37 +206,34 @@ async def leave_group(context: Context, request: LeavingMember) -> Answer:
 
 async def assignment(context: Context, query: AssignmentQuery) -> Answer:
     """Tell what a member has; that is no sign of life."""
-    return Answer(_cooperative(await standing_of(context.broker, context.caller, context.group, query.member_id)))
+    standing = await standing_of(context.broker, context.caller, context.group, query.member_id)
+    return Answer(_cooperative(context, standing))
 
 
 def _heartbeat(
     context: Context, member_id: str, epoch: int, owned: frozenset[TopicPartition] | None = None
 ) -> ConsumerHeartbeat:
     return ConsumerHeartbeat(
-        group=context.group, member_id=member_id, epoch=epoch, client_host=_host(context), owned=owned
+        group=context.group, member_id=member_id, epoch=epoch, client_host=context.caller.host, owned=owned
     )
 
 
-def _host(context: Context) -> str:
-    return context.caller.address.rpartition(":")[0]
-
-
-def _eager(standing: Standing) -> Membership:
+def _eager(context: Context, standing: Standing) -> Membership:
     return Membership(
         member_id=standing.member.id,
         generation=standing.member.epoch,
         state="rebalancing" if standing.is_behind else "stable",
         assignment=told(standing.member.assigned),
-        heartbeat_interval_ms=standing.group.heartbeat_interval_ms,
+        heartbeat_interval_ms=context.broker.heartbeat_pace.interval_ms(standing.group),
     )
 
 
-def _cooperative(standing: Standing) -> CooperativeMembership:
+def _cooperative(context: Context, standing: Standing) -> CooperativeMembership:
     return CooperativeMembership(
         member_id=standing.member.id,
         generation=standing.member.epoch,
         state=standing.progress,
         assigned=told(standing.member.assigned),
         revoke=told(standing.member.revoking),
-        heartbeat_interval_ms=standing.group.heartbeat_interval_ms,
+        heartbeat_interval_ms=context.broker.heartbeat_pace.interval_ms(standing.group),
     )

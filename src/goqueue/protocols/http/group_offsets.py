@@ -17,6 +17,7 @@ from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset, NewOffset
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.group_shapes import (
+    PARTITIONS_MAX,
     Generation,
     GroupName,
     GroupOffset,
@@ -32,8 +33,6 @@ from goqueue.protocols.http.group_shapes import (
 )
 from goqueue.protocols.http.messages import Milliseconds, Moment, timestamp_of
 from goqueue.protocols.http.problems import MessageError, error_of
-
-_PARTITIONS_MAX = 100_000
 
 
 class OffsetToCommit(msgspec.Struct, forbid_unknown_fields=True):
@@ -84,7 +83,7 @@ class OffsetsReset(msgspec.Struct, forbid_unknown_fields=True):
     time: Milliseconds | Moment | UnsetType = UNSET
     group: GroupName | UnsetType = UNSET
     topics: Annotated[list[TopicName], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
-    partitions: Annotated[list[GroupPartition], Meta(min_length=1, max_length=_PARTITIONS_MAX)] | UnsetType = UNSET
+    partitions: Annotated[list[GroupPartition], Meta(min_length=1, max_length=PARTITIONS_MAX)] | UnsetType = UNSET
     dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
 
 

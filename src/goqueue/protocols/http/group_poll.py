@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.broker.group_poll import Poll, Polled, StartAt, poll_group
+from goqueue.broker.group_poll import Poll, Polled, poll_group
 from goqueue.broker.messages import MESSAGES_MAX
+from goqueue.model.start_at import StartAt
 from goqueue.model.units import parse_bytes, parse_duration_ms
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.group_shapes import Generation, MemberId, PartitionError, told_errors

@@ -18,6 +18,9 @@ from goqueue.protocols.http.messages import OFFSET_MAX, PARTITION_MAX
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.protocols.http.topics import NAME_PATTERN, NAME_SCHEMA
 
+PARTITIONS_MAX = 100_000
+"""Partitions in one request."""
+
 GROUP_SCHEMA = {"minLength": 1, "maxLength": GROUP_NAME_MAX}
 
 # What these promise is checked by the operations, whose errors say more.

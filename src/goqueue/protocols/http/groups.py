@@ -44,9 +44,10 @@ class GroupSummary(msgspec.Struct):
 
 
 class Groups(msgspec.Struct):
-    """All groups, in the order of their names."""
+    """All groups, in the order of their names; unless `complete`, those are missing whose log cannot be used."""
 
     groups: list[GroupSummary]
+    complete: bool
 
 
 class GroupMember(msgspec.Struct, kw_only=True):
@@ -133,7 +134,7 @@ class CooperativeGroup(msgspec.Struct):
 async def list_all(context: Context, _: None) -> Answer:
     """List all groups."""
     found = await overview(context.broker, context.caller)
-    return Answer(Groups([GroupSummary(*each) for each in found]))
+    return Answer(Groups([GroupSummary(*each) for each in found.groups], found.is_complete))
 
 
 async def describe(context: Context, _: None) -> Answer:

@@ -110,7 +110,7 @@ class TransactionMessages(_Acting):
     """Messages to publish as part of the transaction.
 
     With `sequence`, the number of this request in the transaction from 0 on, it may be sent again: it is not
-    published twice, but answered as it was.
+    published twice, but answered as it was. The same number with other messages is refused.
     """
 
     topic: _Topic

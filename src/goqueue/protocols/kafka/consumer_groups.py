@@ -1,4 +1,4 @@
-"""Members of groups whose broker assigns: ConsumerGroupHeartbeat. Topics travel by id; groups know names only."""
+"""Members of groups whose broker assigns: ConsumerGroupHeartbeat. Topics travel by id; groups call them by name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from goqueue.broker import groups
 from goqueue.errors import GoQueueError, Invalid, InvalidGroup
-from goqueue.machines.consumer_group import JOIN_EPOCH, ConsumerHeartbeat
+from goqueue.machines.consumer_values import JOIN_EPOCH, ConsumerHeartbeat, FormerPartition
 from goqueue.machines.group_values import TopicPartition
 from goqueue.protocols.kafka.context import Context
-from goqueue.protocols.kafka.coordination import client_host_of, client_id_of, told_by_coordinator
+from goqueue.protocols.kafka.coordination import client_id_of, told_by_coordinator
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
 
@@ -42,7 +42,7 @@ def _heartbeat(context: Context, request: Request) -> ConsumerHeartbeat:
     if "" in (request.instance_id, request.rack_id):
         raise Invalid("an instance id or a rack id is missing or has a name, but is not empty")
     topics, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
-    owned = None if request.topic_partitions is None else _owned(context, request.topic_partitions)
+    owned, owned_former = _owned(context, request.topic_partitions)
     is_subscribing = topics is not None or pattern is not None
     return ConsumerHeartbeat(
         group=request.group_id,
@@ -51,12 +51,13 @@ def _heartbeat(context: Context, request: Request) -> ConsumerHeartbeat:
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         client_id=client_id_of(request),
-        client_host=client_host_of(context),
+        client_host=context.caller.host,
         rebalance_timeout_ms=request.rebalance_timeout,
         topics=None if topics is None else frozenset(topics),
         pattern=pattern,
         assignor=request.server_assignor,
         owned=owned,
+        owned_former=owned_former,
         is_full=is_subscribing and owned is not None and request.rebalance_timeout != _UNCHANGED,
     )
 
@@ -69,15 +70,21 @@ def _member_id(context: Context, request: Request) -> str:
     return member_id
 
 
-def _owned(context: Context, topics: Iterable[Request]) -> frozenset[TopicPartition]:
-    """Return what a member has; nobody can have a part of a topic that is gone."""
+def _owned(
+    context: Context, topics: Iterable[Request] | None
+) -> tuple[frozenset[TopicPartition] | None, frozenset[FormerPartition]]:
+    """Return what a member has, of topics that are there and of others; None if it does not say."""
+    if topics is None:
+        return None, frozenset()
     known = context.broker.topics_by_id
-    return frozenset(
-        TopicPartition(known[topic.topic_id].topic.name, index)
-        for topic in topics
-        if topic.topic_id in known
-        for index in topic.partitions
-    )
+    owned, former = set(), set()
+    for topic in topics:
+        if topic.topic_id in known:
+            name = known[topic.topic_id].topic.name
+            owned |= {TopicPartition(name, index) for index in topic.partitions}
+        else:
+            former |= {FormerPartition(topic.topic_id, index) for index in topic.partitions}
+    return frozenset(owned), frozenset(former)
 
 
 def topic_partitions(context: Context, partitions: Iterable[TopicPartition]) -> list[Reply]:

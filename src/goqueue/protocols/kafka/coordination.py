@@ -43,11 +43,6 @@ def client_id_of(request: Request) -> str:
     return client_id[:_NAME_MAX]
 
 
-def client_host_of(context: Context) -> str:
-    """Return the host from which the client has come."""
-    return context.caller.address.rpartition(":")[0]
-
-
 def shown_host(host: str) -> str:
     """Return a host as Kafka's replies write it."""
     return f"/{host}" if host else ""

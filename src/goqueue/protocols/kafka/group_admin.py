@@ -5,17 +5,17 @@ Names of states and kinds are Kafka's. A name under which there are only offsets
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from goqueue.broker.groups import Listed, delete_group, find_group, list_groups
 from goqueue.errors import GoQueueError, UnknownGroup
 from goqueue.machines.assignors import STICKY
 from goqueue.machines.classic_values import ClassicGroup, ClassicMember, ClassicState
-from goqueue.machines.consumer_group import ConsumerGroup, ConsumerMember, state_of
+from goqueue.machines.consumer_group import state_of
 from goqueue.machines.consumer_protocol import CONSUMER
+from goqueue.machines.consumer_values import ConsumerGroup, ConsumerMember
+from goqueue.machines.group_kinds import everybody
 from goqueue.protocols.kafka.consumer_groups import topic_partitions
 from goqueue.protocols.kafka.context import UNKNOWN_OPERATIONS, Context
-from goqueue.protocols.kafka.coordination import code_of, shown_host, told_by_coordinator
+from goqueue.protocols.kafka.coordination import COORDINATOR_NOT_AVAILABLE, code_of, shown_host, told_by_coordinator
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
 
@@ -28,12 +28,15 @@ _ASSIGNORS = {STICKY: "uniform"}
 
 
 async def list_all_groups(context: Context, request: Request) -> Reply:
-    """List groups, those only of some states or kinds if the request says so."""
+    """List groups, those only of some states or kinds if the request says so.
+
+    If there may be more, an error says so beside those that are known: clients ask again, or tell it.
+    """
     try:
         listed = await list_groups(context.broker, context.caller)
     except GoQueueError as error:
         return {"error_code": code_of(error), "groups": []}
-    groups = [_listed(each) for each in listed]
+    groups = [_listed(each) for each in listed.groups]
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     wanted = [
@@ -41,7 +44,7 @@ async def list_all_groups(context: Context, request: Request) -> Reply:
         for each in groups
         if (not states or each["group_state"].lower() in states) and (not kinds or each["group_type"] in kinds)
     ]
-    return {"error_code": 0, "groups": wanted}
+    return {"error_code": 0 if listed.is_complete else COORDINATOR_NOT_AVAILABLE, "groups": wanted}
 
 
 def _listed(listed: Listed) -> Reply:
@@ -97,14 +100,8 @@ def _described(name: str, found: Listed | None) -> Reply:
         "group_state": group.state.value,
         "protocol_type": _protocol_type(group),
         "protocol_data": group.protocol or "" if is_stable else "",
-        "members": [_classic_member(group, member, is_stable=is_stable) for member in _everybody(group)],
+        "members": [_classic_member(group, member, is_stable=is_stable) for member in everybody(group).values()],
     }
-
-
-def _everybody(group: ClassicGroup) -> Iterable[ClassicMember]:
-    """Return the members, and those who are about to become one."""
-    joiners = group.round.joiners.values() if group.round is not None else ()
-    return {**group.members, **{each.member.id: each.member for each in joiners}}.values()
 
 
 def _classic_member(group: ClassicGroup, member: ClassicMember, *, is_stable: bool) -> Reply:

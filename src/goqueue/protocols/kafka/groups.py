@@ -9,7 +9,7 @@ from goqueue.broker import groups
 from goqueue.errors import GoQueueError, InconsistentProtocol, MemberIdRequired
 from goqueue.machines.classic_values import Heartbeat, Join, Joined, Leave, Leaver, Protocol, Sync
 from goqueue.protocols.kafka.context import Context
-from goqueue.protocols.kafka.coordination import client_host_of, client_id_of, code_of, new_member_id
+from goqueue.protocols.kafka.coordination import client_id_of, code_of, new_member_id
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
 
@@ -44,7 +44,7 @@ def _join(context: Context, request: Request) -> Join:
         new_id=new_member_id(context, request.group_instance_id or client_id),
         instance_id=request.group_instance_id,
         client_id=client_id,
-        client_host=client_host_of(context),
+        client_host=context.caller.host,
         session_timeout_ms=request.session_timeout,
         rebalance_timeout_ms=rebalance_timeout_ms,
         protocol_type=request.protocol_type,
