@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from goqueue import __version__
 
 _UNKNOWN = "unknown"
+_LOOPS = 9
+_LOOP_STEPS = 200_000
 
 
 class Machine(NamedTuple):
-    """The hardware and software that results depend on."""
+    """The hardware and software that results depend on.
+
+    `loop_ms` is how long a fixed piece of pure Python took beside the benchmark: a machine that is shared with others may
+    be twice as fast an hour later.
+    """
 
     cpu: str
     cores: int
@@ -22,6 +30,7 @@ class Machine(NamedTuple):
     file_system: str
     python: str
     goqueue: str
+    loop_ms: float
 
 
 def describe(directory: Path) -> Machine:
@@ -34,7 +43,20 @@ def describe(directory: Path) -> Machine:
         file_system=file_system_of(directory),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         goqueue=__version__,
+        loop_ms=_loop_ms(),
     )
+
+
+def _loop_ms() -> float:
+    """Return the median time of a fixed loop."""
+    times = []
+    for _ in range(_LOOPS):
+        began = time.perf_counter()
+        total = 0
+        for number in range(_LOOP_STEPS):
+            total += number * number
+        times.append((time.perf_counter() - began) * 1000)
+    return round(median(times), 2)
 
 
 def file_system_of(directory: Path) -> str:

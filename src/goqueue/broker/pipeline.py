@@ -83,16 +83,16 @@ class Pipeline:
         if self.is_disk_guarded:
             raise DiskFull("the disk is nearly full, so nothing is written", hint="make room, or shorten retention.ms")
 
-    def leave(self, operation: str, protocol: str, began: float, outcome: str = OK) -> None:
-        """Count an operation that has ended."""
+    def leave(self, operation: str, protocol: str, began: float, outcome: str = OK, count: int = 1) -> None:
+        """Count an operation that has ended, or several that were carried out together."""
         # A plain tuple finds what a TallyKey has put there, and is made in a fraction of the time.
         tally = self.tallies.get((operation, protocol, outcome))  # type: ignore[call-overload]
         if tally is None:
             tally = self.tallies[TallyKey(operation, protocol, outcome)] = Tally()
         seconds = self._clock.monotonic() - began
-        tally.count += 1
-        tally.seconds += seconds
-        tally.by_bucket[bisect_left(BUCKETS_S, seconds)] += 1
+        tally.count += count
+        tally.seconds += seconds * count
+        tally.by_bucket[bisect_left(BUCKETS_S, seconds)] += count
 
 
 def operation(

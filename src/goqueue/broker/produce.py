@@ -97,7 +97,10 @@ class Publish:
                 code = outcome.code
                 break
         burst = self._burst
-        burst.pipeline.leave(OPERATION, burst.protocol, burst.began, code)
+        if burst.is_being_settled and code is OK:
+            burst.succeeded += 1
+        else:
+            burst.leave(code)
         self.done(self.outcomes)
 
     def _check_committed(self) -> None:
@@ -111,12 +114,21 @@ class Publish:
                     self.outcomes[number] = error
 
 
-class _Burst(NamedTuple):
-    """What all requests of a burst share."""
+class _Burst:
+    """What all requests of a burst share. Those that succeed at once are counted together."""
 
-    pipeline: Pipeline
-    protocol: str
-    began: float
+    __slots__ = ("_began", "_pipeline", "_protocol", "is_being_settled", "succeeded")
+
+    def __init__(self, pipeline: Pipeline, protocol: str, began: float) -> None:
+        self._pipeline = pipeline
+        self._protocol = protocol
+        self._began = began
+        self.is_being_settled = True
+        self.succeeded = 0
+
+    def leave(self, outcome: str, count: int = 1) -> None:
+        """Count requests that have ended."""
+        self._pipeline.leave(OPERATION, self._protocol, self._began, outcome, count)
 
 
 def publish(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None:
@@ -135,6 +147,9 @@ def publish(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None
     burst = _Burst(broker.pipeline, caller.protocol, began)
     for request in requests:
         request.settle(burst)
+    burst.is_being_settled = False
+    if burst.succeeded:
+        burst.leave(OK, burst.succeeded)
 
 
 async def publish_when_known(broker: Broker, caller: Caller, request: Publish, *, adds_partitions: bool) -> None:
