@@ -19,8 +19,8 @@ _LOOP_STEPS = 200_000
 class Machine(NamedTuple):
     """The hardware and software that results depend on.
 
-    `loop_ms` is how long a fixed piece of pure Python took beside the benchmark: a machine that is shared with others may
-    be twice as fast an hour later.
+    `loop_ms` is how long a fixed piece of pure Python took beside the benchmark: a machine that is shared with others
+    may be twice as fast an hour later.
     """
 
     cpu: str
