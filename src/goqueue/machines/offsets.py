@@ -14,12 +14,13 @@ import msgspec
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.group_keys import KeyKind, decode_key, encode_key, head_size
+from goqueue.machines.group_keys import KeyKind, decode_key, encode_key
 from goqueue.machines.group_values import TopicPartition
 
 NO_EPOCH = -1
 _PARTITION = struct.Struct(">i")
 _PRODUCER = struct.Struct(">q")
+_PENDING = int(KeyKind.PENDING)
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -53,7 +54,7 @@ class OffsetTable:
         # By producer, since a transaction ends for all groups and partitions at once; and the other way round.
         self._pending: dict[int, dict[str, dict[bytes, bytes]]] = {}
         self._producers: dict[str, dict[bytes, set[int]]] = {}
-        # The table that the last record belonged to, and by which head of a key.
+        # The offsets that the last record was one of, and by which head of a key.
         self._head = b""
         self._table: dict[bytes, bytes] = {}
 
@@ -130,18 +131,20 @@ class OffsetTable:
     def apply(self, record: KeyedRecord) -> None:
         """Take note of a stored record of kind OFFSET or PENDING."""
         key, value = record
-        end = head_size(key)
-        head = key[:end]
-        if head != self._head or key[0] == KeyKind.PENDING:
-            self._turn_to(head, key)
-        table = self._table
-        rest = key[end:] if key[0] == KeyKind.OFFSET else key[end + _PRODUCER.size :]
+        head = self._head
+        # Most records follow one of the same group.
+        if head and key.startswith(head):
+            table, rest = self._table, key[len(head) :]
+        else:
+            table, rest = self._turn_to(key)
         name = self._names.get(rest) or self._new_name(rest)
         if value is not None:
             count = len(table)
             table[name] = value
             if len(table) != count:
-                self._added(key, name)
+                self._uses[name] += 1
+                if key[0] == _PENDING:
+                    self._note_pending(key, name)
             return
         if table.pop(name, None) is not None:
             self._removed(key, name)
@@ -157,15 +160,13 @@ class OffsetTable:
         self._uses[rest] = 0
         return rest
 
-    def _added(self, key: bytes, name: bytes) -> None:
-        self._uses[name] += 1
-        if key[0] == KeyKind.PENDING:
-            _, group, rest = decode_key(key)
-            self._producers.setdefault(group, {}).setdefault(name, set()).add(_producer_id(rest))
+    def _note_pending(self, key: bytes, name: bytes) -> None:
+        _, group, rest = decode_key(key)
+        self._producers.setdefault(group, {}).setdefault(name, set()).add(_producer_id(rest))
 
     def _removed(self, key: bytes, name: bytes) -> None:
         self._uses[name] -= 1
-        if key[0] == KeyKind.PENDING:
+        if key[0] == _PENDING:
             _, group, rest = decode_key(key)
             partitions = self._producers[group]
             partitions[name].remove(_producer_id(rest))
@@ -174,16 +175,17 @@ class OffsetTable:
             if not partitions:
                 del self._producers[group]
 
-    def _turn_to(self, head: bytes, key: bytes) -> None:
-        """Find the table that a record belongs to; most follow one of the same."""
+    def _turn_to(self, key: bytes) -> tuple[dict[bytes, bytes], bytes]:
+        """Return the table that a record belongs to, and for which partition it is."""
         kind, group, rest = decode_key(key)
-        self._head = head
         if kind is KeyKind.OFFSET:
+            self._head = key[: len(key) - len(rest)]
             self._table = self._groups.setdefault(group, {})
-            return
+            return self._table, rest
         if len(rest) < _PRODUCER.size:
             raise Corrupt(f"a pending offset of group {group!r} has no producer")
-        self._table = self._pending.setdefault(_producer_id(rest), {}).setdefault(group, {})
+        table = self._pending.setdefault(_producer_id(rest), {}).setdefault(group, {})
+        return table, rest[_PRODUCER.size :]
 
     def _drop_empty(self, key: bytes) -> None:
         self._head = b""

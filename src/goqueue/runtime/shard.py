@@ -38,6 +38,9 @@ _GATHERED_BYTES_MAX = 256 * 1024
 _STOPPING = "the broker is about to stop"
 _MESSAGE_CHARS_MAX = 500
 
+# Calling the class goes through a Python function, and there may be millions at a start.
+_keyed = partial(tuple.__new__, KeyedRecord)
+
 CommandT = TypeVar("CommandT")
 
 
@@ -108,10 +111,10 @@ class Shard(Generic[CommandT]):
             for position, header in headers(data):
                 # Nobody else has looked at these bytes since they were written.
                 validate(data, position)
-                for key, value in read_pairs(view[position:], decompressed_bytes_max=log.settings.max_message_bytes):
-                    if key is None:
+                for pair in read_pairs(view[position:], decompressed_bytes_max=log.settings.max_message_bytes):
+                    if pair[0] is None:
                         raise Corrupt(f"{log.directory} has a record without a key behind offset {header.base_offset}")
-                    apply(KeyedRecord(key, value))
+                    apply(_keyed(pair))
                 offset = header.next_offset
 
     async def submit(self, command: CommandT) -> Any:

@@ -49,9 +49,12 @@ async def _run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, 
             threads=threads,
             syncs=syncs,
         )
+        # What is loaded stays: the collector would look at it again and again, and find nothing.
+        gc.disable()
         await server.start()
         # What exists now stays, and requests leave no cycles behind: the collector need not look so often.
         gc.freeze()
+        gc.enable()
         gc.set_threshold(_COLLECT_AFTER)
         announce(server.addresses)
         warming = loop.run_in_executor(threads, warm_up)
