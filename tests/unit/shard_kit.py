@@ -41,7 +41,8 @@ class Words:
     | `bad`        | is refused                                                      |                         |
     | `tell no`    | changes nothing                                                 | an error                |
     | `set a 3`    | counts a word anew from there; independent of what it was       | None                    |
-    | `mistake`    | breaks the machine                                              |                         |
+    | `mistake`    | fails unexpectedly, before anything is decided                  |                         |
+    | `broken`     | fails unexpectedly, when it is in the log                       |                         |
     | `wait a`     | waits until somebody counts the word                            | its count then          |
     | `at 500 a`   | counts the word in 500 ms; again a little later if that fails   | None                    |
     """
@@ -85,6 +86,8 @@ class Words:
 
     def adopt(self, decision: Decision) -> None:
         """Make what was decided the state."""
+        if any(record.key == b"broken" for record in decision.records):
+            raise RuntimeError("a mistake in the machine")
         for record in decision.records:
             self.apply(record)
             self.waiting.pop(record.key.decode(), None)

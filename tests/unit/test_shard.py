@@ -311,6 +311,22 @@ def test_a_log_that_is_offline_when_something_is_due_answers_whoever_waits_for_i
     simulate(main, 7)
 
 
+def test_a_machine_that_cannot_adopt_what_is_stored_is_not_asked_again() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, machine = open_shard(SimDisk(7), simulation)
+        waiting = asyncio.create_task(shard.submit("wait a"))
+        await until(lambda: bool(machine.waiting["a"]))
+        with pytest.raises(RuntimeError):
+            await shard.submit("broken")
+        with pytest.raises(LogOffline):
+            await asyncio.wait_for(waiting, 1)
+        with pytest.raises(LogOffline):
+            await shard.submit("a")
+        assert machine.counts == {}
+
+    simulate(main, 7)
+
+
 def test_what_fails_when_it_is_due_is_reported_and_keeps_nothing_else_back() -> None:
     async def main(simulation: Simulation) -> None:
         reported: list[str] = []

@@ -34,7 +34,7 @@ _CONFIG: Mapping[str, str] = {
 
 
 class Coordinator(Generic[MachineT, CommandT]):
-    """The machines of one kind, by the names that they look after; `changed` is called when a decision is durable."""
+    """The machines of one kind, by the names that they look after; `changed` as of a `Shard`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Coordinator(Generic[MachineT, CommandT]):
                     self._broker.sink.emit(PartitionUnavailable(self.topic, partition.index, str(error)))
 
     async def submit(self, name: str, command: CommandT) -> Any:
-        """Have a command carried out by the machine that a name belongs to; durable at return."""
+        """Have a command carried out by the machine that a name belongs to; durable at return as of a `Shard`."""
         shard = await self._shard(name)
         try:
             return await shard.submit(command)

@@ -1,7 +1,7 @@
 """Transactions that a partition holds open and no coordinator knows of: they are aborted when the broker starts.
 
 A coordinator knows of a partition before anything is written there, and markers are durable before a transaction is
-complete. So there are none of these, unless a producer did not wait for the coordinator. Nobody would ever end them:
+complete. So there are none of these, unless the coordinator's log was lost or damaged. Nobody would ever end them:
 readers of committed records would wait for ever, and whatever is in them would share the fate of their producer's next
 transaction. The epoch of the marker is above that of the producer, which is so told that it has lost something.
 

@@ -77,7 +77,7 @@ class Machine(Protocol[CommandT]):
 
 
 class Shard(Generic[CommandT]):
-    """One machine and the partition that holds its records; `changed` is called when a decision is durable."""
+    """One machine and the partition that holds its records; `changed` is called when somebody is told of a decision."""
 
     def __init__(
         self,
@@ -118,7 +118,10 @@ class Shard(Generic[CommandT]):
                 offset = header.next_offset
 
     async def submit(self, command: CommandT) -> Any:
-        """Carry out a command and return its answer; durable at return. Raises what forbids it, or LogOffline."""
+        """Carry out a command and return its answer; durable at return, unless the machine says that it need not be.
+
+        Raises what forbids it, or LogOffline.
+        """
         ticket = next(self._tickets)
         answered: asyncio.Future[object] = self._loop.create_future()
         self._waiting[ticket] = answered
@@ -156,7 +159,7 @@ class Shard(Generic[CommandT]):
             except GoQueueError:
                 # A log that takes nothing says so elsewhere.
                 has_failed = True
-            except Exception as error:  # noqa: BLE001 - nothing was decided, and nobody else may notice
+            except Exception as error:  # noqa: BLE001 - a mistake about one name, which others must not notice
                 has_failed = True
                 message = f"{command!r} was due in {self.partition.topic}-{self.partition.index} and failed"
                 self._loop.call_exception_handler({"message": message[:_MESSAGE_CHARS_MAX], "exception": error})
@@ -185,7 +188,7 @@ class Shard(Generic[CommandT]):
             return decision.answers
         if decision.records:
             self._append(decision.records, is_awaited=not decision.is_told_at_once)
-        self._machine.adopt(decision)
+        self._adopt(decision)
         self._set_timer()
         end = self.partition.log.end_offset
         # An earlier command may have made this one needless, and not be durable yet.
@@ -218,7 +221,7 @@ class Shard(Generic[CommandT]):
             self._hand_out([Answer(ticket, error) for ticket, _ in answers])
             return
         for decision in gathered:
-            self._machine.adopt(decision)
+            self._adopt(decision)
         self._set_timer()
         end = self.partition.log.end_offset
         self.partition.waiters.wait_for(end, partial(self._tell, answers, end))
@@ -232,6 +235,15 @@ class Shard(Generic[CommandT]):
                 # Nothing will ever be decided again.
                 self._give_up(self.partition.log.fault)
             raise outcome
+
+    def _adopt(self, decision: Decision) -> None:
+        try:
+            self._machine.adopt(decision)
+        except Exception as error:
+            # What is in memory is not what is stored any more, so nobody may act on it.
+            self.partition.log.go_offline(f"a decision could not be adopted: {error!r}")
+            self._give_up(self.partition.log.fault)
+            raise
 
     def _tell(self, answers: Sequence[Answer], end: int) -> None:
         if end > self.partition.high_watermark:
