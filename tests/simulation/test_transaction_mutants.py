@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from goqueue.broker import groups, produce
@@ -144,7 +145,7 @@ def takeovers_fence_nobody(patch: Patch) -> None:
 
     def init_idle(transaction: Transaction, command: Init, now: Any) -> Transaction:
         after = real(transaction, command, now)
-        return replace(after, producer_id=transaction.producer_id, epoch=transaction.epoch)
+        return msgspec.structs.replace(after, producer_id=transaction.producer_id, epoch=transaction.epoch)
 
     patch.setattr(steps, "_init_idle", init_idle)
 

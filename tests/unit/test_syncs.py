@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
@@ -19,15 +20,16 @@ from goqueue.runtime.partition import Partition
 from goqueue.seams import syncs
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.disk import RealDisk
-from goqueue.seams.syncs import Done, KernelSyncs, Syncs, kernel_syncs
+from goqueue.seams.syncs import Done, KernelSyncs, NotBegun, Syncs, kernel_syncs
 
 WAIT_S = 10.0
+NO_FILE = 99_999
 
 
 async def outcome(using: Syncs, descriptors: Sequence[int]) -> OSError | None:
     """Sync files, and return what came of it."""
     ended: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
-    assert using.sync(descriptors, ended.set_result)
+    using.sync(descriptors, ended.set_result)
     return await asyncio.wait_for(ended, WAIT_S)
 
 
@@ -55,31 +57,29 @@ def test_files_are_synced_many_at_once(tmp_path: Path) -> None:
     with_syncs(act)
 
 
-def test_a_file_may_be_closed_while_it_is_being_synced(tmp_path: Path) -> None:
+def test_what_the_kernel_refuses_is_told_as_not_begun_and_keeps_nothing_back(tmp_path: Path) -> None:
     async def act(opened: KernelSyncs) -> None:
-        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
-        os.write(file, b"x" * 1_000_000)
-        ended: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
-        assert opened.sync([file], ended.set_result)
-        os.close(file)
-        assert await asyncio.wait_for(ended, WAIT_S) is None
-
-    with_syncs(act)
-
-
-def test_what_cannot_be_synced_is_refused_or_told(tmp_path: Path) -> None:
-    async def act(opened: KernelSyncs) -> None:
-        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
-        os.close(file)
-        assert not opened.sync([file], lambda _: None)
-        assert not opened.sync([], lambda _: None)
-        good = os.open(tmp_path / "file", os.O_RDWR)
-        failed = await outcome(opened, [good, 99_999])
-        assert failed is not None
-        assert failed.errno == errno.EBADF
+        good = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        asked = [[good], [NO_FILE], [good, NO_FILE, good], [good]]
+        first, *refused, last = await asyncio.gather(*(outcome(opened, each) for each in asked))
+        assert first is None
+        assert last is None
+        for each in refused:
+            assert isinstance(each, NotBegun)
+            assert each.errno == errno.EBADF
         os.close(good)
 
     with_syncs(act)
+
+
+def test_a_failure_is_told_rather_than_that_another_sync_was_not_begun() -> None:
+    not_begun, failed = NotBegun(errno.EAGAIN, "too many at once"), OSError(errno.EIO, "lost")
+    for errors in itertools.permutations([None, not_begun, failed]):
+        told: list[OSError | None] = []
+        sync = syncs._Sync(len(errors), told.append)
+        for error in errors:
+            sync.ended(error)
+        assert told == [failed]
 
 
 def test_a_system_that_does_not_offer_it_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,10 +100,9 @@ class Told:
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Done] = asyncio.Queue()
 
-    def sync(self, descriptors: Sequence[int], done: Done) -> bool:
+    def sync(self, descriptors: Sequence[int], done: Done) -> None:
         assert descriptors
         self.begun.put_nowait(done)
-        return True
 
 
 def open_partition(directory: Path, using: Syncs | None) -> Partition:
@@ -128,6 +127,20 @@ def test_a_partition_believes_what_the_kernel_tells(tmp_path: Path, has_failed: 
         else:
             await waiting
             assert partition.high_watermark == 1
+
+    asyncio.run(main())
+
+
+def test_what_the_kernel_did_not_begin_is_done_by_a_thread(tmp_path: Path) -> None:
+    async def main() -> None:
+        told = Told()
+        partition = open_partition(tmp_path / "log", told)
+        partition.append([batch(b"first")])
+        waiting = asyncio.create_task(partition.committed(1))
+        done = await asyncio.wait_for(told.begun.get(), WAIT_S)
+        done(NotBegun(errno.EAGAIN, "too many at once"))
+        await asyncio.wait_for(waiting, WAIT_S)
+        assert partition.log.durable_end == 1
 
     asyncio.run(main())
 

@@ -66,7 +66,7 @@ def transactions(
     bootstrap: BootstrapOption = None,
     pid: PidOption = None,
     flush: FlushOption = Flush.GROUP,
-    producers: Annotated[int, typer.Option(min=1, help="Producers at the same time.")] = 4,
+    producers: Annotated[int, typer.Option(min=1, help="Producers at the same time.")] = 16,
     messages_per_transaction: Annotated[int, typer.Option(min=1, help="Messages of a transaction.")] = 100,
     size: Annotated[int, typer.Option(min=16, help="Bytes of a message.")] = 100,
     count: Annotated[

@@ -45,8 +45,9 @@ touches no later one, unless both have the same identity: a producer that never 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from goqueue.errors import (
     ConcurrentTransactions,

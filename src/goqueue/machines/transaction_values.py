@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
+
+import msgspec
+from typing_extensions import override
 
 from goqueue.machines.group_values import TopicPartition
 
@@ -144,8 +148,7 @@ class WaitingInit(NamedTuple):
     command: Init
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A transactional id and its present or last transaction.
 
     `number` counts its transactions. `previous` is the identity whose holder may be waiting for a reply that makes it
@@ -167,9 +170,18 @@ class Transaction:
     started_ms: int = -1
     updated_ms: int = 0
     # volatile
-    deadline_ms: int | None = field(default=None, compare=False)
-    waiting_ends: tuple[int, ...] = field(default=(), compare=False)
-    waiting_init: WaitingInit | None = field(default=None, compare=False)
+    deadline_ms: int | None = None
+    waiting_ends: tuple[int, ...] = ()
+    waiting_init: WaitingInit | None = None
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the same would be stored."""
+        return isinstance(other, Transaction) and _stored(self) == _stored(other)
+
+    @override
+    def __hash__(self) -> int:
+        return hash(_stored(self))
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -197,6 +209,22 @@ class Transaction:
             return self.identity
         is_nobodys = self.previous != self.identity if self.is_ending else self.previous is None
         return None if is_nobodys else self.identity
+
+
+_stored = attrgetter(
+    "id",
+    "producer_id",
+    "epoch",
+    "timeout_ms",
+    "state",
+    "previous",
+    "next",
+    "partitions",
+    "groups",
+    "number",
+    "started_ms",
+    "updated_ms",
+)
 
 
 @dataclass(frozen=True, slots=True)

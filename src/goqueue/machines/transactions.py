@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, assert_never
+
+from msgspec.structs import replace
 
 from goqueue.errors import ProducerMismatch, UnknownTransaction
 from goqueue.machines import transaction_steps as steps

@@ -14,6 +14,7 @@ from goqueue.records.checksum import Buffer
 from goqueue.records.compression import Codec, compress
 from goqueue.records.layout import (
     CODEC_MASK,
+    CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     MAGIC,
@@ -45,6 +46,7 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     is_transactional: bool = False,
+    is_control: bool = False,
 ) -> bytearray:
     """Return one batch with the records at consecutive offsets; Invalid if there are none."""
     if not records:
@@ -64,7 +66,7 @@ def build_batch(
         leader_epoch=leader_epoch,
         magic=MAGIC,
         crc=0,
-        attributes=codec | (TRANSACTIONAL_BIT if is_transactional else 0),
+        attributes=codec | (TRANSACTIONAL_BIT if is_transactional else 0) | (CONTROL_BIT if is_control else 0),
         last_offset_delta=len(records) - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max(timestamps),

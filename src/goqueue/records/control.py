@@ -18,7 +18,7 @@ from typing import NamedTuple
 from goqueue.errors import CorruptBatch, UnsupportedFormat
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.checksum import Buffer
-from goqueue.records.layout import CONTROL_BIT, read_header, write_header
+from goqueue.records.layout import read_header
 from goqueue.records.reader import read_records
 
 _KEY = Struct(">hh")
@@ -53,17 +53,15 @@ def build_marker(
     """Return the control batch that ends the producer's transaction."""
     key = _KEY.pack(_VERSION, control_type)
     value = _VALUE.pack(_VERSION, coordinator_epoch)
-    batch = build_batch(
+    return build_batch(
         [NewRecord(timestamp, key, value)],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         is_transactional=True,
+        is_control=True,
     )
-    header = read_header(batch)
-    write_header(batch, header._replace(attributes=header.attributes | CONTROL_BIT))
-    return batch
 
 
 def read_marker(batch: Buffer) -> Marker:

@@ -24,7 +24,7 @@ from goqueue.log.flush import Flush
 from goqueue.log.log import Log
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.runtime.waiters import Waiters, Wake, arrival
-from goqueue.seams.syncs import Syncs
+from goqueue.seams.syncs import NotBegun, Syncs
 
 # If the kernel has to write back too much at once, it blocks whoever writes next: and that is the event loop.
 _MUCH_BYTES = 16 * 1024 * 1024
@@ -126,17 +126,21 @@ class Flusher:
             self._settle()
             return
         self._is_running = True
-        if not self._leave_to_kernel(flush):
-            running = self._loop.run_in_executor(self._threads, flush.run)
-            running.add_done_callback(lambda ended: self._end(flush, ended.exception()))
+        descriptors = flush.descriptors
+        if self._syncs is not None and descriptors:
+            self._syncs.sync(descriptors, partial(self._synced, flush))
+        else:
+            self._run_in_thread(flush)
 
-    def _leave_to_kernel(self, flush: Flush) -> bool:
-        """Have the kernel do what takes long, without a thread; False if that is not possible."""
-        if self._syncs is None or (descriptors := flush.descriptors) is None:
-            return False
-        return self._syncs.sync(descriptors, partial(self._synced, flush))
+    def _run_in_thread(self, flush: Flush) -> None:
+        running = self._loop.run_in_executor(self._threads, flush.run)
+        running.add_done_callback(lambda ended: self._end(flush, ended.exception()))
 
     def _synced(self, flush: Flush, error: OSError | None) -> None:
+        """Do what is left of a flush of which the kernel has done what takes long."""
+        if isinstance(error, NotBegun):
+            self._run_in_thread(flush)
+            return
         if error is None:
             try:
                 flush.finish()

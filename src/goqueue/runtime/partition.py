@@ -28,7 +28,7 @@ from goqueue.errors import (
     UnknownEpoch,
     UnknownProducer,
 )
-from goqueue.log.batches import NewBatch, check_batches
+from goqueue.log.batches import NewBatch, check_batches, own_batch
 from goqueue.log.log import Log
 from goqueue.log.reader import TimedOffset
 from goqueue.machines.producer import Duplicate, Refused
@@ -213,10 +213,13 @@ class Partition:
             last = headers[position - 1]
             timestamp = last.max_timestamp if is_stamped else NO_TIMESTAMP
             outcomes[number] = Appended(first.base_offset, last.next_offset, timestamp, start_offset)
-        self.records_in += headers[-1].next_offset - headers[0].base_offset
-        size = sum([len(batch.data) for batch in batches])
-        self.bytes_in += size
-        self.flusher.note_append(size, is_awaited=is_awaited)
+        count = headers[-1].next_offset - headers[0].base_offset
+        self._took(count, sum([len(batch.data) for batch in batches]), is_awaited=is_awaited)
+
+    def _took(self, count: int, size_bytes: int, *, is_awaited: bool) -> None:
+        self.records_in += count
+        self.bytes_in += size_bytes
+        self.flusher.note_append(size_bytes, is_awaited=is_awaited)
         self._raise_high_watermark()
 
     def end_transaction(self, producer_id: int, epoch: int, *, is_commit: bool) -> int:
@@ -233,10 +236,14 @@ class Partition:
             producer_epoch=max(epoch, self.log.producers.known_epoch(producer_id)),
             timestamp=self._clock.now_ms(),
         )
-        headers = self.log.append(check_batches(marker, bytes_max=len(marker)), leader_epoch=self.leader_epoch)
-        self.flusher.note_append(len(marker))
-        self._raise_high_watermark()
-        return headers[-1].next_offset
+        return self.append_own(marker)
+
+    def append_own(self, data: bytearray, *, is_awaited: bool = True) -> int:
+        """Append a batch that the broker has built itself; return the offset behind it. `is_awaited` as of `append`."""
+        (header,) = self.log.append([own_batch(data)], leader_epoch=self.leader_epoch)
+        # Markers are nobody's messages.
+        self._took(0 if header.is_control else header.record_count, len(data), is_awaited=is_awaited)
+        return header.next_offset
 
     def check_read(self, offset: int, known_epoch: int = -1) -> None:
         """Raise what would keep a reader from reading at an offset, be it now or later."""

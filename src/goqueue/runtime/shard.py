@@ -20,7 +20,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
-from goqueue.errors import Corrupt, GoQueueError, LogOffline
+from goqueue.errors import Corrupt, GoQueueError, LogOffline, TooLarge
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers, validate
@@ -229,12 +229,15 @@ class Shard(Generic[CommandT]):
     def _append(self, records: Sequence[KeyedRecord], *, is_awaited: bool) -> None:
         now_ms = self._clock.now_ms()
         batch = build_batch([NewRecord(now_ms, record.key, record.value) for record in records])
-        (outcome,) = self.partition.append([batch], is_awaited=is_awaited)
-        if isinstance(outcome, GoQueueError):
+        if len(batch) > self.partition.settings.log.max_message_bytes:
+            raise TooLarge(f"a decision takes {len(batch)} bytes, more than {self.partition.topic} can hold at once")
+        try:
+            self.partition.append_own(batch, is_awaited=is_awaited)
+        except GoQueueError:
             if self.partition.log.fault:
                 # Nothing will ever be decided again.
                 self._give_up(self.partition.log.fault)
-            raise outcome
+            raise
 
     def _adopt(self, decision: Decision) -> None:
         try:

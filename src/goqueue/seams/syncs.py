@@ -3,7 +3,8 @@
 A thread that syncs has to be woken, to get hold of the interpreter, to let go of it, and to get hold of it again: on a
 busy loop that takes longer than the disk does. Linux can be asked to sync a file by itself (`io_submit` with a request
 of the kind FDSYNC), and says through an event descriptor when it has; a failure is told as by `fdatasync`. Where it
-cannot, `kernel_syncs` has nothing to give, and whoever asks uses threads.
+cannot, `kernel_syncs` has nothing to give, and whoever asks uses threads. All that is asked for in one turn of the loop
+is handed to the kernel with one call.
 
     iocb, 64 bytes:  data u64 | key u32 | flags u32 | kind u16 | priority i16 | descriptor u32
                      | buffer u64 | size u64 | offset i64 | reserved u64 | flags u32 | event descriptor u32
@@ -28,12 +29,16 @@ Done = Callable[[OSError | None], None]
 class Syncs(Protocol):
     """Makes files durable in the background."""
 
-    def sync(self, descriptors: Sequence[int], done: Done) -> bool:
-        """Begin to sync files, and call `done` from the loop when all are, or one has failed; False if that cannot be.
+    def sync(self, descriptors: Sequence[int], done: Done) -> None:
+        """Begin to sync files, and call `done` from the loop when that has ended for all, with what failed if any did.
 
-        The descriptors may be closed before.
+        The descriptors stay open until then. NotBegun is no failure of the disk: it can be tried in another way.
         """
         ...
+
+
+class NotBegun(OSError):
+    """A sync was not begun, since the kernel has refused it: nothing was done, or lost."""
 
 
 class _Calls(NamedTuple):
@@ -47,6 +52,7 @@ class _Calls(NamedTuple):
 
 _CALLS = {"x86_64": _Calls(206, 207, 208, 209), "aarch64": _Calls(0, 1, 4, 2)}
 _AT_ONCE_MAX = 1024
+_SUBMIT_MAX = 64
 _READ_MAX = 64
 _KIND_FDSYNC = 3
 _FLAG_TELL = 1
@@ -79,6 +85,15 @@ class _Sync:
         self.done = done
         self.error: OSError | None = None
 
+    def ended(self, error: OSError | None) -> None:
+        """Take note of what came of one file."""
+        # What has failed must not be tried again: that is what is told, whatever was not begun.
+        if error is not None and (self.error is None or isinstance(self.error, NotBegun)):
+            self.error = error
+        self.left -= 1
+        if not self.left:
+            self.done(self.error)
+
 
 class KernelSyncs:
     """The kernel's own syncs, for one event loop."""
@@ -87,9 +102,11 @@ class KernelSyncs:
         self._calls = calls
         self._loop = loop
         self._call = ctypes.CDLL(None, use_errno=True).syscall
-        self._request = ctypes.create_string_buffer(_REQUEST.size)
-        self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
+        self._requests = ctypes.create_string_buffer(_SUBMIT_MAX * _REQUEST.size)
+        first = ctypes.addressof(self._requests)
+        self._pointers = (ctypes.c_void_p * _SUBMIT_MAX)(*[first + n * _REQUEST.size for n in range(_SUBMIT_MAX)])
         self._events = ctypes.create_string_buffer(_READ_MAX * _EVENT.size)
+        self._wanted: list[tuple[int, _Sync]] = []
         self._under_way: dict[int, _Sync] = {}
         self._last = 0
         self._context = ctypes.c_ulong(0)
@@ -105,33 +122,42 @@ class KernelSyncs:
         os.close(self._told)
         self._under_way.clear()
 
-    def sync(self, descriptors: Sequence[int], done: Done) -> bool:
+    def sync(self, descriptors: Sequence[int], done: Done) -> None:
         begun = _Sync(len(descriptors), done)
-        for number, descriptor in enumerate(descriptors):
+        if not self._wanted:
+            self._loop.call_soon(self._submit)
+        self._wanted += [(descriptor, begun) for descriptor in descriptors]
+
+    def _submit(self) -> None:
+        wanted, self._wanted = self._wanted, []
+        while wanted:
+            taken = self._submit_some(wanted[:_SUBMIT_MAX])
+            if not taken:
+                # The first of them is at fault, or nothing can be taken at all.
+                number = ctypes.get_errno()
+                wanted[0][1].ended(NotBegun(number, os.strerror(number)))
+                taken = 1
+            wanted = wanted[taken:]
+
+    def _submit_some(self, wanted: Sequence[tuple[int, _Sync]]) -> int:
+        """Hand over as many of these as the kernel takes, and return how many it took, from the first one on."""
+        position = 0
+        for ticket, (descriptor, _) in enumerate(wanted, self._last + 1):
+            fields = (ticket, 0, 0, _KIND_FDSYNC, 0, descriptor, 0, 0, 0, 0, _FLAG_TELL, self._told)
+            _REQUEST.pack_into(self._requests, position, *fields)
+            position += _REQUEST.size
+        taken: int = max(self._call(self._calls.submit, self._context, len(wanted), self._pointers), 0)
+        for _, begun in wanted[:taken]:
             self._last += 1
-            fields = (self._last, 0, 0, _KIND_FDSYNC, 0, descriptor, 0, 0, 0, 0, _FLAG_TELL, self._told)
-            _REQUEST.pack_into(self._request, 0, *fields)
-            if self._call(self._calls.submit, self._context, 1, self._requests) != 1:
-                if number == 0:
-                    return False
-                begun.error = OSError(ctypes.get_errno(), "the kernel has taken one sync and refused another")
-                begun.left = number
-                break
             self._under_way[self._last] = begun
-        return bool(descriptors)
+        return taken
 
     def _look(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._told)
         while (count := self._call(self._calls.get_events, self._context, 0, _READ_MAX, self._events, None)) > 0:
             for ticket, _, result, _ in _EVENT.iter_unpack(self._events.raw[: count * _EVENT.size]):
-                self._ended(self._under_way.pop(ticket), result)
+                error = None if result >= 0 else OSError(-result, os.strerror(-result))
+                self._under_way.pop(ticket).ended(error)
             if count < _READ_MAX:
                 return
-
-    def _ended(self, sync: _Sync, result: int) -> None:
-        if result < 0:
-            sync.error = sync.error or OSError(-result, os.strerror(-result))
-        sync.left -= 1
-        if not sync.left:
-            sync.done(sync.error)
