@@ -73,9 +73,11 @@ class Publish:
         self._burst = burst
         self._unsettled = 1
         is_for_all = self.acks is Acks.ALL
-        for (partition, _), outcome in zip(self.sections, self.outcomes, strict=True):
-            if isinstance(outcome, GoQueueError) or isinstance(partition, GoQueueError):
+        for number, outcome in enumerate(self.outcomes):
+            if isinstance(outcome, GoQueueError):
                 continue
+            partition = self.sections[number][0]
+            assert isinstance(partition, Partition)
             if is_for_all and outcome.end_offset > partition.high_watermark:
                 if not partition.log.fault:
                     self._unsettled += 1

@@ -74,6 +74,9 @@ class Appended(NamedTuple):
 
 Outcome = Appended | GoQueueError
 
+# Calling the class goes through a Python function, and there is one for each request.
+_appended = partial(tuple.__new__, Appended)
+
 
 class Partition:
     """One partition of a topic, on the event loop that owns it."""
@@ -212,7 +215,7 @@ class Partition:
             position += len(section)
             last = headers[position - 1]
             timestamp = last.max_timestamp if is_stamped else NO_TIMESTAMP
-            outcomes[number] = Appended(first.base_offset, last.next_offset, timestamp, start_offset)
+            outcomes[number] = _appended((first.base_offset, last.next_offset, timestamp, start_offset))
         count = headers[-1].next_offset - headers[0].base_offset
         self._took(count, sum([len(batch.data) for batch in batches]), is_awaited=is_awaited)
 
