@@ -62,6 +62,9 @@ def _be_known(fields: dict[str, Any]) -> None:
 def _make_fit(body: dict[str, Any], *, is_change: bool) -> None:
     # Which values a setting takes is told by its error.
     body.pop("config", None)
+    if "stages" in body:
+        # Nothing is staged that could be named.
+        body["stages"] = []
     if is_change and body.get("partitions"):
         # A topic never gets fewer.
         body["partitions"] = _PARTITIONS_MAX

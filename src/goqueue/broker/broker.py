@@ -41,6 +41,7 @@ from goqueue.machines.transaction_values import Command as TransactionCommand
 from goqueue.machines.transactions import Transactions
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, LogSettings
+from goqueue.model.sinks import coordination_key
 from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TopicSettings, parse
 from goqueue.runtime.flusher import Flusher
@@ -123,7 +124,12 @@ class Broker:
         )
         self._finisher = Finisher(self)
         self.transactions: Coordinator[Transactions, TransactionCommand] = Coordinator(
-            self, TRANSACTIONS_TOPIC, COORDINATOR_PARTITIONS, Transactions, changed=self._finisher.look
+            self,
+            TRANSACTIONS_TOPIC,
+            COORDINATOR_PARTITIONS,
+            Transactions,
+            changed=self._finisher.look,
+            key_of=coordination_key,
         )
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None

@@ -34,7 +34,10 @@ _CONFIG: Mapping[str, str] = {
 
 
 class Coordinator(Generic[MachineT, CommandT]):
-    """The machines of one kind, by the names that they look after; `changed` as of a `Shard`."""
+    """The machines of one kind, by the names that they look after; `changed` as of a `Shard`.
+
+    Names with the same key (`key_of`) are looked after by the same machine.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,10 @@ class Coordinator(Generic[MachineT, CommandT]):
         partitions: int,
         new_machine: Callable[[], MachineT],
         changed: Callable[[MachineT], None] | None = None,
+        key_of: Callable[[str], str] = str,
     ) -> None:
         self.topic = topic
+        self._key_of = key_of
         self._changed = changed
         self._broker = broker
         self._partitions = partitions
@@ -149,7 +154,7 @@ class Coordinator(Generic[MachineT, CommandT]):
         return shard
 
     def _index(self, name: str) -> int:
-        return name_partition(name, len(self._machines))
+        return name_partition(self._key_of(name), len(self._machines))
 
     def _require(self, machine: MachineT | GoQueueError) -> MachineT:
         if isinstance(machine, GoQueueError):

@@ -69,7 +69,7 @@ async def begin_transaction(broker: Broker, transactional_id: str, identity: Pro
     Nothing changes. A transaction begins, and its time, with the first partition or group that becomes part of it.
     """
     transaction = held_transaction(broker, transactional_id, identity)
-    if transaction.state is TransactionState.ONGOING or transaction.is_ending:
+    if transaction.is_ongoing or transaction.is_ending:
         raise InvalidTransactionState(
             f"a transaction of {transactional_id!r} is under way", hint="commit or abort it first"
         )
@@ -126,7 +126,7 @@ async def commit_transaction_offsets(
         await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, command.group))
     await known(broker, transactional_id)
     transaction = held_transaction(broker, transactional_id, identity)
-    if transaction.state is not TransactionState.ONGOING:
+    if not transaction.is_ongoing:
         raise InvalidTransactionState(f"no transaction of {transactional_id!r} is under way")
     if command.group not in transaction.groups:
         raise InvalidTransactionState(f"group {command.group!r} is not part of the transaction of {transactional_id!r}")
@@ -159,7 +159,7 @@ def _is_empty(broker: Broker, transactional_id: str, identity: ProducerIdentity)
     """Tell whether the caller holds the present identity, and has done nothing with it."""
     with suppress(GoQueueError):
         transaction = held_transaction(broker, transactional_id, identity)
-        return not transaction.is_ending and transaction.state is not TransactionState.ONGOING
+        return not transaction.is_ending and not transaction.is_ongoing
     return False
 
 
@@ -201,7 +201,7 @@ async def tally_transactions(broker: Broker) -> TransactionTally:
         ended.update(machine.ended)
         for transaction in machine.all():
             states[transaction.state] += 1
-            if transaction.state is TransactionState.ONGOING or transaction.is_ending:
+            if transaction.is_ongoing or transaction.is_ending:
                 opened.append(transaction)
     oldest = min(opened, key=lambda transaction: transaction.started_ms, default=None)
     return TransactionTally(states, oldest, ended)

@@ -58,3 +58,17 @@ class TransactionStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_open: TransactionView | None = None
     committed: int = 0
     aborted: dict[str, int] = {}
+
+
+class BatchCommitted(msgspec.Struct, frozen=True):
+    """A batch of a sink is committed; `is_new` unless that had happened before. `last_batch` is the sink's last one."""
+
+    last_batch: int
+    is_new: bool
+
+
+class Sink(msgspec.Struct, frozen=True):
+    """The last batch that a sink is known to have committed, and when."""
+
+    last_batch: int | None = None
+    committed_at: str | None = None

@@ -16,7 +16,14 @@ from goqueue.client.group_values import GroupPartition, PartitionOffset
 from goqueue.client.groups import Known
 from goqueue.client.messages import NewMessage, Published, encode, read_fates
 from goqueue.client.problems import Problem, error_of
-from goqueue.client.transaction_values import Producer, ProducerState, TransactionStats, TransactionView
+from goqueue.client.transaction_values import (
+    BatchCommitted,
+    Producer,
+    ProducerState,
+    Sink,
+    TransactionStats,
+    TransactionView,
+)
 from goqueue.errors import GoQueueError
 
 
@@ -37,6 +44,8 @@ _read_state = reading(ProducerState)
 _read_transaction = reading(TransactionView)
 _read_transactions = reading(_Transactions)
 _read_stats = reading(TransactionStats)
+_read_batch = reading(BatchCommitted)
+_read_sink = reading(Sink)
 _read_offsets = reading(_OffsetResults)
 _encode = msgspec.json.Encoder().encode
 
@@ -128,6 +137,28 @@ def _as_fields(producer: Producer) -> dict[str, object]:
 
 def _read_offset_fates(reply: Reply) -> Sequence[GoQueueError | None]:
     return [error_of(result.error) if result.error else None for result in _read_offsets(reply).results]
+
+
+# -- sinks
+
+
+def commit_batch(sink: str, batch: int, stages: Iterable[Producer]) -> Call[BatchCommitted]:
+    """Commit what the tasks of a sink have staged for a batch: all of it or nothing, and once for each batch.
+
+    The transactional id of each stage is what `model.sinks.stage_id` says. When this returns, it has happened
+    everywhere.
+    """
+    body = _encode({"batch": batch, "stages": list(stages)})
+    return Call("POST", f"{_sink_path(sink)}/commit", _read_batch, body=body, is_repeatable=True)
+
+
+def describe_sink(sink: str) -> Call[Sink]:
+    """Ask which batch a sink has committed last."""
+    return Call("GET", _sink_path(sink), _read_sink)
+
+
+def _sink_path(sink: str) -> str:
+    return f"/v1/transactions/sinks/{quote(sink, safe='')}"
 
 
 # -- looking after transactions

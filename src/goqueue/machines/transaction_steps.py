@@ -77,6 +77,7 @@ from goqueue.machines.transaction_values import (
     TransactionState,
     WaitingInit,
 )
+from goqueue.model.sinks import is_sink_key
 
 
 class Step(NamedTuple):
@@ -105,7 +106,7 @@ def init(transaction: Transaction | None, command: Init, ticket: int, now: Now) 
         )
         return Step(transaction, (Answer(ticket, transaction.identity),))
     _check_known(transaction, command.known)
-    if transaction.state is TransactionState.ONGOING:
+    if transaction.is_ongoing:
         if command.known is None:
             transaction = fence(transaction, now)
         else:
@@ -139,6 +140,8 @@ def _init_idle(transaction: Transaction, command: Init, now: Now) -> Transaction
 def _check_init(command: Init) -> None:
     if not command.id:
         raise Invalid("a transactional id cannot be empty")
+    if is_sink_key(command.id):
+        raise Invalid(f"{command.id!r} stands for all transactions of a sink, and is none itself")
     if not TIMEOUT_MIN_MS <= command.timeout_ms <= TIMEOUT_MAX_MS:
         raise InvalidTransactionTimeout(
             f"a transaction cannot have {command.timeout_ms} ms", hint=f"{TIMEOUT_MIN_MS} to {TIMEOUT_MAX_MS}"
@@ -183,7 +186,7 @@ def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now:
 def verify(transaction: Transaction, caller: ProducerIdentity, partitions: frozenset[TopicPartition]) -> None:
     """Raise unless the caller's transaction is under way and has the partitions."""
     check_caller(transaction, caller)
-    if transaction.state is not TransactionState.ONGOING:
+    if not transaction.is_ongoing:
         raise InvalidTransactionState(
             f"no transaction of {transaction.id!r} is under way", hint=f"its state is {transaction.state}"
         )
@@ -200,7 +203,7 @@ def _check_adding(transaction: Transaction, caller: ProducerIdentity) -> None:
 
 def _begun(transaction: Transaction, now: Now) -> Transaction:
     """Begin a transaction, unless there is one."""
-    if transaction.state is TransactionState.ONGOING:
+    if transaction.is_ongoing:
         return replace(transaction, updated_ms=now.wall_ms)
     return replace(
         transaction,
@@ -220,7 +223,7 @@ def end(transaction: Transaction, command: End, ticket: int, now: Now) -> Step:
     """Decide how a transaction ends; the producer is told the identity to go on with when it has ended."""
     caller = ProducerIdentity(command.producer_id, command.epoch)
     spare = command.spare_producer_id if command.bumps_epoch else None
-    if transaction.state is TransactionState.ONGOING:
+    if transaction.is_ongoing:
         check_caller(transaction, caller)
         prepared = _prepare(transaction, now, is_commit=command.is_commit, spare_producer_id=spare)
         return wait_for_end(prepared, ticket)
@@ -244,7 +247,7 @@ def _end_again(transaction: Transaction, command: End, ticket: int) -> Step:
 
 def abort(transaction: Transaction, ticket: int, now: Now) -> Step:
     """Abort over the producer's head; whoever asks is told when it is done."""
-    if transaction.state is TransactionState.ONGOING:
+    if transaction.is_ongoing:
         return wait_for_end(fence(transaction, now), ticket)
     if transaction.state is TransactionState.PREPARE_ABORT:
         return wait_for_end(transaction, ticket)
@@ -263,6 +266,11 @@ def fence(transaction: Transaction, now: Now) -> Transaction:
         updated_ms=now.wall_ms,
         deadline_ms=None,
     )
+
+
+def prepare_commit(transaction: Transaction, now: Now) -> Transaction:
+    """Decide that the transaction under way commits; its producer goes on as it is."""
+    return _prepare(transaction, now, is_commit=True, spare_producer_id=None)
 
 
 def complete(transaction: Transaction, command: Complete, ticket: int, now: Now) -> Step:

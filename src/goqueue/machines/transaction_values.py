@@ -138,7 +138,30 @@ class Forget:
     id: str
 
 
-Command = Init | AddPartitions | AddOffsets | End | Complete | Abort | Expire | Forget
+class Stage(NamedTuple):
+    """A transaction that is to be committed with others, and who has written it."""
+
+    id: str
+    producer_id: int
+    epoch: int
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """Who has written it."""
+        return ProducerIdentity(self.producer_id, self.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """A sink commits what was staged for a batch; `id` is the key of the sink (`model.sinks`)."""
+
+    id: str
+    batch: int
+    stages: tuple[Stage, ...]
+
+
+TransactionCommand = Init | AddPartitions | AddOffsets | End | Complete | Abort | Expire | Forget
+Command = TransactionCommand | CommitBatch
 
 
 class WaitingInit(NamedTuple):
@@ -187,6 +210,11 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def identity(self) -> ProducerIdentity:
         """The present identity; while the transaction ends, the one that its markers carry."""
         return ProducerIdentity(self.producer_id, self.epoch)
+
+    @property
+    def is_ongoing(self) -> bool:
+        """Whether a transaction is under way, and it is open how it ends."""
+        return self.state is TransactionState.ONGOING
 
     @property
     def is_ending(self) -> bool:

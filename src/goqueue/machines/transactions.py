@@ -26,6 +26,13 @@ from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.transaction_deadlines import Deadlines
 from goqueue.machines.transaction_records import read_id, read_transaction, tombstone, transaction_record
+from goqueue.machines.transaction_sinks import (
+    CommittedBatch,
+    batch_record,
+    commit_batch,
+    forgotten_at_ms,
+    read_batch,
+)
 from goqueue.machines.transaction_steps import Step
 from goqueue.machines.transaction_values import (
     EPOCH_MAX,
@@ -35,6 +42,7 @@ from goqueue.machines.transaction_values import (
     AddPartitions,
     Cause,
     Command,
+    CommitBatch,
     Complete,
     End,
     Ending,
@@ -43,8 +51,9 @@ from goqueue.machines.transaction_values import (
     Init,
     ProducerIdentity,
     Transaction,
-    TransactionState,
+    TransactionCommand,
 )
+from goqueue.model.sinks import is_sink_key
 
 
 class _Outcome(NamedTuple):
@@ -55,12 +64,22 @@ class _Outcome(NamedTuple):
     cause: Cause | None = None
 
 
+class _BatchOutcome(NamedTuple):
+    """What becomes of a sink and its transactions; the sink is forgotten without a last batch."""
+
+    key: str
+    last: CommittedBatch | None
+    deadline_ms: int | None = None
+    transactions: tuple[Transaction, ...] = ()
+
+
 class Transactions:
     """The transactional ids of one partition, as of the last adopted decision or applied record."""
 
     def __init__(self) -> None:
         self._transactions: dict[str, Transaction] = {}
         self._ending: dict[str, Ending] = {}
+        self._sinks: dict[str, CommittedBatch] = {}
         self._by_producer: dict[int, str] = {}
         self._deadlines = Deadlines()
         self._ended: Counter[Cause] = Counter()
@@ -90,6 +109,10 @@ class Transactions:
         steps.check_caller(transaction, ProducerIdentity(producer_id, epoch))
         return transaction
 
+    def last_batch(self, key: str) -> CommittedBatch | None:
+        """Return the last committed batch of a sink; None if it is not known to have any."""
+        return self._sinks.get(key)
+
     def all(self) -> Sequence[Transaction]:
         """Return what is known of all transactional ids, in their order."""
         return [self._transactions[each] for each in sorted(self._transactions)]
@@ -98,7 +121,7 @@ class Transactions:
         """Raise unless the transaction under way is the caller's and has the partition."""
         transaction = self._known(transactional_id)
         if (
-            transaction.state is not TransactionState.ONGOING
+            not transaction.is_ongoing
             or transaction.producer_id != producer_id
             or transaction.epoch != epoch
             or partition not in transaction.partitions
@@ -116,7 +139,7 @@ class Transactions:
     def due(self, now: Now) -> Sequence[Command]:
         """Return the commands whose time has come; the same until they are carried out."""
         return [
-            Expire(each) if self._transactions[each].state is TransactionState.ONGOING else Forget(each)
+            Forget(each) if (known := self._transactions.get(each)) is None or not known.is_ongoing else Expire(each)
             for each in self._deadlines.due(now.monotonic_ms)
         ]
 
@@ -132,6 +155,13 @@ class Transactions:
         Init and End are answered with the identity to go on with; whoever has to wait for the end of a transaction is
         answered by the decision that completes it.
         """
+        if isinstance(command, CommitBatch):
+            return self._commit_batch(command, ticket, now)
+        if command.id in self._sinks:
+            return self._forget_sink(command, ticket, now)
+        return self._decide_transaction(command, ticket, now)
+
+    def _decide_transaction(self, command: TransactionCommand, ticket: int, now: Now) -> Decision:
         before = self._transactions.get(command.id)
         match command:
             case Init():
@@ -159,6 +189,20 @@ class Transactions:
         outcome = _Outcome(command.id, step.transaction, cause)
         return Decision(records, step.answers, outcome, is_told_at_once=step.is_told_at_once)
 
+    def _commit_batch(self, command: CommitBatch, ticket: int, now: Now) -> Decision:
+        step = commit_batch(self._sinks.get(command.id), command, self._transactions, now)
+        records = [transaction_record(each) for each in step.transactions]
+        if step.reply.is_new:
+            records.append(batch_record(command.id, step.last))
+        outcome = _BatchOutcome(command.id, step.last, forgotten_at_ms(step.last, now), step.transactions)
+        return Decision(records, (Answer(ticket, step.reply),), outcome)
+
+    def _forget_sink(self, command: TransactionCommand, ticket: int, now: Now) -> Decision:
+        deadline = self._deadlines.get(command.id)
+        if isinstance(command, Forget) and deadline is not None and deadline <= now.monotonic_ms:
+            return Decision((tombstone(command.id),), (Answer(ticket, None),), _BatchOutcome(command.id, None))
+        raise UnknownTransaction(f"{command.id!r} is a sink, not a transactional id")
+
     def _known(self, transactional_id: str) -> Transaction:
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
@@ -172,21 +216,42 @@ class Transactions:
         outcome = decision.outcome
         if outcome is None:
             return
+        if isinstance(outcome, _BatchOutcome):
+            self._adopt_batch(outcome)
+            return
         assert isinstance(outcome, _Outcome)
         self._put(outcome.id, outcome.transaction)
         if outcome.cause is not None:
             self._ended[outcome.cause] += 1
 
+    def _adopt_batch(self, outcome: _BatchOutcome) -> None:
+        for transaction in outcome.transactions:
+            self._put(transaction.id, transaction)
+            self._ended[Cause.COMMIT if transaction.is_committed else Cause.ABORT] += 1
+        self._put_sink(outcome.key, outcome.last, outcome.deadline_ms)
+
     def apply(self, record: KeyedRecord) -> None:
         """Take note of a stored record; Corrupt if it is none of ours."""
         transactional_id = read_id(record)
         value = record.value
+        if is_sink_key(transactional_id):
+            self._put_sink(transactional_id, None if value is None else read_batch(transactional_id, value), None)
+            return
         self._put(transactional_id, None if value is None else read_transaction(transactional_id, value))
 
     def revive(self, now: Now) -> None:
         """Let time begin, once all stored records were applied."""
         for transaction in self.all():
             self._put(transaction.id, replace(transaction, deadline_ms=_revived_deadline_ms(transaction, now)))
+        for key, last in self._sinks.items():
+            self._deadlines.set(key, forgotten_at_ms(last, now))
+
+    def _put_sink(self, key: str, last: CommittedBatch | None, deadline_ms: int | None) -> None:
+        if last is None:
+            self._sinks.pop(key, None)
+        else:
+            self._sinks[key] = last
+        self._deadlines.set(key, deadline_ms)
 
     def _put(self, transactional_id: str, transaction: Transaction | None) -> None:
         before = self._transactions.pop(transactional_id, None)
@@ -203,12 +268,16 @@ class Transactions:
 
     def records(self) -> Sequence[KeyedRecord]:
         """Return the records that a new machine would need to become equal to this one."""
-        return [transaction_record(transaction) for transaction in self.all()]
+        sinks = [batch_record(key, self._sinks[key]) for key in sorted(self._sinks)]
+        return [*(transaction_record(transaction) for transaction in self.all()), *sinks]
 
     def validate(self) -> None:
         """Check the machine's own invariants; AssertionError if one is broken."""
         self._deadlines.validate()
-        assert len(self._deadlines) == sum(each.deadline_ms is not None for each in self._transactions.values())
+        limited = sum(each.deadline_ms is not None for each in self._transactions.values())
+        limited += sum(self._deadlines.get(key) is not None for key in self._sinks)
+        assert len(self._deadlines) == limited
+        assert not self._sinks.keys() & self._transactions.keys()
         producer_ids: list[int] = []
         for transactional_id, transaction in self._transactions.items():
             assert transaction.id == transactional_id
@@ -220,9 +289,9 @@ class Transactions:
         assert self._ending == {each.id: _ending_of(each) for each in self.all() if each.is_ending}
 
 
-def _cause(before: Transaction | None, command: Command, after: Transaction) -> Cause | None:
+def _cause(before: Transaction | None, command: TransactionCommand, after: Transaction) -> Cause | None:
     """Return why the transaction under way is being ended; None if it is not."""
-    if before is None or before.state is not TransactionState.ONGOING or not after.is_ending:
+    if before is None or not before.is_ongoing or not after.is_ending:
         return None
     match command:
         case End():
@@ -236,7 +305,7 @@ def _cause(before: Transaction | None, command: Command, after: Transaction) -> 
 
 
 def _is_overdue(transaction: Transaction, now: Now, *, is_ongoing: bool) -> bool:
-    if (transaction.state is TransactionState.ONGOING) is not is_ongoing:
+    if transaction.is_ongoing is not is_ongoing:
         return False
     return transaction.deadline_ms is not None and transaction.deadline_ms <= now.monotonic_ms
 
@@ -244,7 +313,7 @@ def _is_overdue(transaction: Transaction, now: Now, *, is_ongoing: bool) -> bool
 def _revived_deadline_ms(transaction: Transaction, now: Now) -> int | None:
     if transaction.is_ending:
         return None
-    if transaction.state is TransactionState.ONGOING:
+    if transaction.is_ongoing:
         return now.monotonic_ms + transaction.timeout_ms
     idle_ms = now.wall_ms - transaction.updated_ms
     return now.monotonic_ms + IDLE_MS - min(max(idle_ms, 0), IDLE_MS)
@@ -264,7 +333,7 @@ def _ending_of(transaction: Transaction) -> Ending:
 
 def _validate_transaction(transaction: Transaction) -> None:
     has_content = bool(transaction.partitions or transaction.groups)
-    is_ongoing = transaction.state is TransactionState.ONGOING
+    is_ongoing = transaction.is_ongoing
     assert transaction.id
     assert transaction.producer_id >= 0
     # The epoch above the last one that is given out is nobody's.

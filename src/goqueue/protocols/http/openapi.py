@@ -12,6 +12,7 @@ import msgspec
 
 from goqueue import __version__
 from goqueue.errors import GoQueueError
+from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED
 from goqueue.protocols.http.calls import JSON, Operation
@@ -36,6 +37,7 @@ _PATH_PARAMETERS: dict[str, Json] = {
         "schema": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
     },
     "id": {"description": "A transactional id.", "schema": {"type": "string", **NOT_EMPTY_SCHEMA}},
+    "sink": {"description": "The name of a sink.", "schema": {"type": "string", "pattern": f"^{SINK_NAME}$"}},
 }
 # Two fields that say the same thing in two ways; JSON Schema has no word for that in a class.
 _EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",)}

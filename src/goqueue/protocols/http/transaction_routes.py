@@ -34,7 +34,7 @@ from goqueue.errors import (
     UnknownTransaction,
 )
 from goqueue.protocols.faults import TABLE
-from goqueue.protocols.http import messages, transaction_views, transactions
+from goqueue.protocols.http import messages, sinks, transaction_views, transactions
 from goqueue.protocols.http.calls import Operation
 
 _STORAGE: Sequence[type[GoQueueError]] = (LogOffline, DiskFull)
@@ -139,6 +139,25 @@ OPERATIONS: Sequence[Operation] = (
         request=transactions.ActingProducer,
         reply=transactions.Producer,
         errors=_OF_TRANSACTIONS,
+    ),
+    Operation(
+        name="sinks.commit",
+        method="POST",
+        path="/transactions/sinks/{sink}/commit",
+        summary="Commit what the tasks of a sink have staged for a batch, once, and all of it or nothing",
+        handle=sinks.commit,
+        request=sinks.BatchToCommit,
+        reply=sinks.BatchCommitted,
+        errors=(Invalid, *_OF_TRANSACTIONS),
+    ),
+    Operation(
+        name="sinks.describe",
+        method="GET",
+        path="/transactions/sinks/{sink}",
+        summary="The last batch that a sink has committed",
+        handle=sinks.describe,
+        reply=sinks.Sink,
+        errors=(Invalid, CoordinatorUnavailable),
     ),
     Operation(
         name="transactions.list",

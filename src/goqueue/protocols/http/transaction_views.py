@@ -19,7 +19,7 @@ from goqueue.machines.transaction_values import Transaction as KnownTransaction
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.transactions import TransactionPartition, time_left_ms
 
-_Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
 class TransactionsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,8 +46,8 @@ class Transaction(msgspec.Struct, kw_only=True):
     epoch: int
     timeout_ms: int
     time_left_ms: int | None
-    started_at: _Moment | None
-    updated_at: _Moment
+    started_at: Moment | None
+    updated_at: Moment
     partitions: list[TransactionPartition]
     groups: list[str]
 
@@ -116,13 +116,14 @@ def _told(context: Context, found: KnownTransaction) -> Transaction:
         epoch=found.epoch,
         timeout_ms=found.timeout_ms,
         time_left_ms=time_left_ms(context, found),
-        started_at=_moment(found.started_ms) if is_under_way else None,
-        updated_at=_moment(found.updated_ms),
+        started_at=moment_of(found.started_ms) if is_under_way else None,
+        updated_at=moment_of(found.updated_ms),
         partitions=[TransactionPartition(*each) for each in sorted(found.partitions)],
         groups=sorted(found.groups),
     )
 
 
-def _moment(timestamp_ms: int) -> str:
+def moment_of(timestamp_ms: int) -> str:
+    """Return a moment as it is told: in UTC, to the millisecond."""
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return moment.replace("+00:00", "Z")
