@@ -1,0 +1,47 @@
+"""A small blocking client of the Kafka protocol that moves raw batches: for Spark's executors and drivers.
+
+It makes no object per record, on no path: what is fetched is a view of whole batches as they are stored, and what is
+written are finished batches. Other Kafka clients open every record; that would cost more than all the rest.
+
+    from goqueue.client.kafka import KafkaData, Place, TopicPartition
+
+    with KafkaData("127.0.0.1:9092") as data:
+        place = TopicPartition("orders", 0)
+        end = data.offsets([place], Place.LATEST)[place].offset
+        for fetched in data.read_range(place, 0, end):
+            decode(fetched.records)
+
+`wire` turns requests and replies into bytes and back without a socket; `connection` and `cluster` carry them;
+`reading`, `ranges` and `producing` know what to ask; `data` is the door.
+"""
+
+from goqueue.client.kafka.addresses import Address, parse_bootstrap
+from goqueue.client.kafka.data import KafkaData
+from goqueue.client.kafka.producing import Publishing
+from goqueue.client.kafka.values import (
+    FetchedBatches,
+    FoundOffset,
+    Isolation,
+    Partition,
+    Place,
+    ProducerIdentity,
+    Topic,
+    TopicPartition,
+)
+from goqueue.client.kafka.wire.reading import AbortedTransaction
+
+__all__ = [
+    "AbortedTransaction",
+    "Address",
+    "FetchedBatches",
+    "FoundOffset",
+    "Isolation",
+    "KafkaData",
+    "Partition",
+    "Place",
+    "ProducerIdentity",
+    "Publishing",
+    "Topic",
+    "TopicPartition",
+    "parse_bootstrap",
+]

@@ -1,0 +1,216 @@
+"""`KafkaData`: the one door to topics, offsets, raw batches and transactional writing, for code that may block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self, TypedDict
+
+from typing_extensions import Unpack
+
+from goqueue import __version__
+from goqueue.client.kafka import producing, reading
+from goqueue.client.kafka.addresses import Address, parse_bootstrap
+from goqueue.client.kafka.cluster import Cluster
+from goqueue.client.kafka.producing import Publishing
+from goqueue.client.kafka.ranges import Batches, RangeReader
+from goqueue.client.kafka.reading import FETCH_BYTES_MAX, Terms
+from goqueue.client.kafka.refusals import refusal
+from goqueue.client.kafka.values import (
+    FetchedBatches,
+    FoundOffset,
+    Isolation,
+    Place,
+    ProducerIdentity,
+    Topic,
+    TopicPartition,
+)
+from goqueue.client.kafka.waiting import Deadline, Waiting
+from goqueue.client.kafka.wire import cluster as wire
+from goqueue.client.kafka.wire.frame import Api, Buffer
+from goqueue.errors import Invalid, InvalidPattern, Unavailable
+from goqueue.seams.clock import Clock, SystemClock
+from goqueue.seams.entropy import Entropy, SystemEntropy
+
+_TIMEOUT_S = 30.0
+_CONNECT_TIMEOUT_S = 5.0
+_TRANSACTION_TIMEOUT_MS = 60_000
+_BYTES_MAX_MAX = 128 * 1024 * 1024
+
+
+class Options(TypedDict, total=False):
+    """How a client goes about it.
+
+    `timeout_s` (30) bounds every call with all its attempts, and each wait for progress in a range;
+    `connect_timeout_s` (5) is how long the first broker may take to be there.
+    """
+
+    timeout_s: float
+    connect_timeout_s: float
+    client_id: str
+    clock: Clock
+    entropy: Entropy
+
+
+class KafkaData:
+    """A client of a Kafka broker that moves batches and never opens them; for one thread at a time.
+
+    Calls wait out what passes (a restart, a lost connection, a leader that moves) within their time limit. What does
+    not is raised as an error of `goqueue.errors`.
+    """
+
+    def __init__(self, bootstrap: str, **options: Unpack[Options]) -> None:
+        """Connect to one of the brokers of `host:port,host:port`; ServerUnreachable or BadReply if there is none."""
+        self._timeout_s = options.get("timeout_s", _TIMEOUT_S)
+        waiting = Waiting(options.get("clock") or SystemClock(), options.get("entropy") or SystemEntropy())
+        client_id = options.get("client_id", f"goqueue-{__version__}")
+        self._cluster = Cluster(parse_bootstrap(bootstrap), client_id, waiting)
+        connect_timeout_s = options.get("connect_timeout_s", _CONNECT_TIMEOUT_S)
+        try:
+            self._cluster.attempt(lambda deadline: self._cluster.list_topics([], deadline), connect_timeout_s)
+        except BaseException:
+            self._cluster.close()
+            raise
+
+    def brokers(self) -> Mapping[int, Address]:
+        """Return where each broker of the cluster is, by its number."""
+        self._cluster.attempt(lambda deadline: self._cluster.list_topics([], deadline), self._timeout_s)
+        return dict(self._cluster.nodes())
+
+    def topics(self, names: Iterable[str]) -> list[Topic]:
+        """Return topics as the cluster knows them now, in the order of their names; what is missing has an error."""
+        wanted = sorted(set(names))
+        found = self._cluster.attempt(lambda deadline: self._cluster.list_topics(wanted, deadline), self._timeout_s)
+        return sorted(found, key=lambda topic: topic.name)
+
+    def topics_like(self, pattern: str) -> list[Topic]:
+        """Return all topics whose whole names match a regular expression, but none of the broker's own."""
+        try:
+            matches = re.compile(pattern).fullmatch
+        except re.error as error:
+            raise InvalidPattern(f"{pattern!r} is no regular expression: {error}") from None
+        found = self._cluster.attempt(lambda deadline: self._cluster.list_topics(None, deadline), self._timeout_s)
+        wanted = [topic for topic in found if not topic.is_internal and matches(topic.name)]
+        return sorted(wanted, key=lambda topic: topic.name)
+
+    def offsets(
+        self, places: Iterable[TopicPartition], at: Place | int, isolation: Isolation = Isolation.COMMITTED
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Return where a place lies, or the first record of a time (in milliseconds) or later."""
+        wanted = list(places)
+        if at < Place.EARLIEST:
+            raise Invalid(f"{at} is no time", hint="times are milliseconds since 1970")
+        return self._cluster.attempt(
+            lambda deadline: reading.find_offsets(self._cluster, wanted, at, isolation, deadline), self._timeout_s
+        )
+
+    def fetch(
+        self,
+        place: TopicPartition,
+        offset: int,
+        *,
+        isolation: Isolation = Isolation.COMMITTED,
+        bytes_max: int = FETCH_BYTES_MAX,
+        wait_ms: int = 0,
+    ) -> FetchedBatches:
+        """Return what is stored from an offset on, without any records if none came within `wait_ms`.
+
+        OffsetOutOfRange, which says where the log starts and ends, if the offset lies outside.
+        """
+        terms = _terms(isolation, bytes_max)
+        return self._cluster.attempt(
+            lambda deadline: reading.fetch(self._cluster, place, offset, terms, wait_ms, deadline),
+            self._timeout_s + wait_ms / 1000,
+        )
+
+    def read_range(
+        self,
+        place: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        isolation: Isolation = Isolation.COMMITTED,
+        bytes_max: int = FETCH_BYTES_MAX,
+    ) -> Batches:
+        """Yield all batches that hold offsets from `start` up to `end` (exclusive); see `ranges`.
+
+        OffsetOutOfRange if the log starts behind `start` or ends before it, RequestTimedOut if the end does not become
+        visible in time.
+        """
+        return RangeReader(self._cluster, place, start, end, _terms(isolation, bytes_max), self._timeout_s).read()
+
+    def init_producer(
+        self, transactional_id: str, *, transaction_timeout_ms: int = _TRANSACTION_TIMEOUT_MS
+    ) -> ProducerIdentity:
+        """Take over a transactional id; whoever had it is fenced, and what it left open is aborted."""
+        return self._cluster.attempt(
+            lambda deadline: producing.init_producer(self._cluster, transactional_id, transaction_timeout_ms, deadline),
+            self._timeout_s,
+        )
+
+    def add_partitions(self, producer: ProducerIdentity, places: Iterable[TopicPartition]) -> None:
+        """Make partitions part of the transaction, which begins with the first of them."""
+        wanted = list(places)
+        self._cluster.attempt(
+            lambda deadline: producing.add_partitions(self._cluster, producer, wanted, deadline), self._timeout_s
+        )
+
+    def publishing(self, producer: ProducerIdentity) -> Publishing:
+        """Return a way to write many batches without waiting for each; their headers carry identity and sequence."""
+        return Publishing(self._cluster, producer, self._timeout_s)
+
+    def produce(self, producer: ProducerIdentity, batches: Mapping[TopicPartition, Buffer]) -> None:
+        """Write one batch to each of some partitions; they are stored at return."""
+        with self.publishing(producer) as publishing:
+            publishing.send(batches)
+
+    def commit(self, producer: ProducerIdentity) -> None:
+        """Commit the transaction, if that has not happened already."""
+        self._end(producer, is_commit=True)
+
+    def abort(self, producer: ProducerIdentity) -> None:
+        """Abort the transaction, if that has not happened already."""
+        self._end(producer, is_commit=False)
+
+    def _end(self, producer: ProducerIdentity, *, is_commit: bool) -> None:
+        self._cluster.attempt(
+            lambda deadline: producing.end_transaction(self._cluster, producer, is_commit=is_commit, deadline=deadline),
+            self._timeout_s,
+        )
+
+    def describe_broker(self, node_id: int | None = None) -> Mapping[str, str | None]:
+        """Return the settings of a broker, or of any."""
+        return self._cluster.attempt(lambda deadline: self._settings(node_id, deadline), self._timeout_s)
+
+    def _settings(self, node_id: int | None, deadline: Deadline) -> Mapping[str, str | None]:
+        self._cluster.list_topics([], deadline)
+        nodes = self._cluster.nodes()
+        if node_id is None:
+            node_id = min(nodes, default=0)
+        if node_id not in nodes:
+            raise Unavailable(f"there is no broker {node_id} at the moment")
+        with self._cluster.connected(nodes[node_id], deadline) as connection:
+            request = wire.describe_broker(node_id)
+            reply = wire.read_configs(connection.call(Api.DESCRIBE_CONFIGS, [request], deadline))
+        if reply.error:
+            raise refusal(reply.error, f"broker {node_id}", reply.message)
+        return reply.settings
+
+    def close(self) -> None:
+        """Close all connections; a pause between two attempts ends at once."""
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _terms(isolation: Isolation, bytes_max: int) -> Terms:
+    if not 0 < bytes_max <= _BYTES_MAX_MAX:
+        raise Invalid(f"{bytes_max} bytes cannot be fetched at once", hint=f"1 to {_BYTES_MAX_MAX}")
+    return Terms(isolation, bytes_max)

@@ -1,0 +1,1 @@
+"""The data client against real brokers, and against servers that are none."""
