@@ -67,18 +67,30 @@ def look(server: str, kafka: str | None, settings: Settings | None) -> Look:
     seen.findings += _over_http(seen)
     host, port = _kafka_address(kafka, seen, settings)
     seen.kafka_port = port
-    seen.findings += _over_kafka(seen, host, port)
+    fix = "is that the port? name another with --kafka HOST:PORT" if seen.is_reachable else UNREACHABLE_HINT
+    seen.findings += _over_kafka(seen, host, port, fix)
     return seen
+
+
+def look_over_kafka(address: str, option: str) -> list[Finding]:
+    """Talk to a broker over Kafka only, at the address that an option has named."""
+    host, port = _split(address, option)
+    fix = f"start a broker with `goqueue serve`, or name another with {option} HOST:PORT"
+    return list(_over_kafka(Look(""), host, port, fix))
 
 
 def _kafka_address(kafka: str | None, seen: Look, settings: Settings | None) -> tuple[str, int]:
     if kafka is None:
         return seen.host, (settings.kafka_port or _KAFKA_PORT) if settings else _KAFKA_PORT
+    return _split(kafka, "--kafka")
+
+
+def _split(address: str, option: str) -> tuple[str, int]:
     with suppress(ValueError):
-        parts = urlsplit(f"//{kafka}")
+        parts = urlsplit(f"//{address}")
         if parts.hostname and parts.port:
             return parts.hostname, parts.port
-    raise typer.BadParameter(f"{kafka!r} is not written as HOST:PORT", param_hint="--kafka")
+    raise typer.BadParameter(f"{address!r} is not written as HOST:PORT", param_hint=option)
 
 
 def _over_http(seen: Look) -> Iterator[Finding]:
@@ -137,15 +149,16 @@ def _check_clock(greeting: Greeting, took_s: float) -> Finding:
     return (Finding.failure if apart_s >= _CLOCK_FAILURE_S else Finding.warning)("clock", what, _CLOCK_FIX)
 
 
-def _over_kafka(seen: Look, host: str, port: int) -> Iterator[Finding]:
+def _over_kafka(seen: Look, host: str, port: int, fix: str) -> Iterator[Finding]:
     try:
         answer = ask(host, port, _TIMEOUT_S)
     except OSError as error:
-        fix = UNREACHABLE_HINT if not seen.is_reachable else "is that the port? name another with --kafka HOST:PORT"
         yield Finding.failure("kafka", f"{_shown(host, port)}: {error.strerror or error}", fix)
         return
     except Corrupt as error:
-        yield Finding.failure("kafka", f"{_shown(host, port)}: {error.message}", "name another port with --kafka")
+        yield Finding.failure(
+            "kafka", f"{_shown(host, port)}: {error.message}", "name the port of a broker's Kafka listener"
+        )
         return
     seen.speaks_kafka = True
     yield Finding.ok("kafka", f"{_shown(host, port)} answers, and takes {answer.apis} kinds of requests")

@@ -13,28 +13,39 @@ from goqueue.cli.doctor_findings import Finding
 
 _PYTHON_MIN = (3, 11)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"""extra == ['"]([a-z-]+)['"]""")
 _BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9][0-9.]*)")
 _REINSTALL = "pip install --upgrade goqueue, in the environment that this command runs in"
 
 
 def check() -> Iterator[Finding]:
     """Look at the installation."""
-    yield _check_python()
-    yield _check_libraries(metadata.requires("goqueue") or [])
+    yield check_python()
+    yield check_libraries("libraries", needed(), _REINSTALL)
 
 
-def _check_python() -> Finding:
+def needed(extra: str = "") -> list[str]:
+    """Return what GoQueue requires of everybody, or what one of its extras does of those who use it."""
+    found = []
+    for requirement in metadata.requires("goqueue") or []:
+        library, _, condition = requirement.partition(";")
+        if _EXTRA.findall(condition) == ([extra] if extra else []):
+            found.append(library.strip())
+    return found
+
+
+def check_python() -> Finding:
+    """Look at the Python that this command runs on."""
     found = f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < _PYTHON_MIN:
         return Finding.failure("python", found, "install GoQueue with Python 3.11 or newer")
     return Finding.ok("python", found)
 
 
-def _check_libraries(requirements: Sequence[str]) -> Finding:
-    # What belongs to an extra is needed by those only who use it.
-    needed = [line for line in requirements if ";" not in line]
+def check_libraries(check: str, requirements: Sequence[str], fix: str) -> Finding:
+    """Look whether libraries are installed, in the versions that are required."""
     found, wrong = [], []
-    for requirement in needed:
+    for requirement in requirements:
         name = _name_of(requirement)
         try:
             version = metadata.version(name)
@@ -45,8 +56,8 @@ def _check_libraries(requirements: Sequence[str]) -> Finding:
         if not satisfies(version, requirement):
             wrong.append(f"{name} is {version}, but must be {requirement.removeprefix(name)}")
     if wrong:
-        return Finding.failure("libraries", "; ".join(wrong), _REINSTALL)
-    return Finding.ok("libraries", f"goqueue {__version__} with {', '.join(found)}")
+        return Finding.failure(check, "; ".join(wrong), fix)
+    return Finding.ok(check, f"goqueue {__version__} with {', '.join(found)}")
 
 
 def _name_of(requirement: str) -> str:

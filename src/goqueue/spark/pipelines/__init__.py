@@ -1,0 +1,19 @@
+"""Pipelines: what happens before Spark. Reads files and modules, finds mistakes, plans and draws.
+
+    load        a path -> Reading: the pipeline, or everything that is wrong
+      yaml_file   YAML -> nodes with places            module    a Python module -> the same nodes
+      parse       nodes -> parts (parse_sources, parse_steps, parse_sinks), by way of `fields`
+      check       all parts together -> model.PipelineSpec
+    graph       who reads whom; picture, draw_text, draw_svg: the plan as people see it
+
+Nothing here needs Spark, Java or a broker.
+"""
+
+from __future__ import annotations
+
+from goqueue.spark.pipelines.load import Reading, load, read_text
+from goqueue.spark.pipelines.model import PipelineSpec
+from goqueue.spark.pipelines.module import Pipeline
+from goqueue.spark.pipelines.nodes import Mistake, Place, Severity
+
+__all__ = ["Mistake", "Pipeline", "PipelineSpec", "Place", "Reading", "Severity", "load", "read_text"]

@@ -1,0 +1,131 @@
+"""What a pipeline file is made of before it means anything: texts, mappings and lists that know where they stand.
+
+YAML files and Python modules are both turned into these, so there is one parser and one kind of mistake. Texts stay
+texts: what is a number or a duration is decided by the key that holds it, so `no` is never taken for a boolean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+NAMES_SHOWN_MAX = 12
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A line and a column of a file, both counted from 1."""
+
+    line: int
+    column: int
+
+
+class Severity(StrEnum):
+    """Whether a pipeline can run all the same."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """Something wrong in a file: where, what, and what to do about it."""
+
+    place: Place
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text; `lines` has where each of its lines begins, if the file has them as they are.
+
+    In a Python module it may stand for a function, which is then its `target`.
+    """
+
+    place: Place
+    text: str
+    lines: tuple[Place, ...] = ()
+    is_null: bool = False
+    target: Callable[..., Any] | None = None
+
+    def at(self, offset: int) -> Place:
+        """Return where a character of the text stands, or else where the text begins."""
+        before = self.text[:offset]
+        number = before.count("\n")
+        if number >= len(self.lines):
+            return self.place
+        start = self.lines[number]
+        return Place(start.line, start.column + offset - (before.rfind("\n") + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key with its value."""
+
+    key: Scalar
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Keys with values, in the order of the file; no key is there twice."""
+
+    place: Place
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    place: Place
+    items: tuple[Node, ...]
+
+
+Node = Scalar | Table | Items
+
+
+@dataclass(slots=True)
+class Notes:
+    """Collects the mistakes of one file."""
+
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def error(self, place: Place, message: str, hint: str = "") -> None:
+        """Note what keeps the pipeline from running."""
+        self.mistakes.append(Mistake(place, message, hint))
+
+    def warning(self, place: Place, message: str, hint: str = "") -> None:
+        """Note what is probably not meant."""
+        self.mistakes.append(Mistake(place, message, hint, Severity.WARNING))
+
+    def in_order(self) -> tuple[Mistake, ...]:
+        """Return each mistake once, in the order of the file."""
+        return tuple(sorted(dict.fromkeys(self.mistakes), key=lambda mistake: mistake.place))
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the pipeline cannot run."""
+        return any(mistake.severity is Severity.ERROR for mistake in self.mistakes)
+
+
+def nearest(written: str, known: list[str]) -> str:
+    """Return which of some names was probably meant; nothing if none is near."""
+    by_folded = {name.casefold(): name for name in known}
+    near = get_close_matches(written.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[near[0]] if near else ""
+
+
+def suggestion(written: str, known: list[str]) -> str:
+    """Return a hint that names what was probably meant, or else what there is to choose from."""
+    if near := nearest(written, known):
+        return f"did you mean {near}?"
+    if not known:
+        return ""
+    shown = ", ".join(known[:NAMES_SHOWN_MAX])
+    return f"choose from {shown}{', ...' if len(known) > NAMES_SHOWN_MAX else ''}"

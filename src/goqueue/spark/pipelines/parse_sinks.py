@@ -1,0 +1,78 @@
+"""Sinks: where rows go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from goqueue.spark.pipelines.fields import Fields, Reference
+from goqueue.spark.pipelines.functions import ReadText, parse_function
+from goqueue.spark.pipelines.model import BatchSink, ConsoleSink, FileFormat, FileSink, Mode, Sink, TopicSink
+from goqueue.spark.pipelines.nodes import Place, Scalar, Table
+from goqueue.spark.pipelines.parse_sources import check_topic
+
+_KINDS = ["topic", *FileFormat, "console", "foreach_batch"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDraft:
+    """A sink whose input is only a name yet."""
+
+    sink: Sink
+    reads: tuple[Reference, ...]
+    place: Place
+
+
+def parse_sink(name: str, fields: Fields, read: ReadText) -> SinkDraft:
+    """Return a sink."""
+    kind = fields.among(_KINDS)
+    reads = fields.references("from")
+    if not fields.has("from"):
+        fields.notes.error(fields.place, f"{fields.what} reads nothing", "add from: with the name of a source or step")
+    for reference in reads[1:]:
+        fields.notes.error(reference.place, f"{fields.what} can read only one source or step")
+    source = reads[0].name if reads else ""
+    mode = fields.choice("mode", Mode.APPEND)
+    sink: Sink
+    if kind == "console":
+        sink = ConsoleSink(name, source, _console_rows(fields), mode)
+    elif kind == "foreach_batch":
+        scalar = fields.needed("foreach_batch", "sinks.py:store")
+        what = f"foreach_batch of {fields.what}"
+        sink = BatchSink(name, source, parse_function(scalar, what, fields.notes, fields.directory, read), mode)
+    elif kind in {"", "topic"}:
+        sink = _topic_sink(name, source, mode, fields)
+    else:
+        sink = _file_sink(name, source, mode, FileFormat(kind), fields)
+    if kind:
+        fields.finish()
+    return SinkDraft(sink, reads[:1], fields.place)
+
+
+def _topic_sink(name: str, source: str, mode: Mode, fields: Fields) -> TopicSink:
+    topic = fields.scalar("topic")
+    if topic is not None:
+        check_topic(topic, fields.notes)
+    return TopicSink(name, source, topic.text if topic else "", fields.text("key"), fields.text("value"), mode)
+
+
+def _file_sink(name: str, source: str, mode: Mode, file_format: FileFormat, fields: Fields) -> FileSink:
+    if mode is not Mode.APPEND:
+        fields.notes.error(
+            fields.key_place("mode"),
+            f"{fields.what} writes files, which can only be appended to",
+            "leave mode away; a topic takes updates",
+        )
+    return FileSink(name, source, file_format, fields.path(file_format), fields.texts("partition_by"), mode)
+
+
+def _console_rows(fields: Fields) -> int:
+    """Read `console: true`, or `console: {rows: 5}`."""
+    node = fields.node("console")
+    if isinstance(node, Table):
+        inner = Fields(node, f"console of {fields.what}", fields.notes, directory=fields.directory)
+        rows = inner.whole("rows", 20)
+        inner.finish()
+        return rows
+    if isinstance(node, Scalar) and not node.is_null and not fields.switch("console"):
+        fields.notes.error(node.place, "console is true or a mapping, or it is left away", "write console: true")
+    return 20

@@ -1,0 +1,189 @@
+"""The one way to a Spark session: `start_session`.
+
+Where Spark runs is not decided here but found out, the strongest first:
+
+| said by                                                 | target    | what GoQueue adds                         |
+|---------------------------------------------------------|-----------|-------------------------------------------|
+| spark-submit, which has started this program            | submitted | settings of the session                   |
+| a master, as an argument or setting: `sc://...`         | connect   | settings of the session                   |
+| a master, as an argument or setting: `local[2]`, ...    | local     | all of what is below                      |
+| any other master, as an argument or setting             | cluster   | settings of session and driver, a Java    |
+| `SPARK_REMOTE`                                          | connect   | settings of the session                   |
+| `PYSPARK_SUBMIT_ARGS`, `SPARK_CONF_DIR` or `SPARK_HOME` | cluster   | settings of session and driver, a Java    |
+| nobody                                                  | local     | `local[*]`, and all of what is below      |
+
+A local Spark listens on loopback only, shows no web pages unless asked, takes a share of the memory, and runs its
+workers with this very Python, so that they find the same packages. Every session keeps time in UTC and hands rows over
+as Arrow. What the caller sets is stronger than all of this. `plan_session` decides and is pure.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goqueue.errors import NotFound, Unavailable
+from goqueue.spark.java import find_java
+from goqueue.spark.session_machine import Machine, this_machine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INSTALL_HINT = "pip install 'goqueue[spark]', in the environment that this program runs in"
+
+_LOOPBACK = "127.0.0.1"
+_SHUFFLE_PARTITIONS_MIN = 4
+_CONFIGURED_BY = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
+_MIB = 1024**2
+
+
+class Target(StrEnum):
+    """Where the work is done, and so how much there is for us to say."""
+
+    LOCAL = "local"
+    CLUSTER = "cluster"
+    CONNECT = "connect"
+    SUBMITTED = "submitted"
+
+
+class SparkNotInstalled(NotFound):
+    """PySpark, or a package that it needs, is not installed."""
+
+    code = "spark_not_installed"
+
+
+class SparkNotStarted(Unavailable):
+    """Spark did not start, or its server does not answer."""
+
+    code = "spark_not_started"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """What a caller wants of its session."""
+
+    name: str = "goqueue"
+    master: str | None = None
+    """A Spark master such as `local[2]` or `spark://host:7077`, or `sc://host:15002` for a Spark Connect server."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Spark's own settings, stronger than ours."""
+    has_pages: bool = False
+    """Whether a local Spark shows its web pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """How a session will be started."""
+
+    target: Target
+    settings: Mapping[str, str]
+    environ: Mapping[str, str | None]
+    """What the environment has to say when Spark starts; None if it must not say it."""
+    needs_java: bool
+
+
+def plan_session(request: SessionRequest, environ: Mapping[str, str], machine: Machine, python: str) -> SessionPlan:
+    """Decide how to start a session; `python` is the interpreter that workers on this machine use."""
+    master = request.master or request.settings.get("spark.master")
+    remote = request.settings.get("spark.remote")
+    if master and master.startswith("sc://"):
+        master, remote = None, master
+    target = _target(master, remote, environ)
+    ours = {"spark.sql.session.timeZone": "UTC", "spark.sql.execution.arrow.pyspark.enabled": "true"}
+    changes: dict[str, str | None] = {}
+    if target in {Target.LOCAL, Target.CLUSTER}:
+        ours |= _driver_settings(request.name)
+    if target is Target.LOCAL:
+        ours |= _local_settings(environ, machine, has_pages=request.has_pages)
+        master = master or "local[*]"
+    where = {"spark.master": master} if master else {"spark.remote": remote} if remote else {}
+    if where and target is not Target.SUBMITTED:
+        # PySpark refuses to choose between a variable and an argument.
+        changes["SPARK_REMOTE"] = None
+    own = {name: text for name, text in request.settings.items() if name not in {"spark.master", "spark.remote"}}
+    # Without a server's address, PySpark starts a server for itself.
+    is_served_here = target is Target.CONNECT and not (remote or environ["SPARK_REMOTE"]).startswith("sc://")
+    if target is Target.LOCAL or is_served_here:
+        changes |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": _LOOPBACK}
+    needs_java = target in {Target.LOCAL, Target.CLUSTER} or is_served_here
+    return SessionPlan(target, {**ours, **where, **own}, changes, needs_java)
+
+
+def _target(master: str | None, remote: str | None, environ: Mapping[str, str]) -> Target:
+    if "PYSPARK_GATEWAY_PORT" in environ:
+        return Target.SUBMITTED
+    if master:
+        return Target.LOCAL if master.startswith("local") else Target.CLUSTER
+    if remote or "SPARK_REMOTE" in environ:
+        return Target.CONNECT
+    if any(name in environ for name in _CONFIGURED_BY):
+        return Target.CLUSTER
+    return Target.LOCAL
+
+
+def _driver_settings(name: str) -> dict[str, str]:
+    log_settings = Path(__file__).with_name("log4j2.properties")
+    return {
+        "spark.app.name": name,
+        # A bar that Spark draws over whatever the program writes.
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+    }
+
+
+def _local_settings(environ: Mapping[str, str], machine: Machine, *, has_pages: bool) -> dict[str, str]:
+    settings = {
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.driver.host": _LOOPBACK,
+        "spark.ui.enabled": "true" if has_pages else "false",
+        # The default is 200 tasks for every join and grouping, however few rows there are.
+        "spark.sql.shuffle.partitions": str(max(machine.cores, _SHUFFLE_PARTITIONS_MIN)),
+    }
+    if "SPARK_DRIVER_MEMORY" not in environ:
+        settings["spark.driver.memory"] = f"{machine.heap_bytes // _MIB}m"
+    return settings
+
+
+def start_session(request: SessionRequest | None = None) -> SparkSession:
+    """Return the session of this process, started if there is none yet.
+
+    That takes about ten seconds, so keep it. The environment of this process is changed as the plan says: that is
+    how Spark's start scripts are told. SparkNotInstalled, JavaNotFound or SparkNotStarted if it does not work out.
+    """
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkNotInstalled(f"Spark is not installed here: {error}", hint=INSTALL_HINT) from None
+    plan = plan_session(request or SessionRequest(), os.environ, this_machine(), sys.executable)
+    _prepare(plan)
+    try:
+        # Not `SparkSession.builder`, which keeps the settings of whoever used it before.
+        return SparkSession.Builder().config(map=dict(plan.settings)).getOrCreate()
+    except ImportError as error:
+        raise SparkNotInstalled(f"a package is missing: {error}", hint=_missing_hint(plan)) from None
+    except (PySparkException, Py4JError) as error:
+        raise SparkNotStarted(
+            f"Spark did not start: {error}", hint="`goqueue spark doctor` looks for the cause"
+        ) from error
+
+
+def _prepare(plan: SessionPlan) -> None:
+    changes = dict(plan.environ)
+    if plan.needs_java:
+        changes |= find_java(os.environ).environ
+    for name, text in changes.items():
+        if text is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = text
+
+
+def _missing_hint(plan: SessionPlan) -> str:
+    return "pip install 'goqueue[spark-connect]'" if plan.target is Target.CONNECT else INSTALL_HINT
