@@ -1,0 +1,120 @@
+"""The batches of a fetch reply: which of them have rows for the reader, opened and checked.
+
+Owns the judgement of whole batches; never looks at a record. A reply may begin before the wanted offset and end in
+the middle of a batch. For a reader of committed records it comes with the aborted transactions that it touches:
+
+    an aborted transaction begins          its producer's transactional batches are hidden from there on ...
+    its producer's abort marker            ... up to here
+
+Markers and other control batches are never rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from goqueue.errors import CorruptBatch, TooLarge, UnsupportedFormat
+from goqueue.records.compression import decompress
+from goqueue.records.control import ControlType, read_marker
+from goqueue.records.layout import HEADER_BYTES, BatchHeader, headers, validate
+
+
+class Wanted(NamedTuple):
+    """Which records to decode: offsets from `start` on and before `end`, of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was given up: whose, and the offset of its first record in the partition."""
+
+    producer_id: int
+    first_offset: int
+
+
+class OpenedBatch(NamedTuple):
+    """A batch of the reply; `payload` is None if it holds nothing for this reader."""
+
+    header: BatchHeader
+    payload: bytes | None
+
+
+def opened_batches(
+    batches: memoryview,
+    wanted: Wanted,
+    *,
+    aborted: Iterable[tuple[int, int]],
+    opened_bytes_max: int,
+) -> Iterator[OpenedBatch]:
+    """Yield the batches up to the end of what is wanted, in order; ends before one that is cut off.
+
+    CorruptBatch if one is damaged, TooLarge if one opens to more than `opened_bytes_max`; both name the place.
+    """
+    hidden = _Hidden(aborted)
+    expected = 0
+    try:
+        for position, header in headers(batches):
+            if header.base_offset < expected:
+                raise CorruptBatch(f"offset {header.base_offset} comes after offset {expected - 1}")
+            batch = batches[position : position + header.size_bytes]
+            yield OpenedBatch(header, _payload(batch, header, wanted, hidden, opened_bytes_max))
+            expected = header.next_offset
+            if expected >= wanted.end:
+                return
+    except (CorruptBatch, UnsupportedFormat, TooLarge) as error:
+        raise located(error, wanted, max(expected, wanted.start)) from None
+
+
+def located(error: CorruptBatch | UnsupportedFormat | TooLarge, wanted: Wanted, offset: int) -> CorruptBatch | TooLarge:
+    """Return the error with the place where it was found."""
+    kind = TooLarge if isinstance(error, TooLarge) else CorruptBatch
+    place = f"topic {wanted.topic}, partition {wanted.partition}, offset {offset}"
+    return kind(f"{place}: {error.message}", hint=error.hint)
+
+
+def _payload(
+    batch: memoryview, header: BatchHeader, wanted: Wanted, hidden: _Hidden, opened_bytes_max: int
+) -> bytes | None:
+    if header.base_offset >= wanted.end:
+        return None
+    # Batches before the wanted ones may hold the end of a transaction, and their offsets are followed.
+    validate(batch)
+    if hidden.hides(batch, header) or header.next_offset <= wanted.start or not header.record_count:
+        return None
+    return decompress(header.codec, batch[HEADER_BYTES:], bytes_max=opened_bytes_max)
+
+
+class _Hidden:
+    """Whose transactional batches belong to an aborted transaction, at the current batch."""
+
+    __slots__ = ("_producer_ids", "_upcoming")
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._upcoming = sorted((first_offset, producer_id) for producer_id, first_offset in aborted)
+        self._upcoming.reverse()
+        self._producer_ids: set[int] = set()
+
+    def hides(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Tell whether a batch has no rows for this reader; to be asked for each batch, in order."""
+        while self._upcoming and self._upcoming[-1][0] <= header.last_offset:
+            self._producer_ids.add(self._upcoming.pop()[1])
+        if header.is_control:
+            if header.producer_id in self._producer_ids and _is_abort(batch, header):
+                self._producer_ids.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._producer_ids
+
+
+def _is_abort(batch: memoryview, header: BatchHeader) -> bool:
+    # Compaction may leave the shell of a marker.
+    if not header.record_count:
+        return False
+    try:
+        return read_marker(batch).control_type is ControlType.ABORT
+    except UnsupportedFormat:
+        # Other kinds of control batches end no transaction.
+        return False
