@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from goqueue.broker.produce import OPERATION
 from goqueue.protocols.kafka.apis import APIS
 from goqueue.testing import Simulation, simulate
 from tests.kafka.generate import OFFERED
@@ -63,6 +64,32 @@ def test_pipelined_requests_are_answered_in_order(seed: int) -> None:
                     assert reply["responses"][0]["name"] == topic
                     assert produced(reply)["base_offset"] == ends[topic]
                     ends[topic] += 1
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_of_requests_in_a_row_each_has_its_own_outcome(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            client = await server.client()
+            await create_topic(client, "orders")
+            acks = simulation.entropy.choice([ALL, LEADER])
+            is_good = [simulation.entropy.chance(0.8) for _ in range(40)]
+            for number, good in enumerate(is_good):
+                # The same length, so that nothing but the records tells them apart.
+                records = batch(b"%02d" % number)
+                records[-1] ^= not good
+                client.send(PRODUCE, 9, produce("orders", records, acks=acks))
+            offset = 0
+            for good in is_good:
+                result = produced(await client.reply())
+                assert (result["error_code"], result["base_offset"]) == ((0, offset) if good else (2, -1))
+                offset += good
+            tallies = server.server.broker.pipeline.tallies
+            counted = {key.outcome: each.count for key, each in tallies.items() if key.operation == OPERATION}
+            assert counted.get("ok", 0) == offset
+            assert counted.get("corrupt_batch", 0) == len(is_good) - offset
 
     simulate(main, seed)
 

@@ -66,7 +66,7 @@ def check(plan: Plan, data: memoryview) -> bool:
     version, request = read(data)
     assert version == plan.version
     assert bytes(data[8 : 8 + len(plan.prefix)]) == plan.prefix
-    assert (request.acks, len(request.sections)) == (plan._request.acks, 1)
+    assert (request.acks, len(request.sections)) == (plan.request.acks, 1)
     assert request.sections[0].partition is plan.partition
     assert request.sections[0].records == records
     return True
@@ -148,4 +148,4 @@ def test_its_replies_are_those_of_the_long_way(seed: int) -> None:
             body = reply_body(request, version, [outcome])
             tag = b"\0" if version >= APIS[PRODUCE].flexible_from else b""
             expected = struct.pack(">ii", 4 + len(tag) + len(body), 77) + tag + body
-            assert b"".join(plan._reply(77, [outcome])) == expected
+            assert b"".join(plan.replies([77], [outcome])) == expected

@@ -32,7 +32,7 @@ from goqueue.protocols.kafka.encode import encode
 from goqueue.protocols.kafka.fetch import fetch_of
 from goqueue.protocols.kafka.frames import Frames
 from goqueue.protocols.kafka.produce import ADDS_PARTITIONS_FROM, parse, reply_body
-from goqueue.protocols.kafka.produce_plan import Plan, plan_of
+from goqueue.protocols.kafka.produce_plan import Plan, PlannedRun, plan_of
 from goqueue.protocols.patience import Patience
 from goqueue.runtime.partition import Outcome
 
@@ -42,19 +42,20 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct(">hhih")
 _FRAME_HEAD = struct.Struct(">ii")
 _FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
-_SLOTS_MAX = 1000
+_OWED_MAX = 1000
 _UNREAD_MAX = 256 * 1024
 
 Parts = list[bytes]
 
 
 class Slot:
-    """The place of a reply among the replies of a connection; `parts` is None until it is ready."""
+    """The place of a reply among the replies of a connection, or of several in a row; `parts` is None until ready."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("parts", "requests")
 
     def __init__(self) -> None:
         self.parts: Parts | None = None
+        self.requests = 1
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -64,10 +65,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._front = front
         self._frames = Frames(front.pool, frame_bytes_max=front.limits.frame_bytes_max)
         self._slots: deque[Slot] = deque()
+        # How many requests have no reply yet.
+        self._owed = 0
         self._out: Parts = []
         self._out_bytes = 0
         self._out_bytes_max = front.limits.reply_buffer_bytes_max
         self._burst: list[Publish] = []
+        # What the next request that is like the last one becomes a part of.
+        self._run: PlannedRun | None = None
         self._is_bursting = False
         self._is_to_be_sent = False
         # How many reasons there are to handle no further request for now; and whether too many replies are due.
@@ -143,7 +148,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 # If the rest of a request is awaited now, it is that of another one.
                 self._patience.expects_nothing()
             self._frames.keep()
-            self._is_full = len(self._slots) >= _SLOTS_MAX
+            self._is_full = self._owed >= _OWED_MAX
         except MalformedRequest as error:
             self._drop("its request could not be read", error.message)
             return
@@ -163,7 +168,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _handle_some(self) -> bool:
         """Handle frames until there are no more, or something must be waited for; tell whether there was any."""
         has_any = False
-        while not self._holds and len(self._slots) < _SLOTS_MAX and (frame := self._frames.next()) is not None:
+        while not self._holds and self._owed < _OWED_MAX and (frame := self._frames.next()) is not None:
             has_any = True
             self._handle(frame)
             if self._out_bytes > self._out_bytes_max:
@@ -211,8 +216,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         records = plan.records_of(frame)
         if records is None:
             return False
-        slot = self._new_slot()
-        self._burst.append(plan.publish(records, correlation, partial(self._reply, slot)))
+        run = self._run
+        if run is None or run.plan is not plan:
+            slot = self._new_slot()
+            run = self._run = plan.run(partial(self._reply, slot))
+            self._burst.append(run)
+        else:
+            self._slots[-1].requests += 1
+            self._owed += 1
+        run.add_request(correlation, records)
         return True
 
     def _handle_produce(self, version: int, correlation: int, cursor: Cursor, frame: memoryview) -> None:
@@ -252,7 +264,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _publish_burst(self) -> None:
         if self._burst:
-            burst, self._burst = self._burst, []
+            burst, self._burst, self._run = self._burst, [], None
             publish(self._front.broker, self._require_context().caller, burst)
 
     def _handle_fetch(self, version: int, correlation: int, request: Request) -> None:
@@ -306,6 +318,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _new_slot(self) -> Slot:
         slot = Slot()
         self._slots.append(slot)
+        self._owed += 1
+        # Whatever comes now is answered behind it.
+        self._run = None
         return slot
 
     def _reply(self, slot: Slot, parts: Parts) -> None:
@@ -313,7 +328,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         slot.parts = parts
         slots = self._slots
         while slots and (ready := slots[0].parts) is not None:
-            slots.popleft()
+            self._owed -= slots.popleft().requests
             self._out += ready
             for part in ready:
                 self._out_bytes += len(part)

@@ -3,8 +3,9 @@
 Most producers send the same request again and again, with other records: same client id, same topic, same partition.
 All the bytes of such a request between its correlation id and the size of its records repeat, and so do nearly all
 bytes of the reply. A `Plan` remembers them from a request that was parsed in full; a request that matches needs no
-parsing, and its reply is put together from two constant pieces. It makes no difference but speed: whatever does not
-match goes the long way, and every plan is forgotten when topics change.
+parsing, and its reply is put together from two constant pieces. Those that arrive in a row are published as one `Run`.
+It makes no difference but speed: whatever does not match goes the long way, and every plan is forgotten when topics
+change.
 
     request   [api, version i16 each] [correlation i32] | prefix ............. | [size] [records] [tags]
     reply     [size i32] [correlation i32]              | head | [index i32 ... start offset i64] | tail
@@ -15,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from goqueue.broker.produce import Acks, Publish, Section
+from goqueue.broker.produce import Acks, Run
 from goqueue.errors import GoQueueError
 from goqueue.protocols.kafka.encode import uvarint
 from goqueue.protocols.kafka.produce import FLEXIBLE_FROM, ProduceRequest, reply_body
@@ -25,7 +26,6 @@ PREFIX_START = 8
 _VERSION_MIN = 8  # before, replies have another form
 _INT32 = struct.Struct(">i")
 _FRAME_HEAD = struct.Struct(">ii")
-_RESULT = struct.Struct(">ihqqq")
 _NO_TAGS = b"\0\0\0"
 _LARGE_SIZE_FROM = 0x80
 _SHIFT_MAX = 28
@@ -39,10 +39,12 @@ class Plan:
         "_head",
         "_index",
         "_is_flexible",
-        "_request",
+        "_reply",
+        "_reply_size",
         "_tail",
         "partition",
         "prefix",
+        "request",
         "revision",
         "version",
     )
@@ -54,7 +56,7 @@ class Plan:
         self.partition = partition
         self.revision = revision
         self.version = version
-        self._request = request
+        self.request = request
         self._is_flexible = version >= FLEXIBLE_FROM
         self._end = PREFIX_START + len(prefix)
         (topic,) = request.topics
@@ -66,6 +68,8 @@ class Plan:
         else:
             self._head = _INT32.pack(1) + topic.wire_name + _INT32.pack(1)
             self._tail = _INT32.pack(0) + b"\xff\xff" + bytes(4)
+        self._reply = struct.Struct(f">ii{len(self._head)}sihqqq{len(self._tail)}s")
+        self._reply_size = self._reply.size - _INT32.size
 
     def records_of(self, frame: memoryview) -> memoryview | None:
         """Return the records of a request that repeats what was planned for; None if it does not."""
@@ -97,23 +101,46 @@ class Plan:
         records_end = begin + size - 1
         return frame[begin:records_end] if size and frame[records_end:] == _NO_TAGS else None
 
-    def publish(self, records: memoryview, correlation: int, send: Callable[[list[bytes]], None]) -> Publish:
-        """Return the operation for a request that matched; `send` gets the whole reply when it is due."""
+    def run(self, send: Callable[[list[bytes]], None]) -> PlannedRun:
+        """Return what publishes requests that match; `send` gets all their replies when they are due."""
+        return PlannedRun(self, send)
 
-        def done(outcomes: Sequence[Outcome]) -> None:
-            send(self._reply(correlation, outcomes))
+    def replies(self, correlations: Sequence[int], outcomes: Sequence[Outcome]) -> list[bytes]:
+        """Return the whole replies to requests that matched."""
+        pack, size, head, index, tail = self._reply.pack, self._reply_size, self._head, self._index, self._tail
+        replies = []
+        for correlation, outcome in zip(correlations, outcomes, strict=True):
+            if isinstance(outcome, GoQueueError):
+                replies.append(self._refusal(correlation, outcome))
+            else:
+                base_offset, _, timestamp, start_offset = outcome
+                replies.append(pack(size, correlation, head, index, 0, base_offset, timestamp, start_offset, tail))
+        return replies
 
-        return Publish(self._request.acks, (Section(self.partition, records),), done)
+    def _refusal(self, correlation: int, error: GoQueueError) -> bytes:
+        body = reply_body(self.request, self.version, [error])
+        tag = b"\0" if self._is_flexible else b""
+        return _FRAME_HEAD.pack(4 + len(tag) + len(body), correlation) + tag + body
 
-    def _reply(self, correlation: int, outcomes: Sequence[Outcome]) -> list[bytes]:
-        outcome = outcomes[0]
-        if isinstance(outcome, GoQueueError):
-            body = reply_body(self._request, self.version, outcomes)
-            tag = b"\0" if self._is_flexible else b""
-            return [_FRAME_HEAD.pack(4 + len(tag) + len(body), correlation) + tag + body]
-        result = _RESULT.pack(self._index, 0, outcome.base_offset, outcome.timestamp, outcome.start_offset)
-        size = 4 + len(self._head) + _RESULT.size + len(self._tail)
-        return [_FRAME_HEAD.pack(size, correlation) + self._head + result + self._tail]
+
+class PlannedRun(Run):
+    """Requests in a row that match a plan."""
+
+    __slots__ = ("_correlations", "_send", "plan")
+
+    def __init__(self, plan: Plan, send: Callable[[list[bytes]], None]) -> None:
+        super().__init__(plan.request.acks, plan.partition, self._told)
+        self.plan = plan
+        self._send = send
+        self._correlations: list[int] = []
+
+    def add_request(self, correlation: int, records: memoryview) -> None:
+        """Let one more request be part of it."""
+        self._correlations.append(correlation)
+        self.add(records)
+
+    def _told(self, outcomes: Sequence[Outcome]) -> None:
+        self._send(self.plan.replies(self._correlations, outcomes))
 
 
 def plan_of(request: ProduceRequest, version: int, frame: memoryview, revision: int) -> Plan | None:
