@@ -62,18 +62,31 @@ def _be_known(fields: dict[str, Any]) -> None:
 def _make_fit(body: dict[str, Any], *, is_change: bool) -> None:
     # Which values a setting takes is told by its error.
     body.pop("config", None)
+    if "started_at" in body:
+        # A date may be of any century.
+        body["started_at"] = "2025-01-31T12:00:00+01:00"
     if "stages" in body:
         # Nothing is staged that could be named.
         body["stages"] = []
     if is_change and body.get("partitions"):
         # A topic never gets fewer.
         body["partitions"] = _PARTITIONS_MAX
+    if "queries" in body:
+        _be_a_report(body)
     for message in body.get("messages", ()):
         if isinstance(message.get("timestamp"), str):
             # A date may be of any century.
             message["timestamp"] = "2025-01-31T12:00:00+01:00"
         if message.get("partition"):
             message["partition"] = 0
+
+
+def _be_a_report(body: dict[str, Any]) -> None:
+    """Give each query of a pipeline a name of its own, and dates that every calendar has."""
+    for number, query in enumerate(body["queries"]):
+        query["name"] = f"{number} {query['name']}"[:200]
+        if query.get("updated_at"):
+            query["updated_at"] = "2025-01-31T12:00:00Z"
 
 
 def _bound_partitions(body: dict[str, Any]) -> None:

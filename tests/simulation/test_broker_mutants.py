@@ -21,7 +21,7 @@ from goqueue.machines.catalog import AlterTopic, Catalog, ForgetTopic
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.producer import Duplicate
 from goqueue.model.topic import Topic
-from goqueue.protocols.kafka.connection import KafkaConnection, Slot
+from goqueue.protocols.kafka.replies import Replies, Slot
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.partition import Appended, Outcome, Partition
 from goqueue.runtime.shard import Shard
@@ -174,15 +174,15 @@ def all_of_a_burst_get_the_first_offset(patch: Patch) -> None:
 
 def replies_leave_when_they_are_ready(patch: Patch) -> None:
     """A reply does not wait for those to earlier requests of its connection."""
-    real = KafkaConnection._reply
+    real = Replies.fill
 
-    def reply(self: KafkaConnection, slot: Slot, parts: list[bytes]) -> None:
+    def fill(self: Replies, slot: Slot, parts: list[bytes]) -> None:
         if slot in self._slots:
             self._slots.remove(slot)
             self._slots.appendleft(slot)
         real(self, slot, parts)
 
-    patch.setattr(KafkaConnection, "_reply", reply)
+    patch.setattr(Replies, "fill", fill)
 
 
 def a_start_forgets_who_is_going(patch: Patch) -> None:

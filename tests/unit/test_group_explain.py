@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.cli.group_explain import Sentence, explained
+from goqueue.cli.group_retention import retention_line
 from goqueue.cli.group_words import age_text, partitions_text
 from goqueue.client import Group, GroupMember, GroupOffset, GroupPartition, GroupRebalance
 from goqueue.client.group_values import Owner
@@ -178,3 +179,38 @@ def test_of_many_partitions_the_first_are_named() -> None:
     many = [GroupPartition("t", index) for index in reversed(range(20))]
     assert partitions_text(many) == "t-0, t-1, t-2, t-3, t-4, t-5, t-6, t-7 and 12 more"
     assert partitions_text([]) == "nothing"
+
+
+def test_what_retention_does_to_a_group_is_trouble() -> None:
+    told = said(
+        offsets=(
+            offset(0, offset=1, lag=5, lost=3, retention_risk="lost", retention_left_seconds=9e5),
+            offset(1, offset=1, lag=5, retention_risk="held", retention_left_seconds=0.0),
+            offset(2, offset=1, lag=5, retention_risk="near", retention_left_seconds=720.0),
+            offset(3, offset=1, lag=5, retention_risk="near", retention_left_seconds=1800.0),
+        )
+    )
+    assert told.about("retention") == [
+        "Deleted before the group had read them: 3 messages of orders-0.",
+        "Retention is held back in orders-1, since the group has not read what is old enough to go.",
+        "Retention deletes unread messages of orders-2, orders-3 in 12 min.",
+    ]
+    assert set(told.about("retention")) <= set(told.trouble)
+    assert said(offsets=(offset(0, offset=1, lag=5, retention_left_seconds=9e5),)).about("retention") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"lost": 3, "retention_risk": "lost"}, "3 messages of orders-0 deleted unread"),
+        ({"retention_risk": "held", "retention_left_seconds": 0.0}, "held back in orders-0"),
+        (
+            {"retention_risk": "near", "retention_left_seconds": 720.0},
+            "deletes unread messages of orders-0 in 12 min",
+        ),
+        ({"retention_left_seconds": 7200.0}, "2 h until unread messages are deleted"),
+        ({}, ""),
+    ],
+)
+def test_retention_is_one_line_of_a_description(fields: dict[str, Any], line: str) -> None:
+    assert retention_line(group(offsets=(offset(0, offset=1, lag=5, **fields),))) == line

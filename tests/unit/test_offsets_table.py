@@ -11,7 +11,7 @@ from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.group_keys import KeyKind, decode_key, encode_key
 from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset, OffsetTable
+from goqueue.machines.offsets import CommittedOffset, NewOffset, OffsetTable, partition_key
 
 ORDERS = TopicPartition("orders", 0)
 AUDIT = TopicPartition("audit", 3)
@@ -255,3 +255,18 @@ def test_an_offset_is_pending_until_the_last_of_its_transactions_has_ended() -> 
     told(table, table.end_pending(8, is_commit=False))
     assert not table.is_pending("g", ORDERS)
     assert offsets(table) == {ORDERS: 6}
+
+
+def test_a_group_is_behind_if_any_of_its_offsets_lies_before_the_given_one() -> None:
+    table = OffsetTable()
+    told(table, table.commit("g", [new(ORDERS, 5), new(AUDIT, 7)]))
+    for ends, is_behind in (
+        ({ORDERS: 5}, False),
+        ({ORDERS: 6}, True),
+        ({ORDERS: 5, AUDIT: 8}, True),
+        ({TopicPartition("orders", 1): 100}, False),
+        ({}, False),
+    ):
+        by_key = {partition_key(each): end for each, end in ends.items()}
+        assert table.is_behind("g", by_key) is is_behind
+        assert table.is_behind("nobody", by_key) is False

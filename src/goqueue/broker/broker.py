@@ -20,6 +20,7 @@ from goqueue.broker.finisher import Finisher
 from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
+from goqueue.broker.retention_watch import RetentionWatch
 from goqueue.errors import (
     GoQueueError,
     LogOffline,
@@ -37,6 +38,7 @@ from goqueue.machines.group_values import KnownTopic
 from goqueue.machines.groups import Command as GroupCommand
 from goqueue.machines.groups import Groups
 from goqueue.machines.heartbeat_pace import HeartbeatPace
+from goqueue.machines.pipelines import PipelineRuns
 from goqueue.machines.transaction_values import Command as TransactionCommand
 from goqueue.machines.transactions import Transactions
 from goqueue.model.broker_options import BrokerOptions
@@ -131,9 +133,11 @@ class Broker:
             changed=self._finisher.look,
             key_of=coordination_key,
         )
+        self.pipeline_runs = PipelineRuns()
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
-        self._caretaker = Caretaker(self._flushers, clock, threads, interval_s=options.upkeep_interval_ms / 1000)
+        self.retention = RetentionWatch(self)
+        self._caretaker = Caretaker(self._flushers, clock, threads, self.retention, interval_s=options.upkeep_every_s)
 
     @property
     def cluster_id(self) -> UUID:

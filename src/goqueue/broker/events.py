@@ -90,3 +90,56 @@ class DiskGuard(Event):
     severity: ClassVar[Severity] = Severity.WARNING
     is_refusing: bool
     free_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionNear(Event):
+    """Retention will soon delete what a group has not read, or would have done so if it was not held back.
+
+    `partition` is the one where least time is left, of `partitions` in which little is.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    group: str
+    topic: str
+    partition: int
+    partitions: int
+    left_s: int
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionOvertook(Event):
+    """Messages are gone that a group has not read: by retention, or because somebody deleted them.
+
+    `partition` is the one where most are gone (`lost` offsets of it), of `partitions` in which it has lost some or is
+    about to.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    group: str
+    topic: str
+    partition: int
+    partitions: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryHeld(Event):
+    """A topic keeps more than retention would, because groups have not read it; `groups` are the slowest ones."""
+
+    topic: str
+    groups: str
+    held_bytes: int
+    budget_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldExceeded(Event):
+    """What groups have not read is more than a topic may hold back for them: the oldest of it is deleted unread."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    topic: str
+    groups: str
+    unread_bytes: int
+    budget_bytes: int

@@ -1,10 +1,11 @@
-"""How far a reader is behind in a partition: in messages, and in time."""
+"""How far a reader is behind in a partition: in messages, in time, and how it stands with retention."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.retention_risk import Risk
 from goqueue.errors import CorruptBatch, GoQueueError, TooLarge, UnsupportedFormat
 from goqueue.records.layout import BatchHeader, TimestampType
 from goqueue.records.layout import headers as headers_of
@@ -32,6 +33,7 @@ class Lag(NamedTuple):
     messages: int | None = None
     age_ms: int | None = None
     error: GoQueueError | None = None
+    risk: Risk = Risk()
 
 
 def messages_behind(partition: Partition, offset: int | None) -> Lag:
@@ -45,6 +47,8 @@ async def lag_of(broker: Broker, partition: TopicPartition, offset: int | None) 
     try:
         found = broker.topic(partition.topic).partition(partition.partition)
         lag = messages_behind(found, offset)
+        if offset is not None:
+            lag = lag._replace(risk=broker.retention.risk_of(found, offset))
         if not lag.messages:
             return lag._replace(age_ms=lag.messages)
         # This may open a batch, and callers ask for many partitions: let others have a turn in between.

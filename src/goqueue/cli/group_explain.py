@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from goqueue.cli.group_retention import retention_sentences
 from goqueue.cli.group_words import age_text, member_name, moment_text, partitions_text
 from goqueue.cli.tables import count_text
 from goqueue.client import Group, GroupMember, GroupOffset, GroupPartition, GroupRebalance
@@ -28,6 +29,7 @@ def explained(group: Group) -> list[Sentence]:
     for member in group.members:
         found += _member(group, member)
     found += _lag(group)
+    found += [Sentence("retention", text, is_trouble=True) for text in retention_sentences(group)]
     found += _rebalances(group)
     return found
 

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from goqueue.cli.group_explain import Sentence
+from goqueue.cli.group_retention import retention_line
 from goqueue.cli.group_words import age_text, member_name, moment_text, partitions_text
 from goqueue.cli.output import Format, show
 from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table
@@ -157,6 +158,9 @@ def _facts(group: Group) -> list[tuple[str, str]]:
         ("topics", ", ".join(group.topics) if group.topics else "-"),
         ("lag", f"{count_text(group.lag, 'message')}{behind}"),
     ]
+    at_risk = retention_line(group)
+    if at_risk:
+        facts.append(("retention", at_risk))
     if group.rebalances:
         latest = group.rebalances[-1]
         facts.append(("last rebalance", f"{moment_text(latest.began_at)}, because {latest.reason}"))

@@ -11,33 +11,79 @@ calls per noun, and one way to send them:
 
 `AsyncClient` takes the same calls and is awaited. What goes wrong is raised as an error of `goqueue.errors`, the same
 one that the broker has met.
+
+Everything is imported when it is first used: whoever wants a part, such as `goqueue.client.kafka` on a worker of Spark,
+does not wait for all the rest.
 """
 
-from goqueue.client import groups, messages, server, topics, transactions
-from goqueue.client.calls import Call
-from goqueue.client.client import DEFAULT_SERVER, AsyncClient, Client
-from goqueue.client.conversation import Patience
-from goqueue.client.group_values import (
-    CooperativeMembership,
-    Group,
-    GroupMember,
-    GroupOffset,
-    GroupOffsets,
-    GroupPartition,
-    GroupRebalance,
-    GroupSummary,
-    Membership,
-    OffsetMove,
-    PartitionOffset,
-)
-from goqueue.client.groups import GroupPage
-from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
-from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
-from goqueue.client.server import Check, Health, Version
-from goqueue.client.topics import Partition, Topic, TopicSetting
-from goqueue.client.transaction_values import Producer, ProducerState, TransactionStats, TransactionView
-from goqueue.client.transactional import AsyncTransaction, Transaction
-from goqueue.model.start_at import StartAt
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from goqueue.client import groups, messages, pipelines, server, topics, transactions
+    from goqueue.client.calls import Call
+    from goqueue.client.client import DEFAULT_SERVER, AsyncClient, Client
+    from goqueue.client.conversation import Patience
+    from goqueue.client.group_values import (
+        CooperativeMembership,
+        Group,
+        GroupMember,
+        GroupOffset,
+        GroupOffsets,
+        GroupPartition,
+        GroupRebalance,
+        GroupSummary,
+        Membership,
+        OffsetMove,
+        PartitionOffset,
+    )
+    from goqueue.client.groups import GroupPage
+    from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
+    from goqueue.client.pipeline_values import Pipeline, PipelineReport, PipelineStop, PipelineSummary, QueryProgress
+    from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
+    from goqueue.client.server import Check, Health, Version
+    from goqueue.client.topics import Partition, Topic, TopicSetting
+    from goqueue.client.transaction_values import Producer, ProducerState, TransactionStats, TransactionView
+    from goqueue.client.transactional import AsyncTransaction, Transaction
+    from goqueue.model.start_at import StartAt
+
+_NAMES_BY_MODULE = {
+    "goqueue.client.calls": ("Call",),
+    "goqueue.client.client": ("DEFAULT_SERVER", "AsyncClient", "Client"),
+    "goqueue.client.conversation": ("Patience",),
+    "goqueue.client.group_values": (
+        "CooperativeMembership",
+        "Group",
+        "GroupMember",
+        "GroupOffset",
+        "GroupOffsets",
+        "GroupPartition",
+        "GroupRebalance",
+        "GroupSummary",
+        "Membership",
+        "OffsetMove",
+        "PartitionOffset",
+    ),
+    "goqueue.client.groups": ("GroupPage",),
+    "goqueue.client.messages": ("Acks", "Message", "NewMessage", "Page", "Published"),
+    "goqueue.client.pipeline_values": (
+        "Pipeline",
+        "PipelineReport",
+        "PipelineStop",
+        "PipelineSummary",
+        "QueryProgress",
+    ),
+    "goqueue.client.problems": ("BadReply", "RequestTimedOut", "ServerUnreachable"),
+    "goqueue.client.server": ("Check", "Health", "Version"),
+    "goqueue.client.topics": ("Partition", "Topic", "TopicSetting"),
+    "goqueue.client.transaction_values": ("Producer", "ProducerState", "TransactionStats", "TransactionView"),
+    "goqueue.client.transactional": ("AsyncTransaction", "Transaction"),
+    "goqueue.model.start_at": ("StartAt",),
+}
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+_NOUNS = frozenset({"groups", "messages", "pipelines", "server", "topics", "transactions"})
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -66,9 +112,14 @@ __all__ = [
     "Partition",
     "PartitionOffset",
     "Patience",
+    "Pipeline",
+    "PipelineReport",
+    "PipelineStop",
+    "PipelineSummary",
     "Producer",
     "ProducerState",
     "Published",
+    "QueryProgress",
     "RequestTimedOut",
     "ServerUnreachable",
     "StartAt",
@@ -80,7 +131,19 @@ __all__ = [
     "Version",
     "groups",
     "messages",
+    "pipelines",
     "server",
     "topics",
     "transactions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NOUNS:
+        return import_module(f"goqueue.client.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_MODULES[name]), name)
+    # The next one finds it without asking.
+    globals()[name] = found
+    return found

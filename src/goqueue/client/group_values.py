@@ -77,7 +77,10 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a group is in a partition; what is not known is None."""
+    """How far a group is in a partition; what is not known is None.
+
+    `lost` messages were deleted before they were read; `retention_risk` is `none`, `near`, `held` or `lost`.
+    """
 
     topic: str
     partition: int
@@ -86,6 +89,9 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int | None = None
     lag: int | None = None
     lag_seconds: float | None = None
+    lost: int = 0
+    retention_risk: str = "none"
+    retention_left_seconds: float | None = None
     metadata: str = ""
     committed_at: str | None = None
     owner: Owner | None = None

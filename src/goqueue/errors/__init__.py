@@ -41,6 +41,7 @@ from goqueue.errors.kinds import (
     Throttled,
     Unavailable,
 )
+from goqueue.errors.pipelines import PipelineRunning, UnknownPipeline
 from goqueue.errors.producers import (
     ConcurrentTransactions,
     InvalidTransactionState,
@@ -134,6 +135,7 @@ __all__ = [
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
+    "PipelineRunning",
     "PolicyViolation",
     "ProducerFenced",
     "ProducerMismatch",
@@ -152,6 +154,7 @@ __all__ = [
     "UnknownGroup",
     "UnknownMember",
     "UnknownPartition",
+    "UnknownPipeline",
     "UnknownProducer",
     "UnknownTopic",
     "UnknownTopicId",

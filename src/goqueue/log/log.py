@@ -269,10 +269,9 @@ class Log:
             with suppress(DiskFull):
                 self.roll()
         end = self.durable_end if end_offset is None else min(end_offset, self.durable_end)
-        sealed = [segment for segment in self.segments.sealed if segment.next_offset <= end]
-        count = retention.count_expired(sealed, self.settings, now_ms, size_bytes=self.segments.size_bytes)
-        if count:
-            self.delete_before(max(self.start_offset, sealed[count - 1].next_offset))
+        expired = retention.expired(self.segments, self.settings, now_ms, end_offset=end)
+        if expired:
+            self.delete_before(max(self.start_offset, expired[-1].next_offset))
         else:
             self._drop_before_start()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goqueue.log.segment import NO_TIMESTAMP, Segment
+from goqueue.log.segments import Segments
 from goqueue.model.log_settings import LogSettings
 
 UNLIMITED = -1
@@ -34,6 +35,12 @@ def count_expired(sealed: Sequence[Segment], settings: LogSettings, now_ms: int,
         size_bytes -= segment.size
         count += 1
     return count
+
+
+def expired(segments: Segments, settings: LogSettings, now_ms: int, *, end_offset: int) -> Sequence[Segment]:
+    """Return the sealed segments up to an offset that have expired, oldest first."""
+    sealed = [segment for segment in segments.sealed if segment.next_offset <= end_offset]
+    return sealed[: count_expired(sealed, settings, now_ms, size_bytes=segments.size_bytes)]
 
 
 def _is_expired(segment: Segment, settings: LogSettings, now_ms: int) -> bool:

@@ -76,6 +76,17 @@ class OffsetTable:
         found = self._groups.get(group, {})
         return {_partition(rest): _decoder.decode(value) for rest, value in found.items()}
 
+    def is_behind(self, group: str, ends: Mapping[bytes, int]) -> bool:
+        """Tell whether a group has an offset before the given one, for any of some partitions by `partition_key`.
+
+        What `of_group` would tell as well, at a fraction of the cost for whoever goes through all groups.
+        """
+        for rest, value in self._groups.get(group, {}).items():
+            end = ends.get(rest)
+            if end is not None and _decoder.decode(value).offset < end:
+                return True
+        return False
+
     def is_pending(self, group: str, partition: TopicPartition) -> bool:
         """Tell whether an open transaction is about to change an offset."""
         return group in self._producers and _rest(partition) in self._producers[group]
@@ -208,6 +219,11 @@ class OffsetTable:
             for group, offsets in pending.items():
                 for rest, value in offsets.items():
                     yield KeyedRecord(encode_key(KeyKind.PENDING, group, head + rest), value)
+
+
+def partition_key(partition: TopicPartition) -> bytes:
+    """Return how a table of offsets names a partition."""
+    return _rest(partition)
 
 
 def _key(group: str, partition: TopicPartition) -> bytes:

@@ -19,3 +19,8 @@ class BrokerOptions:
     fetch_bytes_max: int = 8 * 1024 * 1024
     disk_guard_free_fraction: float = 0.1
     upkeep_interval_ms: int = 1000
+
+    @property
+    def upkeep_every_s(self) -> float:
+        """How often logs are looked after."""
+        return self.upkeep_interval_ms / 1000

@@ -15,6 +15,9 @@ from typing import NamedTuple
 from goqueue.errors import Invalid, InvalidTopicSettings
 from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
 
+UNLIMITED = -1
+_INT64_MAX = 2**63 - 1
+
 
 class Stamp(StrEnum):
     """Whose clock stamps the records: that of their producer, or the broker's when it appends them."""
@@ -31,19 +34,24 @@ class Compression(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """All settings of one topic, with defaults filled in."""
+    """All settings of one topic, with defaults filled in; `hold_bytes` is 0 if nothing is held back, or UNLIMITED."""
 
     log: LogSettings = field(default_factory=LogSettings)
     stamp: Stamp = Stamp.CREATE_TIME
     compression: Compression = Compression.PRODUCER
     timestamp_after_max_ms: int = 3_600_000
     min_insync_replicas: int = 1
+    hold_bytes: int = 0
+    hold_ms: int = 24 * 3_600_000
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_insync_replicas <= 1000:
             raise Invalid(f"min.insync.replicas is {self.min_insync_replicas}, but must lie between 1 and 1000")
         if self.timestamp_after_max_ms < 0:
             raise Invalid(f"message.timestamp.after.max.ms is {self.timestamp_after_max_ms}, but cannot be negative")
+        for name, value, low in (("bytes", self.hold_bytes, UNLIMITED), ("ms", self.hold_ms, 0)):
+            if not low <= value <= _INT64_MAX:
+                raise Invalid(f"goqueue.retention.hold.{name} is {value}, but must lie between {low} and {_INT64_MAX}")
 
 
 class Source(StrEnum):
@@ -80,7 +88,9 @@ class Setting(NamedTuple):
 
 
 _DEFAULTS = TopicSettings()
-_TOPIC_ATTRIBUTES = frozenset({"stamp", "compression", "min_insync_replicas", "timestamp_after_max_ms"})
+_TOPIC_ATTRIBUTES = frozenset(
+    {"stamp", "compression", "min_insync_replicas", "timestamp_after_max_ms", "hold_bytes", "hold_ms"}
+)
 
 TABLE: Mapping[str, Setting] = {
     setting.name: setting
@@ -100,6 +110,19 @@ TABLE: Mapping[str, Setting] = {
             "flush_interval_ms",
             int,
             "With goqueue.flush=interval, the longest time between a write and its fsync.",
+        ),
+        Setting(
+            "goqueue.retention.hold.bytes",
+            "hold_bytes",
+            int,
+            "How many bytes of the topic are kept beyond retention because groups have not read them; 0 for none, -1 "
+            "for any number.",
+        ),
+        Setting(
+            "goqueue.retention.hold.ms",
+            "hold_ms",
+            int,
+            "Groups without members that have committed nothing for this time hold nothing back.",
         ),
         Setting("index.interval.bytes", "index_interval_bytes", int, "One row of the index for so many bytes of log."),
         Setting("max.compaction.lag.ms", "max_compaction_lag_ms", int, "Records older than this are always compacted."),

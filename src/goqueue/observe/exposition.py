@@ -21,6 +21,7 @@ from goqueue import __version__
 from goqueue.broker.pipeline import BUCKETS_S, TallyKey
 from goqueue.observe.group_metrics import GroupSnapshot
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
+from goqueue.observe.pipeline_exposition import tell_pipelines
 
 REASONS_MAX = 50
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
@@ -70,6 +71,7 @@ class _Telling(Collector):
         yield from _partitions(snapshot.partitions)
         yield from _groups(snapshot.groups)
         yield from _transactions(snapshot.groups)
+        yield from tell_pipelines(snapshot.pipelines)
 
 
 def _requests(requests: Mapping[TallyKey, Durations]) -> Iterator[Metric]:
@@ -148,12 +150,38 @@ def _groups(groups: GroupSnapshot) -> Iterator[Metric]:
             age.add_metric(labels, lag.seconds)
     yield behind
     yield age
+    yield from _retention(groups)
     rebalances = CounterMetricFamily(
         "goqueue_group_rebalances", "Rebalances of all groups, by what made them necessary.", labels=("kind",)
     )
     for kind, count in groups.rebalances.items():
         rebalances.add_metric((kind.value,), count)
     yield rebalances
+
+
+def _retention(groups: GroupSnapshot) -> Iterator[Metric]:
+    left = GaugeMetricFamily(
+        "goqueue_group_retention_left_seconds",
+        "Time until retention deletes messages that a group has not read; 0 if it is due, or they are held back.",
+        labels=_LAG_LABELS,
+    )
+    lost = GaugeMetricFamily(
+        "goqueue_group_lost_messages", "Offsets that were deleted before the group had read them.", labels=_LAG_LABELS
+    )
+    for labels, lag in groups.lags.items():
+        lost.add_metric(labels, lag.lost)
+        if lag.left_seconds is not None:
+            left.add_metric(labels, lag.left_seconds)
+    yield left
+    yield lost
+    held = GaugeMetricFamily(
+        "goqueue_topic_held_bytes",
+        "Bytes beyond retention that a topic keeps because groups have not read them.",
+        labels=("topic",),
+    )
+    for topic, size_bytes in groups.held_bytes.items():
+        held.add_metric((topic,), size_bytes)
+    yield held
 
 
 def _transactions(groups: GroupSnapshot) -> Iterator[Metric]:

@@ -1,8 +1,8 @@
 """What metrics tell of groups and transactions: how far behind groups are, who is in them, and what has happened.
 
-At most 1,000 groups, and as many pairs of group and topic, are told one by one; the others are only counted. To find
-the age of a message its batch is opened, which takes a moment: others have a turn in between, and it is done for no
-more than 1,000 partitions.
+At most 1,000 groups, as many pairs of group and topic, and as many topics that hold back for groups, are told one by
+one; other groups are only counted. To find the age of a message its batch is opened, which takes a moment: others have
+a turn in between, and it is done for no more than 1,000 partitions.
 """
 
 from __future__ import annotations
@@ -25,18 +25,28 @@ from goqueue.machines.transaction_values import Cause, TransactionState
 GROUPS_MAX = 1000
 _LAGS_MAX = 1000
 _AGES_MAX = 1000
+_HOLDS_MAX = 1000
 
 
 class GroupLag(NamedTuple):
-    """How far a group is behind in a topic; the age is that of the oldest message, None if it is not known."""
+    """How far a group is behind in a topic; the age is that of the oldest message, None if it is not known.
+
+    `lost` is how many offsets are gone that it has not read. `left_seconds` is how long until retention deletes more of
+    them, where that is soonest; None if nothing is known to.
+    """
 
     messages: int
     seconds: float | None
+    lost: int = 0
+    left_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """Groups and transactions, as they were at about one moment; lags are by group and topic."""
+    """Groups and transactions, as they were at about one moment; lags are by group and topic.
+
+    `held_bytes` is by topic: how much is kept beyond retention for groups that have not read it.
+    """
 
     count: int
     members: Mapping[str, int]
@@ -44,6 +54,7 @@ class GroupSnapshot:
     rebalances: Mapping[RebalanceKind, int]
     transactions: Mapping[TransactionState, int]
     ended: Mapping[Cause, int]
+    held_bytes: Mapping[str, int]
 
 
 async def look_at_groups(broker: Broker) -> GroupSnapshot:
@@ -66,6 +77,7 @@ async def look_at_groups(broker: Broker) -> GroupSnapshot:
         rebalances=rebalances,
         transactions=states,
         ended=ended,
+        held_bytes=dict(islice(sorted(broker.retention.held_bytes.items()), _HOLDS_MAX)),
     )
 
 
@@ -78,25 +90,33 @@ async def _lags(broker: Broker, told: Sequence[tuple[str, Groups]]) -> Mapping[t
             key = (_shown(name), each.topic)
             if lag is None or (key not in found and len(found) >= _LAGS_MAX):
                 continue
-            messages = lag + (found[key].messages if key in found else 0)
-            found[key] = GroupLag(messages, 0.0)
-            if lag:
+            before = found.get(key, GroupLag(0, 0.0))
+            lost = max((lag.start_offset or 0) - committed.offset, 0)
+            found[key] = GroupLag(before.messages + (lag.messages or 0), 0.0, before.lost + lost)
+            if lag.messages:
                 behind.append((key, each, committed.offset))
     unknown = {key for key, _, _ in islice(behind, _AGES_MAX, None)}
     for key, each, offset in behind[:_AGES_MAX]:
-        lag_found: Lag = await lag_of(broker, each, offset)
-        if lag_found.age_ms is not None:
-            seconds = max(found[key].seconds or 0.0, lag_found.age_ms / 1000)
-            found[key] = found[key]._replace(seconds=seconds)
-    return {key: lag._replace(seconds=None) if key in unknown else lag for key, lag in found.items()}
+        found[key] = _worse(found[key], await lag_of(broker, each, offset))
+    return {key: lag._replace(seconds=None, left_seconds=None) if key in unknown else lag for key, lag in found.items()}
 
 
-def _messages(broker: Broker, partition: TopicPartition, offset: int) -> int | None:
+def _worse(known: GroupLag, lag: Lag) -> GroupLag:
+    """Return how far a group is behind in a topic, with one partition more."""
+    if lag.age_ms is not None:
+        known = known._replace(seconds=max(known.seconds or 0.0, lag.age_ms / 1000))
+    if lag.risk.left_ms is not None:
+        left_s = lag.risk.left_ms / 1000
+        known = known._replace(left_seconds=left_s if known.left_seconds is None else min(known.left_seconds, left_s))
+    return known
+
+
+def _messages(broker: Broker, partition: TopicPartition, offset: int) -> Lag | None:
     try:
         found = broker.topic(partition.topic).partition(partition.partition)
     except GoQueueError:
         return None
-    return messages_behind(found, offset).messages
+    return messages_behind(found, offset)
 
 
 def _shown(name: str) -> str:

@@ -4,7 +4,7 @@ Nothing is counted here, so a message costs nothing more because of it. The loop
 `exposition` puts it into words in a thread, which takes tens of milliseconds for a thousand partitions.
 
 At most 1,000 partitions are told one by one, by the names of their topics; the others are only counted. Groups and
-transactions are looked at by `group_metrics`.
+transactions are looked at by `group_metrics`, pipelines by `pipeline_metrics`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.pipeline import TallyKey
 from goqueue.errors import GoQueueError
 from goqueue.observe.group_metrics import GroupSnapshot, look_at_groups
+from goqueue.observe.pipeline_metrics import PipelineSnapshot, look_at_pipelines
 from goqueue.runtime.partition import Partition
 
 PARTITIONS_MAX = 1000
@@ -62,6 +63,7 @@ class Snapshot:
     gauges: Mapping[str, float]
     partitions: Sequence[PartitionRow]
     groups: GroupSnapshot
+    pipelines: PipelineSnapshot
 
 
 class Metrics:
@@ -118,6 +120,7 @@ class Metrics:
             },
             rows,
             groups,
+            look_at_pipelines(broker),
         )
 
 

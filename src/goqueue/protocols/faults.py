@@ -78,6 +78,9 @@ TABLE: dict[str, Fault] = {
     "invalid_transaction_timeout": Fault(50, 400),
     "concurrent_transactions": Fault(51, 409),
     "unknown_transaction": Fault(105, 404),
+    # pipelines
+    "unknown_pipeline": Fault(42, 404),
+    "pipeline_running": Fault(42, 409),
     # topics
     "unknown_topic": Fault(3, 404),
     "unknown_topic_id": Fault(100, 404),

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from goqueue.errors import GoQueueError
@@ -26,17 +26,35 @@ _LOGS_AT_A_TIME = 50
 T = TypeVar("T")
 
 
+class Holds(Protocol):
+    """What keeps records from expiring though retention would have it."""
+
+    async def look(self) -> None:
+        """Find out anew what is to be kept, unless that is known well enough."""
+        ...
+
+    def expires_before(self, log: Log) -> int | None:
+        """Return the offset before which records of a log may expire; None if all of them may."""
+        ...
+
+
 async def tend(
-    flusher: Flusher, now_ms: int, threads: Executor | None = None, *, is_checkpoint_due: bool = False
+    flusher: Flusher,
+    now_ms: int,
+    threads: Executor | None = None,
+    *,
+    is_checkpoint_due: bool = False,
+    expires_before: int | None = None,
 ) -> None:
     """Do one round of upkeep on a log: expire, compact, checkpoint, and bring the files into order.
 
-    If it is cancelled, what a thread has begun is ended first, since the log must learn what came of it.
+    Records from `expires_before` on do not expire. If it is cancelled, what a thread has begun is ended first, since
+    the log must learn what came of it.
     """
     log = flusher.log
     if log.fault:
         return
-    log.expire(now_ms)
+    log.expire(now_ms, end_offset=expires_before)
     if log.wants_flush:
         flusher.note_append()
     compaction = log.compaction(now_ms)
@@ -91,6 +109,7 @@ class Caretaker:
         logs: Callable[[], Iterable[Flusher]],
         clock: Clock,
         threads: Executor | None = None,
+        holds: Holds | None = None,
         *,
         interval_s: float = ROUND_INTERVAL_S,
     ) -> None:
@@ -98,6 +117,7 @@ class Caretaker:
         self._clock = clock
         self._threads = threads
         self._interval_s = interval_s
+        self._holds = holds
         self._stopped = asyncio.Event()
         self._visited: Flusher | None = None
         self._left = asyncio.Event()
@@ -114,6 +134,8 @@ class Caretaker:
 
     async def go_round(self) -> None:
         """Tend each log once, unless it is time to stop."""
+        if self._holds is not None:
+            await self._holds.look()
         for number, flusher in enumerate(list(self._logs()), 1):
             if self._stopped.is_set():
                 return
@@ -147,7 +169,13 @@ class Caretaker:
         is_checkpoint_due = (now - visit.checkpointed_at) * 1000 >= log.settings.checkpoint_interval_ms
         if is_checkpoint_due:
             visit.checkpointed_at = now
-        await tend(flusher, self._clock.now_ms(), self._threads, is_checkpoint_due=is_checkpoint_due)
+        await tend(
+            flusher,
+            self._clock.now_ms(),
+            self._threads,
+            is_checkpoint_due=is_checkpoint_due,
+            expires_before=None if self._holds is None else self._holds.expires_before(log),
+        )
         # Open files are few, logs may be many: those that nobody writes to give theirs back.
         if log.end_offset == visit.end_offset:
             log.rest()

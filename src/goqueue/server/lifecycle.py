@@ -83,7 +83,10 @@ class Server:
             syncs=syncs,
         )
         self._kafka = KafkaFront(
-            self.broker, self.door, advertised=(settings.advertised_host, settings.advertised_kafka_port)
+            self.broker,
+            self.door,
+            advertised=(settings.advertised_host, settings.advertised_kafka_port),
+            listeners=self.addresses,
         )
         self._http = HttpFront(
             self.broker,

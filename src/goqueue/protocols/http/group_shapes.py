@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.group_view import MemberView, OffsetView
+from goqueue.broker.retention_risk import Danger
 from goqueue.errors import GoQueueError
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.topic import NAME_MAX
@@ -64,7 +65,9 @@ class GroupOffset(msgspec.Struct, kw_only=True):
     """How far a group is in a partition: `lag` in messages up to the end, `lag_seconds` the age of the oldest of them.
 
     What is not known is null: nothing was committed, or the age cannot be found. A partition that cannot be used has
-    an error instead.
+    an error instead. `lost` is how many offsets were deleted before they were read, `retention_left_seconds` how long
+    until retention deletes more of them; `retention_risk` says whether that is soon (`near`), has happened (`lost`), or
+    would have happened if they were not held back (`held`).
     """
 
     topic: str
@@ -74,6 +77,9 @@ class GroupOffset(msgspec.Struct, kw_only=True):
     end_offset: int | None
     lag: int | None
     lag_seconds: float | None
+    lost: int
+    retention_risk: Danger
+    retention_left_seconds: float | None
     metadata: str
     committed_at: Timestamp | None
     owner: Owner | None
@@ -106,6 +112,9 @@ def told_offset(view: OffsetView) -> GroupOffset:
         end_offset=lag.end_offset,
         lag=lag.messages,
         lag_seconds=seconds(lag.age_ms),
+        lost=lag.risk.lost,
+        retention_risk=lag.risk.danger,
+        retention_left_seconds=seconds(lag.risk.left_ms),
         metadata="" if committed is None else committed.metadata,
         committed_at=None if committed is None else moment(committed.committed_ms),
         owner=None if view.owner is None else _owner(view.owner),

@@ -12,6 +12,7 @@ import msgspec
 
 from goqueue import __version__
 from goqueue.errors import GoQueueError
+from goqueue.machines.pipeline_values import PIPELINE_NAME
 from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED
@@ -38,6 +39,10 @@ _PATH_PARAMETERS: dict[str, Json] = {
     },
     "id": {"description": "A transactional id.", "schema": {"type": "string", **NOT_EMPTY_SCHEMA}},
     "sink": {"description": "The name of a sink.", "schema": {"type": "string", "pattern": f"^{SINK_NAME}$"}},
+    "pipeline": {
+        "description": "The name of a pipeline.",
+        "schema": {"type": "string", "pattern": f"^{PIPELINE_NAME}$"},
+    },
 }
 # Two fields that say the same thing in two ways; JSON Schema has no word for that in a class.
 _EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",)}

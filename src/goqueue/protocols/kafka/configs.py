@@ -16,6 +16,7 @@ from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
+from goqueue.seams.network import Address
 
 
 class Resource(IntEnum):
@@ -37,6 +38,8 @@ class Change(IntEnum):
 _SOURCES: Mapping[Source, int] = {Source.TOPIC: 1, Source.BROKER: 4, Source.DEFAULT: 5}
 _KINDS: Mapping[type, int] = {bool: 1, int: 5, float: 6, str: 2}
 _STRING = 2
+# As Kafka calls a listener that asks nobody who they are.
+_LISTENER_NAMES = {"kafka": "PLAINTEXT"}
 _LIST = 7
 # How the broker calls what topics have by default; where nothing stands here, both say the same.
 _BROKER_NAMES = {
@@ -116,6 +119,8 @@ def _broker_configs(context: Context) -> list[Reply]:
         "num.partitions": (str(options.default_partitions), int),
         "default.replication.factor": ("1", int),
         "fetch.max.bytes": (str(options.fetch_bytes_max), int),
+        "listeners": (_listed(context.listeners), str),
+        "advertised.listeners": (_listed(_advertised(context)), str),
     }
     topic_defaults = {
         _BROKER_NAMES.get(name, name): (setting.read(options.topic_defaults), setting.kind)
@@ -134,6 +139,20 @@ def _broker_configs(context: Context) -> list[Reply]:
         }
         for name, (value, kind) in (values | topic_defaults).items()
     ]
+
+
+def _advertised(context: Context) -> Mapping[str, Address]:
+    """Return where clients reach all listeners: on the host on which this one has reached us."""
+    host, _ = context.reached_at
+    return {name: (host, port) for name, (_, port) in context.listeners.items()} | {"kafka": context.reached_at}
+
+
+def _listed(listeners: Mapping[str, Address]) -> str:
+    shown = []
+    for name, (host, port) in listeners.items():
+        bracketed = f"[{host}]" if ":" in host else host
+        shown.append(f"{_LISTENER_NAMES.get(name, name.upper())}://{bracketed}:{port}")
+    return ",".join(shown)
 
 
 async def alter_configs_incrementally(context: Context, request: Request) -> Reply:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -33,6 +32,7 @@ from goqueue.protocols.kafka.fetch import fetch_of
 from goqueue.protocols.kafka.frames import Frames
 from goqueue.protocols.kafka.produce import ADDS_PARTITIONS_FROM, parse, reply_body
 from goqueue.protocols.kafka.produce_plan import Plan, PlannedRun, plan_of
+from goqueue.protocols.kafka.replies import Parts, Replies, Slot, frame_head
 from goqueue.protocols.patience import Patience
 from goqueue.runtime.partition import Outcome
 
@@ -40,22 +40,8 @@ if TYPE_CHECKING:
     from goqueue.protocols.kafka.front import KafkaFront
 
 _HEADER = struct.Struct(">hhih")
-_FRAME_HEAD = struct.Struct(">ii")
-_FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
 _OWED_MAX = 1000
 _UNREAD_MAX = 256 * 1024
-
-Parts = list[bytes]
-
-
-class Slot:
-    """The place of a reply among the replies of a connection, or of several in a row; `parts` is None until ready."""
-
-    __slots__ = ("parts", "requests")
-
-    def __init__(self) -> None:
-        self.parts: Parts | None = None
-        self.requests = 1
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -64,12 +50,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(self, front: KafkaFront) -> None:
         self._front = front
         self._frames = Frames(front.pool, frame_bytes_max=front.limits.frame_bytes_max)
-        self._slots: deque[Slot] = deque()
-        # How many requests have no reply yet.
-        self._owed = 0
-        self._out: Parts = []
-        self._out_bytes = 0
-        self._out_bytes_max = front.limits.reply_buffer_bytes_max
+        self._replies = Replies()
+        self._ready_bytes_max = front.limits.reply_buffer_bytes_max
         self._burst: list[Publish] = []
         # What the next request that is like the last one becomes a part of.
         self._run: PlannedRun | None = None
@@ -83,7 +65,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._plan: Plan | None = None
         self._transport: asyncio.Transport | None = None
         self._context: Context | None = None
-        self._patience = Patience(front.loop, front.limits, is_owed=lambda: bool(self._slots), drop=self._drop)
+        self._patience = Patience(front.loop, front.limits, is_owed=lambda: bool(self._replies.owed), drop=self._drop)
         self.host = ""
         self.address = ""
 
@@ -102,8 +84,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         reached = (transport.get_extra_info("sockname") or ("localhost", 0))[:2]
         caller = Caller("kafka", self.address)
-        self._context = Context(self._front.broker, caller, self._front.reached_at(reached), self._front.kept)
-        self._transport.set_write_buffer_limits(high=self._out_bytes_max)
+        self._context = self._front.context(caller, reached)
+        self._transport.set_write_buffer_limits(high=self._ready_bytes_max)
         self._patience.start()
 
     @override
@@ -114,7 +96,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._patience.end()
         if self._fetch is not None:
             self._fetch.cancel()
-        self._slots.clear()
+        self._replies.forget()
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -148,7 +130,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 # If the rest of a request is awaited now, it is that of another one.
                 self._patience.expects_nothing()
             self._frames.keep()
-            self._is_full = self._owed >= _OWED_MAX
+            self._is_full = self._replies.owed >= _OWED_MAX
         except MalformedRequest as error:
             self._drop("its request could not be read", error.message)
             return
@@ -168,10 +150,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _handle_some(self) -> bool:
         """Handle frames until there are no more, or something must be waited for; tell whether there was any."""
         has_any = False
-        while not self._holds and self._owed < _OWED_MAX and (frame := self._frames.next()) is not None:
+        while not self._holds and self._replies.owed < _OWED_MAX and (frame := self._frames.next()) is not None:
             has_any = True
             self._handle(frame)
-            if self._out_bytes > self._out_bytes_max:
+            if self._replies.ready_bytes > self._ready_bytes_max:
                 self._send()
         return has_any
 
@@ -186,7 +168,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         api = APIS.get(key)
         if key == API_VERSIONS:
             self._publish_burst()
-            self._reply(self._new_slot(), [_FRAME_HEAD.pack(4 + len(body := api_versions(version)), correlation), body])
+            body = api_versions(version)
+            self._reply(self._new_slot(), [frame_head(correlation, len(body), is_flexible=False), body])
             return
         if api is None or not api.offers(version):
             raise MalformedRequest(f"api {key} in version {version} is not offered")
@@ -222,8 +205,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             run = self._run = plan.run(partial(self._reply, slot))
             self._burst.append(run)
         else:
-            self._slots[-1].requests += 1
-            self._owed += 1
+            self._replies.expect_more()
         run.add_request(correlation, records)
         return True
 
@@ -236,7 +218,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         def done(outcomes: Sequence[Outcome]) -> None:
             if request.acks is not Acks.NONE:
                 body = reply_body(request, version, outcomes)
-                self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body])
+                self._reply(slot, [frame_head(correlation, len(body), is_flexible=is_flexible), body])
                 return
             # It has no reply, but its place among the others: it must wait if the disk is behind. The only way to
             # tell an error is to close the connection, so that the client asks where its partitions are.
@@ -273,7 +255,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
         def send(body: Parts) -> None:
             size = sum(map(len, body))
-            self._reply(slot, [_head(correlation, size, is_flexible=is_flexible), *body])
+            self._reply(slot, [frame_head(correlation, size, is_flexible=is_flexible), *body])
             if self._fetch is not None:
                 self._fetch = None
                 self._release()
@@ -305,7 +287,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._drop("its request could not be handled")
             return
         is_flexible = version >= api.flexible_from
-        self._reply(slot, [_head(correlation, len(body), is_flexible=is_flexible), body])
+        self._reply(slot, [frame_head(correlation, len(body), is_flexible=is_flexible), body])
         if not api.lets_others_pass:
             self._release()
 
@@ -316,22 +298,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- replies
 
     def _new_slot(self) -> Slot:
-        slot = Slot()
-        self._slots.append(slot)
-        self._owed += 1
         # Whatever comes now is answered behind it.
         self._run = None
-        return slot
+        return self._replies.expect()
 
     def _reply(self, slot: Slot, parts: Parts) -> None:
         """Put a reply into its slot, and send all that are ready from the first slot on."""
-        slot.parts = parts
-        slots = self._slots
-        while slots and (ready := slots[0].parts) is not None:
-            self._owed -= slots.popleft().requests
-            self._out += ready
-            for part in ready:
-                self._out_bytes += len(part)
+        self._replies.fill(slot, parts)
         if not self._is_bursting:
             self._send_soon()
             if self._is_full:
@@ -346,14 +319,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         self._is_to_be_sent = False
-        if not self._out or self._transport is None:
-            self._out.clear()
+        ready = self._replies.take()
+        if not ready or self._transport is None:
             return
-        out, self._out, self._out_bytes = self._out, [], 0
-        if len(out) == 1:
-            self._transport.write(out[0])
+        if len(ready) == 1:
+            self._transport.write(ready[0])
         else:
-            self._transport.writelines(out)
+            self._transport.writelines(ready)
 
     # -- waiting
 
@@ -402,9 +374,3 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._front.door.note_dropped(reason, self.address, detail)
             self._transport.abort()
-
-
-def _head(correlation: int, body_size: int, *, is_flexible: bool) -> bytes:
-    if is_flexible:
-        return _FRAME_HEAD_FLEXIBLE.pack(body_size + 5, correlation, 0)
-    return _FRAME_HEAD.pack(body_size + 4, correlation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from goqueue.broker.broker import Broker, OpenTopic
@@ -46,12 +46,16 @@ class KeptReplies:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The broker, who asks, and the address under which clients of this connection reach the broker."""
+    """The broker, who asks, and the address under which clients of this connection reach the broker.
+
+    `listeners` are the addresses of all open ports, by the name of their protocol.
+    """
 
     broker: Broker
     caller: Caller
     reached_at: Address
     kept: KeptReplies = field(default_factory=KeptReplies)
+    listeners: Mapping[str, Address] = field(default_factory=dict)
 
     @property
     def node_id(self) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from typing_extensions import override
 
 from goqueue.broker.broker import Broker
+from goqueue.broker.pipeline import Caller
 from goqueue.protocols.door import Door
 from goqueue.protocols.front import Front
 from goqueue.protocols.kafka.connection import KafkaConnection
-from goqueue.protocols.kafka.context import KeptReplies
+from goqueue.protocols.kafka.context import Context, KeptReplies
 from goqueue.protocols.kafka.frames import BufferPool
 from goqueue.seams.network import Address
 from goqueue.seams.sink import Event, Severity
@@ -29,17 +31,29 @@ class RequestFailed(Event):
 
 
 class KafkaFront(Front[KafkaConnection]):
-    """Makes Kafka connections, and keeps what they share."""
+    """Makes Kafka connections, and keeps what they share; `listeners` are all open ports, by protocol."""
 
-    def __init__(self, broker: Broker, door: Door, *, advertised: Address = ("", 0)) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        door: Door,
+        *,
+        advertised: Address = ("", 0),
+        listeners: Mapping[str, Address] | None = None,
+    ) -> None:
         super().__init__(broker, door)
         self.pool = BufferPool()
         self.kept = KeptReplies()
         self._advertised = advertised
+        self._listeners = {} if listeners is None else listeners
 
     @override
     def connection(self) -> KafkaConnection:
         return KafkaConnection(self)
+
+    def context(self, caller: Caller, local: Address) -> Context:
+        """Return what requests of a connection are handled with that has reached us at an address."""
+        return Context(self.broker, caller, self.reached_at(local), self.kept, self._listeners)
 
     def reached_at(self, local: Address) -> Address:
         """Return the address that clients are told, given where one of them has reached us."""

@@ -1,0 +1,64 @@
+"""What metrics tell of pipelines: what their runs have reported last, as far as it still holds.
+
+How fast a pipeline is and how far behind holds only while it runs. Of pipelines at most 1,000 are known, and at most as
+many queries, and pairs of query and rule, are told one by one; queries beyond that are only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.pipelines import seen_pipelines
+from goqueue.machines.pipeline_values import QueryProgress
+
+QUERIES_MAX = 1000
+RULES_MAX = 1000
+
+
+class QueryRow(NamedTuple):
+    """A query of a pipeline."""
+
+    pipeline: str
+    progress: QueryProgress
+    is_running: bool
+
+
+class RuleRow(NamedTuple):
+    """How many rows have broken a rule in a query of a pipeline."""
+
+    labels: tuple[str, str, str]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSnapshot:
+    """All pipelines, as they were at one moment."""
+
+    up: Sequence[tuple[str, bool]]
+    restarts: Sequence[tuple[str, int]]
+    queries: Sequence[QueryRow]
+    rules: Sequence[RuleRow]
+    queries_omitted: int
+
+
+def look_at_pipelines(broker: Broker) -> PipelineSnapshot:
+    """Return what is to be told."""
+    found = seen_pipelines(broker)
+    queries = [QueryRow(view.name, each, view.is_running) for view in found for each in view.report.queries]
+    told = queries[:QUERIES_MAX]
+    rules = (
+        RuleRow((row.pipeline, row.progress.name, rule), count)
+        for row in told
+        for rule, count in sorted(row.progress.bad_rows.items())
+    )
+    return PipelineSnapshot(
+        up=[(view.name, view.is_running) for view in found],
+        restarts=[(view.name, view.report.restarts) for view in found],
+        queries=told,
+        rules=list(islice(rules, RULES_MAX)),
+        queries_omitted=len(queries) - len(told),
+    )

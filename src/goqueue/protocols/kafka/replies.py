@@ -1,0 +1,77 @@
+"""The replies of one connection: each has its place, and they leave in the order of the requests.
+
+A place is taken when a request is read, and filled when its reply is ready; those behind it wait. Knows no socket:
+whoever has one takes what is ready.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+
+Parts = list[bytes]
+
+_FRAME_HEAD = struct.Struct(">ii")
+_FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
+
+
+class Slot:
+    """The place of a reply, or of the replies to several requests in a row; `parts` is None until they are ready."""
+
+    __slots__ = ("parts", "requests")
+
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+        self.requests = 1
+
+
+class Replies:
+    """What is owed to a client, and what is ready; `owed` counts requests, `ready_bytes` bytes that were not taken."""
+
+    __slots__ = ("_ready", "_slots", "owed", "ready_bytes")
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+        self._ready: Parts = []
+        self.owed = 0
+        self.ready_bytes = 0
+
+    def expect(self) -> Slot:
+        """Return the place of the reply to a request that was read."""
+        slot = Slot()
+        self._slots.append(slot)
+        self.owed += 1
+        return slot
+
+    def expect_more(self) -> None:
+        """Let one more request be answered in the last place."""
+        self._slots[-1].requests += 1
+        self.owed += 1
+
+    def fill(self, slot: Slot, parts: Parts) -> None:
+        """Put a reply into its place."""
+        slot.parts = parts
+        slots = self._slots
+        while slots and (ready := slots[0].parts) is not None:
+            self.owed -= slots.popleft().requests
+            self._ready += ready
+            for part in ready:
+                self.ready_bytes += len(part)
+
+    def take(self) -> Parts:
+        """Return what is ready, in order, and leave it to the caller."""
+        ready, self._ready, self.ready_bytes = self._ready, [], 0
+        return ready
+
+    def forget(self) -> None:
+        """Owe nothing any more: the client has left."""
+        self._slots.clear()
+        self.owed = 0
+        self.take()
+
+
+def frame_head(correlation: int, body_bytes: int, *, is_flexible: bool) -> bytes:
+    """Return what precedes the body of a reply."""
+    if is_flexible:
+        return _FRAME_HEAD_FLEXIBLE.pack(body_bytes + 5, correlation, 0)
+    return _FRAME_HEAD.pack(body_bytes + 4, correlation)
