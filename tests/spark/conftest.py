@@ -25,12 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that all tests share; what they set on it or leave in it, they take back."""
     from goqueue.spark.session import SessionRequest, start_session
 
-    session = start_session(
-        SessionRequest(name="goqueue tests", master="local[2]", settings={"spark.driver.memory": "1g"})
-    )
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    settings = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(warehouse)}
+    session = start_session(SessionRequest(name="goqueue tests", master="local[2]", settings=settings))
     yield session
     session.stop()

@@ -1,0 +1,92 @@
+"""How far a stream has got, as Spark's checkpoint keeps it:
+
+    {"source": "goqueue", "version": 1,
+     "topics": {"orders": {"id": "6b1f...", "offsets": {"0": 23, "1": 5}}}}
+
+An offset is that of the next record to read. The id tells a topic from another one that has its name later. Spark
+compares such documents as text, so equal positions are written in one way only: in the order of names and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from goqueue.client.kafka import TopicPartition
+from goqueue.errors import Conflict
+from goqueue.model.units import quoted
+
+_SOURCE = "goqueue"
+_VERSION = 1
+
+
+class ForeignCheckpoint(Conflict):
+    """The checkpoint was written by another kind of query, or by a version that is not understood."""
+
+    code = "foreign_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPosition:
+    """How far one topic was read: the next offset of each partition."""
+
+    id: UUID
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """How far each topic was read."""
+
+    topics: Mapping[str, TopicPosition] = field(default_factory=dict)
+
+    def items(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield each partition with its next offset, in order."""
+        for topic in sorted(self.topics):
+            for partition, offset in sorted(self.topics[topic].offsets.items()):
+                yield TopicPartition(topic, partition), offset
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document for the checkpoint."""
+        topics = {
+            name: {
+                "id": str(self.topics[name].id),
+                "offsets": {str(number): offset for number, offset in sorted(self.topics[name].offsets.items())},
+            }
+            for name in sorted(self.topics)
+        }
+        return {"source": _SOURCE, "version": _VERSION, "topics": topics}
+
+
+class _Topic(msgspec.Struct, forbid_unknown_fields=True):
+    id: UUID
+    offsets: dict[int, int]
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    source: str
+    version: int
+    topics: dict[str, _Topic]
+
+
+def read_positions(document: object) -> Positions:
+    """Return what a document of the checkpoint says; ForeignCheckpoint if it is none of ours."""
+    hint = "give every query a checkpointLocation of its own"
+    if not isinstance(document, dict) or document.get("source") != _SOURCE:
+        raise ForeignCheckpoint(
+            f"the checkpoint belongs to a query over another source: it holds {quoted(document)}", hint=hint
+        )
+    if document.get("version") != _VERSION:
+        raise ForeignCheckpoint(
+            f"the checkpoint is of version {quoted(document.get('version'))}, and this release knows {_VERSION}",
+            hint="use the release that wrote it, or begin with a new checkpointLocation",
+        )
+    try:
+        found = msgspec.convert(document, _Document, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ForeignCheckpoint(f"the checkpoint cannot be read: {error}", hint=hint) from None
+    return Positions({name: TopicPosition(each.id, each.offsets) for name, each in sorted(found.topics.items())})

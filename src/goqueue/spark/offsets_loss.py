@@ -1,0 +1,78 @@
+"""What a read was to find and does not: told as an error, or, if the read is to go on nevertheless, as a warning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from goqueue.client.kafka import TopicPartition
+from goqueue.errors import NotFound
+from goqueue.spark.options import FAIL_ON_DATA_LOSS
+
+_log = logging.getLogger("goqueue.spark")
+
+
+class DataLost(NotFound):
+    """Records are gone that the read has not seen."""
+
+    code = "data_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that is not there any more, and what a read does that goes on without it."""
+
+    what: str
+    consequence: str
+
+
+def removed(place: TopicPartition, start: int, end: int, log_start: int) -> Loss:
+    """Return the loss of records that retention, or somebody, has removed; `end` is exclusive."""
+    return Loss(
+        f"offsets {start} to {min(end, log_start) - 1} of {place} were removed (by retention or DeleteRecords) before "
+        f"they were read; the log starts at {log_start}",
+        f"goes on at offset {log_start}",
+    )
+
+
+def cut_off(place: TopicPartition, offset: int, log_end: int) -> Loss:
+    """Return the loss of records at the end of a log."""
+    return Loss(
+        f"{place} ends at offset {log_end}, before the position {offset} of the query: the broker has lost records, or "
+        "kafka.isolation.level was changed",
+        f"goes on at offset {log_end}",
+    )
+
+
+def left(place: TopicPartition) -> Loss:
+    """Return the loss of a partition that is there, but not among what is read."""
+    return Loss(f"{place} is not subscribed any more", "goes on without it")
+
+
+def deleted(topic: str) -> Loss:
+    """Return the loss of a whole topic."""
+    return Loss(f"topic {topic!r} was deleted, or is not subscribed any more", "goes on without it")
+
+
+def recreated(topic: str) -> Loss:
+    """Return the loss of a topic that has another one in its place."""
+    return Loss(
+        f"topic {topic!r} was deleted and made again since the query read it", "reads the new topic from its start"
+    )
+
+
+def settle(losses: Sequence[Loss], *, is_failure: bool, told: set[str] | None = None) -> None:
+    """Raise DataLost, or warn of each loss that was not `told` already."""
+    if losses and is_failure:
+        goes_on = "; ".join(dict.fromkeys(loss.consequence for loss in losses))
+        raise DataLost(
+            f"data is lost: {'; '.join(loss.what for loss in losses)}",
+            hint=f"with the option {FAIL_ON_DATA_LOSS}=false the read {goes_on}; a stream can begin anew with another "
+            "checkpointLocation; a longer retention.ms of the topic leaves more time to read",
+        )
+    for loss in losses:
+        if told is None or loss.what not in told:
+            _log.warning("data is lost: %s; the read %s", loss.what, loss.consequence)
+        if told is not None:
+            told.add(loss.what)

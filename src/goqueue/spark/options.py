@@ -1,0 +1,286 @@
+"""The options of a read: parsed once, into one typed value.
+
+Names are those of Spark's Kafka source where it has such an option; like all of Spark's they may be written in any
+case. Everything that is wrong is told at once, each with its name and what to do. What has no effect on a read of that
+kind is wrong as well: somebody believes that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final, TypeVar
+
+from goqueue.client.kafka import Isolation, Place, parse_bootstrap
+from goqueue.errors import Invalid, InvalidSettings, SettingMistake
+from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
+from goqueue.spark.options_values import (
+    AtOffsets,
+    AtTime,
+    Boundary,
+    Matching,
+    Subscription,
+    parse_assign,
+    parse_count,
+    parse_flag,
+    parse_offsets,
+    parse_pattern,
+    parse_text,
+    parse_times,
+    parse_timestamp_ms,
+    parse_topic,
+    parse_topics,
+)
+
+T = TypeVar("T")
+
+BOOTSTRAP: Final = "kafka.bootstrap.servers"
+FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
+_WHICH: Final = ("subscribe", "topic", "subscribePattern", "assign")
+_STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+_GROUPS: Final = ("groupId", "kafka.group.id")
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", *_GROUPS)
+_FETCH_BYTES: Final = "kafka.max.partition.fetch.bytes"
+_FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
+_TIMEOUT: Final = "kafka.default.api.timeout.ms"
+_ISOLATION: Final = "kafka.isolation.level"
+_HTTP_URL: Final = "goqueue.http.url"
+
+# Spark passes the properties of a table along with its options, and this one is always there.
+_TABLE_MARK: Final = "provider"
+
+NAMES: Final = (
+    BOOTSTRAP,
+    *_WHICH,
+    *_STARTS,
+    _STRATEGY,
+    *_ENDS,
+    *_STREAM_ONLY,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    FAIL_ON_DATA_LOSS,
+    "includeHeaders",
+    _ISOLATION,
+    _FETCH_BYTES,
+    _TIMEOUT,
+    _HTTP_URL,
+)
+
+
+class Kind(Enum):
+    """What sort of read the options are for, as far as it is known."""
+
+    UNKNOWN = "read"
+    BATCH = "batch read"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """All that a read was told; docs/spark.md says what each of them means."""
+
+    bootstrap: str
+    subscription: Subscription
+    start: Boundary
+    end: Boundary
+    needs_start_record: bool
+    """Whether it is an error that no record is as young as the time at which the read starts."""
+    offsets_per_trigger_max: int | None
+    offsets_per_trigger_min: int | None
+    trigger_delay_ms_max: int
+    slices_min: int | None
+    slice_records_max: int | None
+    fails_on_data_loss: bool
+    includes_headers: bool
+    isolation: Isolation
+    fetch_bytes: int
+    timeout_ms: int
+    group: str | None
+    http_url: str | None
+
+
+def parse_options(written: Mapping[str, str], kind: Kind) -> ReadOptions:
+    """Return what the options mean; InvalidSettings with all mistakes if there are any."""
+    form = _Form(written)
+    form.refuse_table()
+    bootstrap = form.read(BOOTSTRAP, _bootstrap, default=None)
+    if not form.has(BOOTSTRAP):
+        form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
+    subscription = _subscription(form)
+    is_stream = kind is Kind.STREAM
+    options = ReadOptions(
+        bootstrap=bootstrap or "",
+        subscription=subscription or Matching(""),
+        start=_boundary(form, _STARTS, Place.LATEST if is_stream else Place.EARLIEST),
+        end=_boundary(form, _ENDS, Place.LATEST),
+        needs_start_record=form.read(_STRATEGY, _choice({"latest": False, "error": True}), default=False),
+        offsets_per_trigger_max=form.read("maxOffsetsPerTrigger", parse_count, default=None),
+        offsets_per_trigger_min=form.read("minOffsetsPerTrigger", parse_count, default=None),
+        trigger_delay_ms_max=form.read("maxTriggerDelay", parse_duration_ms, default=15 * 60_000),
+        slices_min=form.read("minPartitions", parse_count, default=None),
+        slice_records_max=form.read("maxRecordsPerPartition", parse_count, default=None),
+        fails_on_data_loss=form.read(FAIL_ON_DATA_LOSS, parse_flag, default=True),
+        includes_headers=form.read("includeHeaders", parse_flag, default=False),
+        isolation=form.read(_ISOLATION, _choice({each.value: each for each in Isolation}), default=Isolation.COMMITTED),
+        fetch_bytes=form.read(_FETCH_BYTES, _fetch_bytes, default=4 * 1024 * 1024),
+        timeout_ms=form.read(_TIMEOUT, _timeout_ms, default=30_000),
+        group=_group(form),
+        http_url=form.read(_HTTP_URL, _http_url, default=None),
+    )
+    _check_together(form, options, kind)
+    form.check_names()
+    if form.mistakes:
+        raise InvalidSettings(form.mistakes)
+    return options
+
+
+class _Form:
+    """Options as they were written, and what is wrong with them."""
+
+    def __init__(self, written: Mapping[str, str]) -> None:
+        self._written = {name.lower(): (name, text) for name, text in written.items()}
+        self.mistakes: list[SettingMistake] = []
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._written
+
+    def read(self, name: str, parse: Callable[[str], T], *, default: T) -> T:
+        """Return what an option says, or the default if it is not there, or noted as wrong."""
+        if not self.has(name):
+            return default
+        try:
+            return parse(self._written[name.lower()][1])
+        except Invalid as error:
+            self.note(name, str(error))
+            return default
+
+    def one_of(self, names: tuple[str, ...]) -> str | None:
+        """Return which one is there; more than one is a mistake."""
+        present = [name for name in names if self.has(name)]
+        if len(present) > 1:
+            line = f"{' and '.join(present)} contradict each other: keep one of them"
+            self.mistakes.append(SettingMistake(tuple(present), line))
+        return present[0] if present else None
+
+    def note(self, name: str, what: str) -> None:
+        separator = " " if what.startswith(("is ", "belongs ", "has ")) else ": "
+        self.mistakes.append(SettingMistake((name,), f"{name}{separator}{what}"))
+
+    def refuse_table(self) -> None:
+        """Raise if Spark is about to make a table: it would forget the options, and every read of it fail."""
+        if self.has(_TABLE_MARK):
+            line = (
+                "Spark keeps no options of a table of this source: write CREATE TEMPORARY VIEW ... USING goqueue "
+                "OPTIONS (...) instead of CREATE TABLE"
+            )
+            raise InvalidSettings([SettingMistake((_TABLE_MARK,), line)])
+
+    def check_names(self) -> None:
+        """Note what is no option at all."""
+        known = {name.lower(): name for name in NAMES}
+        for folded, (name, text) in self._written.items():
+            if folded in known:
+                continue
+            near = get_close_matches(folded, known, n=1)
+            if folded == "path":
+                fix = f"load() takes no path; to read topic {quoted(text)}, set the option topic"
+            else:
+                fix = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
+            self.note(name, f"is no option of a read: {fix}")
+
+
+def _subscription(form: _Form) -> Subscription | None:
+    present = form.one_of(_WHICH)
+    if present is None:
+        line = f"{', '.join(_WHICH[:-1])} or {_WHICH[-1]} is missing: say what to read, for example topic=orders"
+        form.mistakes.append(SettingMistake(_WHICH, line))
+    found: Subscription | None = None
+    parsers: Mapping[str, Callable[[str], Subscription]] = {
+        "subscribe": parse_topics,
+        "topic": parse_topic,
+        "subscribePattern": parse_pattern,
+        "assign": parse_assign,
+    }
+    for name, parse in parsers.items():
+        found = form.read(name, parse, default=found)
+    return found
+
+
+def _boundary(form: _Form, names: tuple[str, ...], default: Boundary) -> Boundary:
+    form.one_of(names)
+    at_time, by_time, by_offset = names
+    found = form.read(by_offset, parse_offsets, default=default)
+    found = form.read(by_time, parse_times, default=found)
+    return form.read(at_time, lambda written: AtTime(parse_timestamp_ms(written)), default=found)
+
+
+def _group(form: _Form) -> str | None:
+    form.one_of(_GROUPS)
+    group: str | None = None
+    for name in _GROUPS:
+        group = form.read(name, parse_text, default=group)
+    return group
+
+
+def _check_together(form: _Form, options: ReadOptions, kind: Kind) -> None:
+    if kind is Kind.STREAM:
+        for name in filter(form.has, _ENDS):
+            form.note(name, "belongs to batch reads, a stream has no end: leave it out")
+    if kind is Kind.BATCH:
+        for name in filter(form.has, _STREAM_ONLY):
+            form.note(name, "belongs to streams: leave it out")
+        offsets = options.start.offsets.values() if isinstance(options.start, AtOffsets) else ()
+        if options.start is Place.LATEST or Place.LATEST in offsets:
+            form.note("startingOffsets", "is latest, where a batch read finds nothing: write earliest or offsets")
+    if options.end is Place.EARLIEST or (
+        isinstance(options.end, AtOffsets) and Place.EARLIEST in options.end.offsets.values()
+    ):
+        form.note("endingOffsets", "is earliest, before which there is nothing: write latest or offsets")
+    start, end = options.start, options.end
+    if isinstance(start, AtTime) and isinstance(end, AtTime) and start.timestamp_ms > end.timestamp_ms:
+        form.note("endingTimestamp", f"is {end.timestamp_ms}, before startingTimestamp, {start.timestamp_ms}")
+    least, most = options.offsets_per_trigger_min, options.offsets_per_trigger_max
+    if least and most and least > most:
+        form.note("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, {most}")
+    if form.has("maxTriggerDelay") and not form.has("minOffsetsPerTrigger"):
+        form.note("maxTriggerDelay", "has no effect without minOffsetsPerTrigger: set that, too, or leave it out")
+
+
+def _bootstrap(written: str) -> str:
+    parse_bootstrap(written)
+    return written
+
+
+def _choice(choices: Mapping[str, T]) -> Callable[[str], T]:
+    def parse(written: str) -> T:
+        try:
+            return choices[written.strip().lower()]
+        except KeyError:
+            raise Invalid(f"{quoted(written)} is none of {', '.join(choices)}") from None
+
+    return parse
+
+
+def _fetch_bytes(written: str) -> int:
+    found = parse_bytes(written)
+    if not 0 < found <= _FETCH_BYTES_MAX:
+        raise Invalid(f"{quoted(written)} is no size of a fetch", hint="write 1 to 128MiB")
+    return found
+
+
+def _timeout_ms(written: str) -> int:
+    found = parse_duration_ms(written)
+    if not 0 < found <= 86_400_000:
+        raise Invalid(f"{quoted(written)} is no time limit", hint="write 30s or another duration of up to 1d")
+    return found
+
+
+def _http_url(written: str) -> str:
+    text = written.strip().rstrip("/")
+    if not text.startswith(("http://", "https://")):
+        raise Invalid(f"{quoted(written)} is no HTTP address", hint="write http://127.0.0.1:8080")
+    return text

@@ -1,0 +1,115 @@
+"""Reading itself: what a task does with its slice, and the batch read that makes the slices.
+
+A task opens its own connection, fetches whole batches and turns them into Arrow; no record becomes a Python object.
+Readers are pickled and sent around, so they hold options and column names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from typing_extensions import override
+
+from goqueue.client.kafka import Isolation, KafkaData, TopicPartition
+from goqueue.errors import OffsetOutOfRange, UnknownTopic
+from goqueue.spark.decode import decode
+from goqueue.spark.decode_batches import Wanted
+from goqueue.spark.offsets_lookup import connect, look, require_all, resolve
+from goqueue.spark.offsets_loss import Loss, deleted, recreated, removed, settle
+from goqueue.spark.options import ReadOptions
+from goqueue.spark.plan import Range, slices_of
+from goqueue.spark.stream_steps import within
+
+
+class GoQueueReader(DataSourceReader):
+    """A batch read: everything between two boundaries, both looked up when Spark plans the query."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+
+    @override
+    def partitions(self) -> list[InputPartition]:
+        return tasks_of(self._options, self._ranges())
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(self._options, self._columns, partition)
+
+    def _ranges(self) -> list[Range]:
+        options = self._options
+        with connect(options) as data:
+            seen = look(data, options)
+            require_all(seen, options)
+            starts = resolve(data, options, options.start, seen, name="startingOffsets")
+            ends = resolve(data, options, options.end, seen, name="endingOffsets", is_end=True)
+        ranges: list[Range] = []
+        losses: list[Loss] = []
+        for place, start in starts.items():
+            topic = seen[place.topic]
+            wanted = Range(place.topic, topic.id, place.partition, start, ends[place])
+            if wanted.size > 0:
+                available, lost = within(wanted, topic.partitions[place.partition])
+                ranges.append(available)
+                losses += lost
+        settle(losses, is_failure=options.fails_on_data_loss)
+        return ranges
+
+
+def tasks_of(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartition]:
+    """Return what Spark is to run, a slice each."""
+    slices = slices_of(ranges, slices_min=options.slices_min, slice_records_max=options.slice_records_max)
+    return [InputPartition(each) for each in slices]
+
+
+def read_task(options: ReadOptions, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task; Spark makes one without a slice if there is nothing to read."""
+    if not isinstance(partition.value, Range):
+        return
+    # A broker that restarts at this moment is waited for.
+    with connect(options, is_patient=True) as data:
+        yield from _read(data, options, columns, partition.value)
+
+
+def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
+    """Yield what is there of a slice; what is not is settled as the options say."""
+    start = wanted.start
+    while start < wanted.end:
+        loss = _missing_topic(data, wanted)
+        if loss is None:
+            try:
+                yield from _read_on(data, options, columns, wanted._replace(start=start))
+                return
+            except UnknownTopic:
+                loss = deleted(wanted.topic)
+            except OffsetOutOfRange as error:
+                if error.start <= error.offset:
+                    raise
+                place = TopicPartition(wanted.topic, wanted.partition)
+                loss = removed(place, error.offset, wanted.end, start := error.start)
+                settle([loss], is_failure=options.fails_on_data_loss)
+                continue
+        settle([loss], is_failure=options.fails_on_data_loss)
+        return
+
+
+def _missing_topic(data: KafkaData, wanted: Range) -> Loss | None:
+    (topic,) = data.topics([wanted.topic])
+    if isinstance(topic.error, UnknownTopic):
+        return deleted(wanted.topic)
+    if topic.error is None and topic.id != wanted.topic_id:
+        return recreated(wanted.topic)
+    return None
+
+
+def _read_on(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
+    place = TopicPartition(wanted.topic, wanted.partition)
+    is_committed = options.isolation is Isolation.COMMITTED
+    start = wanted.start
+    fetches = data.read_range(place, start, wanted.end, isolation=options.isolation, bytes_max=options.fetch_bytes)
+    for fetched in fetches:
+        rows = Wanted(place.topic, place.partition, start, wanted.end)
+        yield from decode(fetched.records, rows, columns, aborted=fetched.aborted if is_committed else ())
+        start = fetched.next_offset

@@ -1,0 +1,138 @@
+"""The options of a write: parsed once, into one typed value; all mistakes are told at once.
+
+Names are those of Spark's Kafka sink where it has such an option, and may be written in any case. What Spark itself
+puts among them (where the checkpoint is, how the query is called) is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final, TypeVar
+
+from goqueue.client.client import check_server
+from goqueue.client.kafka import parse_bootstrap
+from goqueue.errors import Invalid, SettingMistake
+from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
+from goqueue.records.compression import Codec
+from goqueue.spark.encode import BATCH_BYTES_MAX
+from goqueue.spark.options import BOOTSTRAP
+from goqueue.spark.options_values import parse_text, parse_topic
+
+T = TypeVar("T")
+
+TOPIC: Final = "topic"
+HTTP_URL: Final = "goqueue.http.url"
+COMPRESSION: Final = "kafka.compression.type"
+BATCH_BYTES: Final = "kafka.max.request.size"
+TIMEOUT: Final = "kafka.default.api.timeout.ms"
+TRANSACTION_TIMEOUT: Final = "transaction.timeout"
+
+NAMES: Final = (BOOTSTRAP, TOPIC, HTTP_URL, COMPRESSION, BATCH_BYTES, TIMEOUT, TRANSACTION_TIMEOUT)
+
+TRANSACTION_TIMEOUT_MS_MAX: Final = 15 * 60_000
+"""The longest that a broker lets a transaction take, unless it is told otherwise."""
+
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+_BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 128 * 1024 * 1024
+_TIMEOUT_MS_MAX = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """All that a write was told; docs/spark.md says what each of them means."""
+
+    bootstrap: str
+    topic: str | None
+    http_url: str | None
+    codec: Codec
+    batch_bytes_max: int
+    timeout_ms: int
+    transaction_timeout_ms: int
+
+
+def parse_sink_options(written: Mapping[str, str]) -> tuple[SinkOptions, list[SettingMistake]]:
+    """Return what the options mean, and what is wrong with them; with mistakes, what they mean is of no use."""
+    form = _Form(written)
+    options = SinkOptions(
+        bootstrap=form.read(BOOTSTRAP, _bootstrap, ""),
+        topic=form.read(TOPIC, lambda text: parse_topic(text).names[0], None),
+        http_url=form.read(HTTP_URL, lambda text: check_server(text.strip()), None),
+        codec=form.read(COMPRESSION, _codec, Codec.NONE),
+        batch_bytes_max=form.read(BATCH_BYTES, _batch_bytes, BATCH_BYTES_MAX),
+        timeout_ms=form.read(TIMEOUT, _duration(_TIMEOUT_MS_MAX), 30_000),
+        transaction_timeout_ms=form.read(
+            TRANSACTION_TIMEOUT, _duration(TRANSACTION_TIMEOUT_MS_MAX), TRANSACTION_TIMEOUT_MS_MAX
+        ),
+    )
+    if not form.has(BOOTSTRAP):
+        form.note(BOOTSTRAP, " is missing: say where the broker is, for example 127.0.0.1:9092")
+    form.check_names()
+    return options, form.mistakes
+
+
+class _Form:
+    """Options as they were written, and what is wrong with them."""
+
+    def __init__(self, written: Mapping[str, str]) -> None:
+        self._written = {name.lower(): (name, text) for name, text in written.items()}
+        self.mistakes: list[SettingMistake] = []
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._written
+
+    def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        """Return what an option says, or the default if it is not there, or noted as wrong."""
+        if not self.has(name):
+            return default
+        try:
+            return parse(self._written[name.lower()][1])
+        except Invalid as error:
+            self.note(name, f": {error}")
+            return default
+
+    def note(self, name: str, what: str) -> None:
+        self.mistakes.append(SettingMistake((name,), f"{name}{what}"))
+
+    def check_names(self) -> None:
+        """Note what is no option at all."""
+        known = {name.lower(): name for name in NAMES}
+        for folded, (name, text) in self._written.items():
+            if folded in known or folded in _OF_SPARK:
+                continue
+            near = get_close_matches(folded, known, n=1)
+            if folded == "path":
+                fix = f"save() and start() take no path; to write to topic {quoted(text)}, set the option {TOPIC}"
+            else:
+                fix = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
+            self.note(name, f" is no option of a write: {fix}")
+
+
+def _bootstrap(written: str) -> str:
+    parse_bootstrap(written)
+    return written
+
+
+def _codec(written: str) -> Codec:
+    name = parse_text(written).upper()
+    if name not in Codec.__members__:
+        raise Invalid(f"{quoted(written)} is none of {', '.join(each.name.lower() for each in Codec)}")
+    return Codec[name]
+
+
+def _batch_bytes(written: str) -> int:
+    found = parse_bytes(written)
+    if not _BATCH_BYTES_MIN <= found <= _BATCH_BYTES_MAX:
+        raise Invalid(f"{quoted(written)} is no size of a batch", hint="write 1KiB to 128MiB")
+    return found
+
+
+def _duration(longest_ms: int) -> Callable[[str], int]:
+    def parse(written: str) -> int:
+        found = parse_duration_ms(written)
+        if not 0 < found <= longest_ms:
+            raise Invalid(f"{quoted(written)} is not allowed", hint=f"write up to {longest_ms // 60_000}m")
+        return found
+
+    return parse

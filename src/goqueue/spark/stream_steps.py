@@ -1,0 +1,159 @@
+"""What a stream does next, and what it has lost: decided from where it is and what the broker has. Pure.
+
+| the broker shows                                        | the stream                                                |
+|---------------------------------------------------------|-----------------------------------------------------------|
+| more records                                            | goes on, as far as the limit lets it                      |
+| a new partition of a topic that it reads                | joins it at offset 0                                      |
+| a topic that it has not read yet                        | joins it at its first record                              |
+| records removed that it has not read                    | loss; otherwise goes on with the first that is left       |
+| a log that ends before the position                     | loss; otherwise goes on at that end                       |
+| no such topic any more                                  | loss; otherwise goes on without it                        |
+| another topic of the same name                          | loss; otherwise joins it at its first record              |
+
+A loss ends the query unless it was told to go on. To join means that a position appears in the checkpoint and no row
+is read yet: so a range of rows always lies between two positions that are written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from goqueue.client.kafka import TopicPartition
+from goqueue.spark.offsets import Positions, TopicPosition
+from goqueue.spark.offsets_lookup import Bounds, Seen, SeenTopic
+from goqueue.spark.offsets_loss import Loss, cut_off, deleted, left, recreated, removed
+from goqueue.spark.plan import Range, share
+
+
+class Step(NamedTuple):
+    """Where the stream will be next, and what it lost on the way."""
+
+    end: Positions
+    losses: tuple[Loss, ...]
+    backlog: int
+    """How many offsets are there to read, whatever the limit."""
+
+
+class Readable(NamedTuple):
+    """What of a batch can be read, and what of it is lost."""
+
+    ranges: tuple[Range, ...]
+    losses: tuple[Loss, ...]
+
+
+def next_step(start: Positions, seen: Seen, *, limit: int | None = None, target: Positions | None = None) -> Step:
+    """Decide how far to read; `target` is where a stream ends that reads only what was there when it began."""
+    standing: dict[str, dict[int, int]] = {}
+    losses: list[Loss] = [deleted(name) for name in sorted(start.topics) if name not in seen]
+    for name, topic in sorted(seen.items()):
+        position = start.topics.get(name)
+        if position is None and target is not None and name not in target.topics:
+            continue
+        standing[name], lost = _standing(name, topic, position)
+        losses += lost
+    backlog = {
+        TopicPartition(name, number): _goal(name, number, seen[name], target) - offset
+        for name, offsets in standing.items()
+        if _is_same(start.topics.get(name), seen[name])
+        for number, offset in offsets.items()
+        if number in start.topics[name].offsets
+    }
+    waiting = {place: size for place, size in backlog.items() if size > 0}
+    for place, count in (waiting if limit is None else share(waiting, limit)).items():
+        standing[place.topic][place.partition] += count
+    end = Positions({name: TopicPosition(seen[name].id, offsets) for name, offsets in standing.items()})
+    return Step(end, tuple(losses), sum(waiting.values()))
+
+
+def readable(start: Positions, end: Positions, seen: Seen) -> Readable:
+    """Return what lies between two positions and can still be read."""
+    ranges: list[Range] = []
+    losses: list[Loss] = []
+    for place, last in end.items():
+        topic_end, topic_start = end.topics[place.topic], start.topics.get(place.topic)
+        if topic_start is None or topic_start.id != topic_end.id:
+            continue
+        first = topic_start.offsets.get(place.partition, last)
+        if first >= last:
+            continue
+        topic = seen.get(place.topic)
+        if topic is None or topic.id != topic_end.id:
+            losses.append(deleted(place.topic) if topic is None else recreated(place.topic))
+            continue
+        wanted = Range(place.topic, topic.id, place.partition, first, last)
+        available, lost = within(wanted, topic.partitions.get(place.partition))
+        losses += lost
+        if available.size > 0:
+            ranges.append(available)
+    return Readable(tuple(ranges), tuple(dict.fromkeys(losses)))
+
+
+def within(wanted: Range, bounds: Bounds | None) -> tuple[Range, tuple[Loss, ...]]:
+    """Return what of a range a partition still has, and what of it is lost."""
+    place = TopicPartition(wanted.topic, wanted.partition)
+    if bounds is None:
+        return wanted._replace(end=wanted.start), (left(place),)
+    losses: list[Loss] = []
+    if wanted.start < bounds.start:
+        losses.append(removed(place, wanted.start, wanted.end, bounds.start))
+    if wanted.end > bounds.end:
+        losses.append(cut_off(place, wanted.end, bounds.end))
+    return wanted._replace(start=max(wanted.start, bounds.start), end=min(wanted.end, bounds.end)), tuple(losses)
+
+
+def ends_of(seen: Seen) -> Positions:
+    """Return the end of all that the broker shows."""
+    return Positions(
+        {
+            name: TopicPosition(topic.id, {number: bounds.end for number, bounds in topic.partitions.items()})
+            for name, topic in seen.items()
+        }
+    )
+
+
+def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> Positions:
+    """Return the given offsets as positions in the topics that are there."""
+    return Positions(
+        {
+            name: TopicPosition(
+                topic.id, {number: offsets[TopicPartition(name, number)] for number in topic.partitions}
+            )
+            for name, topic in seen.items()
+        }
+    )
+
+
+def _is_same(position: TopicPosition | None, topic: SeenTopic) -> bool:
+    return position is not None and position.id == topic.id
+
+
+def _standing(name: str, topic: SeenTopic, position: TopicPosition | None) -> tuple[dict[int, int], list[Loss]]:
+    """Return where a stream is in a topic before it goes on, and what it lost there."""
+    if position is None or position.id != topic.id:
+        losses = [] if position is None else [recreated(name)]
+        return {number: bounds.start for number, bounds in topic.partitions.items()}, losses
+    offsets: dict[int, int] = {}
+    lost: list[Loss] = []
+    for number, bounds in topic.partitions.items():
+        place = TopicPartition(name, number)
+        offset = position.offsets.get(number, 0)
+        offsets[number] = offset
+        if number in position.offsets and offset < bounds.start:
+            lost.append(removed(place, offset, bounds.start, bounds.start))
+            offsets[number] = bounds.start
+        elif offset > bounds.end:
+            lost.append(cut_off(place, offset, bounds.end))
+            offsets[number] = bounds.end
+    lost += [left(TopicPartition(name, number)) for number in position.offsets if number not in topic.partitions]
+    return offsets, lost
+
+
+def _goal(name: str, number: int, topic: SeenTopic, target: Positions | None) -> int:
+    end = topic.partitions[number].end
+    if target is None:
+        return end
+    aimed = target.topics.get(name)
+    if aimed is None or aimed.id != topic.id:
+        return 0
+    return min(end, aimed.offsets.get(number, 0))

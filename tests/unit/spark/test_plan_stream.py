@@ -1,0 +1,220 @@
+"""What a stream does next, for everything that a broker may show it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.errors import Conflict
+from goqueue.spark.offsets import ForeignCheckpoint, Positions, TopicPosition, read_positions
+from goqueue.spark.offsets_lookup import Bounds, Seen, SeenTopic
+from goqueue.spark.offsets_loss import DataLost, settle
+from goqueue.spark.plan import Range
+from goqueue.spark.stream_steps import Step, ends_of, next_step, readable
+
+A, B = UUID(int=1), UUID(int=2)
+
+
+def at(offsets: Mapping[int, int], topic_id: UUID = A, name: str = "orders") -> Positions:
+    return Positions({name: TopicPosition(topic_id, offsets)})
+
+
+def shown(bounds: Mapping[int, tuple[int, int]], topic_id: UUID = A, name: str = "orders") -> Seen:
+    return {name: SeenTopic(topic_id, {number: Bounds(*each) for number, each in bounds.items()})}
+
+
+def test_a_stream_goes_to_the_end_of_what_is_there() -> None:
+    step = next_step(at({0: 5, 1: 0}), shown({0: (0, 9), 1: (0, 4)}))
+
+    assert step == Step(at({0: 9, 1: 4}), (), 8)
+    assert readable(at({0: 5, 1: 0}), step.end, shown({0: (0, 9), 1: (0, 4)})).ranges == (
+        Range("orders", A, 0, 5, 9),
+        Range("orders", A, 1, 0, 4),
+    )
+
+
+def test_a_limit_is_shared_among_partitions() -> None:
+    assert next_step(at({0: 0, 1: 0}), shown({0: (0, 90), 1: (0, 10)}), limit=20).end == at({0: 17, 1: 3})
+
+
+def test_a_stream_stays_where_it_is_if_there_is_nothing_new() -> None:
+    start = at({0: 5})
+    assert next_step(start, shown({0: (0, 5)})) == Step(start, (), 0)
+
+
+def test_a_new_partition_joins_at_its_start_and_is_read_with_the_next_batch() -> None:
+    seen = shown({0: (0, 5), 1: (0, 7)})
+
+    joined = next_step(at({0: 3}), seen)
+
+    assert joined == Step(at({0: 5, 1: 0}), (), 2)
+    assert readable(at({0: 3}), joined.end, seen).ranges == (Range("orders", A, 0, 3, 5),)
+    assert next_step(joined.end, seen).end == at({0: 5, 1: 7})
+
+
+def test_records_of_a_new_partition_that_were_never_read_are_a_loss() -> None:
+    seen = shown({0: (0, 5), 1: (4, 7)})
+    joined = next_step(at({0: 5}), seen)
+
+    (loss,) = next_step(joined.end, seen).losses
+
+    assert loss.what.startswith("offsets 0 to 3 of partition 1 of 'orders' were removed")
+
+
+def test_a_new_topic_joins_at_its_first_record_and_that_is_no_loss() -> None:
+    seen = {**shown({0: (0, 5)}), **shown({0: (40, 50)}, B, "returns")}
+
+    step = next_step(at({0: 5}), seen)
+
+    assert step.end.topics["returns"] == TopicPosition(B, {0: 40})
+    assert not step.losses
+
+
+def test_records_removed_before_they_were_read_are_a_loss() -> None:
+    step = next_step(at({0: 5}), shown({0: (12, 20)}))
+
+    (loss,) = step.losses
+    assert loss.what == (
+        "offsets 5 to 11 of partition 0 of 'orders' were removed (by retention or DeleteRecords) before they were "
+        "read; the log starts at 12"
+    )
+    assert step.end == at({0: 20})
+
+
+def test_a_batch_of_the_checkpoint_whose_records_are_gone_is_a_loss_of_these() -> None:
+    part, whole = shown({0: (12, 20)}), shown({0: (18, 20)})
+
+    found = readable(at({0: 5}), at({0: 15}), part)
+    assert found.ranges == (Range("orders", A, 0, 12, 15),)
+    assert found.losses[0].what.startswith("offsets 5 to 11 of")
+
+    gone = readable(at({0: 5}), at({0: 15}), whole)
+    assert gone.ranges == ()
+    assert gone.losses[0].what.startswith("offsets 5 to 14 of")
+
+
+def test_a_log_that_ends_before_the_position_is_a_loss() -> None:
+    step = next_step(at({0: 9}), shown({0: (0, 4)}))
+
+    assert "ends at offset 4, before the position 9" in step.losses[0].what
+    assert step.end == at({0: 4})
+
+
+def test_a_deleted_topic_is_a_loss_and_leaves_the_checkpoint() -> None:
+    step = next_step(at({0: 9}), {})
+
+    assert step.losses[0].what == "topic 'orders' was deleted, or is not subscribed any more"
+    assert step.end == Positions()
+    assert readable(at({0: 5}), at({0: 9}), {}).losses == step.losses
+
+
+def test_a_topic_made_again_is_a_loss_and_is_read_from_its_start() -> None:
+    seen = shown({0: (0, 30)}, B)
+
+    step = next_step(at({0: 9}), seen)
+
+    assert step.losses[0].what == "topic 'orders' was deleted and made again since the query read it"
+    assert step.end == at({0: 0}, B)
+    assert readable(at({0: 9}), step.end, seen) == ((), ())
+    assert next_step(step.end, seen).end == at({0: 30}, B)
+    assert readable(at({0: 5}), at({0: 9}), seen).losses == step.losses
+
+
+def test_a_partition_that_is_not_assigned_any_more_is_a_loss() -> None:
+    step = next_step(at({0: 5, 1: 5}), shown({0: (0, 5)}))
+
+    assert step.losses[0].what == "partition 1 of 'orders' is not subscribed any more"
+    assert step.end == at({0: 5})
+
+
+def test_all_losses_are_one_error_that_names_the_option_and_what_it_does() -> None:
+    step = next_step(at({0: 5, 1: 6}), shown({0: (8, 20), 1: (9, 20)}))
+
+    with pytest.raises(DataLost) as caught:
+        settle(step.losses, is_failure=True)
+
+    assert "offsets 5 to 7 of partition 0" in str(caught.value)
+    assert "offsets 6 to 8 of partition 1" in str(caught.value)
+    assert "failOnDataLoss=false the read goes on at offset 8; goes on at offset 9" in str(caught.value)
+
+
+def test_a_loss_that_is_accepted_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    step = next_step(at({0: 5}), shown({0: (8, 20)}))
+    told: set[str] = set()
+
+    settle(step.losses, is_failure=False, told=told)
+    settle(step.losses, is_failure=False, told=told)
+
+    assert len(caplog.records) == 1
+
+
+bounds = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(pair), max(pair)))
+worlds = st.dictionaries(st.integers(0, 3), bounds, max_size=4)
+
+
+@given(worlds, st.dictionaries(st.integers(0, 3), st.integers(0, 60), max_size=4), st.integers(1, 20) | st.none())
+def test_steps_without_loss_read_every_record_once_up_to_the_target(
+    first: dict[int, tuple[int, int]], offsets: dict[int, int], limit: int | None
+) -> None:
+    seen = shown(first)
+    position = at({number: min(max(offsets.get(number, 0), low), high) for number, (low, high) in first.items()})
+    target = ends_of(seen)
+    read: dict[int, list[int]] = {number: [] for number in first}
+    began = position
+    for _ in range(300):
+        step = next_step(position, seen, limit=limit, target=target)
+        assert not step.losses
+        if step.end == position:
+            break
+        for each in readable(position, step.end, seen).ranges:
+            read[each.partition] += range(each.start, each.end)
+        position = step.end
+
+    assert position == target
+    for number, (_, high) in first.items():
+        assert read[number] == list(range(began.topics["orders"].offsets[number], high))
+
+
+@given(worlds, worlds, st.booleans())
+def test_a_stream_with_an_end_gets_there_whatever_happens_meanwhile(
+    first: dict[int, tuple[int, int]], then: dict[int, tuple[int, int]], is_made_again: bool
+) -> None:
+    target = ends_of(shown(first))
+    position = at({number: low for number, (low, _) in first.items()})
+    seen = shown(then, B if is_made_again else A)
+
+    steps = 0
+    while (step := next_step(position, seen, limit=7, target=target)).end != position:
+        position = step.end
+        steps += 1
+        assert steps < 100
+
+
+def test_positions_read_back_from_the_checkpoint_as_the_same_text() -> None:
+    position = Positions({"b": TopicPosition(B, {10: 1, 2: 7}), "a": TopicPosition(A, {0: 2**62})})
+    text = json.dumps(position.to_json())
+
+    assert json.dumps(read_positions(json.loads(text)).to_json()) == text
+    assert text.index('"a"') < text.index('"b"')
+    assert text.index('"2"') < text.index('"10"')
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"orders": {"0": 5}}, "belongs to a query over another source"),
+        (17, "belongs to a query over another source"),
+        ({"source": "goqueue", "version": 2, "topics": {}}, "is of version 2, and this release knows 1"),
+        ({"source": "goqueue", "version": 1, "topics": {"a": 5}}, "cannot be read"),
+        ({"source": "goqueue", "version": 1, "topics": {"a": {"id": "x", "offsets": {}}}}, "cannot be read"),
+    ],
+)
+def test_a_checkpoint_of_somebody_else_is_recognised(document: object, text: str) -> None:
+    with pytest.raises(ForeignCheckpoint, match=text) as caught:
+        read_positions(document)
+    assert isinstance(caught.value, Conflict)
