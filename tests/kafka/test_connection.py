@@ -9,6 +9,7 @@ import pytest
 
 from goqueue.broker.produce import OPERATION
 from goqueue.protocols.kafka.apis import APIS
+from goqueue.protocols.kafka.connection import KafkaConnection
 from goqueue.testing import Simulation, simulate
 from tests.kafka.generate import OFFERED
 from tests.kafka.messages import members, request_bytes, response_class, response_values
@@ -364,6 +365,34 @@ def test_what_was_acknowledged_before_garbage_is_there(seed: int) -> None:
             assert (await read(other, "t", 0))["high_watermark"] >= acknowledged
 
     simulate(main, seed)
+
+
+def test_what_a_dropped_client_has_sent_is_not_mixed_up_with_what_others_send() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            bad, good = await server.client("bad"), await server.client("good")
+            await create_topic(good, "orders")
+            found = {each.host: each for each in server.server._kafka.open_connections}
+            frames = [
+                [client.prepared(PRODUCE, 9, produce("orders", batch(name + b"%d" % number))) for number in range(3)]
+                for client, name in ((bad, b"bad"), (good, b"good"))
+            ]
+            # As the loop does it: one is read and fails, the other is read, and then somebody wants the first to go on.
+            feed(found["bad"], b"".join(frames[0]) + struct.pack(">i", 4) + bytes(4) + frames[0][0])
+            feed(found["good"], b"".join(frames[1]))
+            found["bad"]._go_on()
+            for offset in range(3):
+                assert produced(await good.reply())["base_offset"] == offset
+            log = server.server.broker.topics["orders"].partition(0).log
+            assert log.end_offset == 3
+
+    simulate(main, 1)
+
+
+def feed(connection: KafkaConnection, data: bytes) -> None:
+    """Let a connection read something."""
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
 
 
 @SEEDS

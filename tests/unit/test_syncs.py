@@ -17,6 +17,7 @@ from goqueue.log.log import Log
 from goqueue.model.log_settings import LogSettings
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
 from goqueue.seams import syncs
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.disk import RealDisk
@@ -70,6 +71,70 @@ def test_what_the_kernel_refuses_is_told_as_not_begun_and_keeps_nothing_back(tmp
         os.close(good)
 
     with_syncs(act)
+
+
+def test_all_that_is_asked_for_in_one_turn_is_begun_with_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    real = KernelSyncs._submit_some
+
+    def submit_some(self: KernelSyncs, wanted: Sequence[tuple[int, syncs._Sync]]) -> int:
+        calls.append(len(wanted))
+        return real(self, wanted)
+
+    monkeypatch.setattr(KernelSyncs, "_submit_some", submit_some)
+
+    async def act(opened: KernelSyncs) -> None:
+        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        assert await asyncio.gather(*(outcome(opened, [file]) for _ in range(20))) == [None] * 20
+        os.close(file)
+
+    with_syncs(act)
+    assert calls == [20]
+
+
+def test_more_than_the_kernel_takes_at_once_waits_for_its_turn(tmp_path: Path) -> None:
+    async def act(opened: KernelSyncs) -> None:
+        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        assert await asyncio.gather(*(outcome(opened, [file]) for _ in range(5000))) == [None] * 5000
+        os.close(file)
+
+    with_syncs(act)
+
+
+def test_somebody_whose_callback_fails_keeps_nothing_from_others(tmp_path: Path) -> None:
+    async def act(opened: KernelSyncs) -> None:
+        reported = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+
+        def fail(_: OSError | None) -> None:
+            raise RuntimeError("mine")
+
+        others = []
+        for _ in range(10):
+            opened.sync([file], fail)
+            others.append(asyncio.ensure_future(outcome(opened, [file])))
+        assert await asyncio.gather(*others) == [None] * 10
+        assert {str(each) for each in reported} == {"mine"}
+        os.close(file)
+
+    with_syncs(act)
+
+
+def test_nobody_is_told_anything_after_the_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        told: list[object] = []
+        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        with kernel_syncs() as opened:
+            assert opened is not None
+            opened.sync([file], told.append)
+        await arrival(asyncio.get_running_loop().call_soon)
+        assert told == []
+        os.close(file)
+
+    asyncio.run(main())
 
 
 def test_a_failure_is_told_rather_than_that_another_sync_was_not_begun() -> None:

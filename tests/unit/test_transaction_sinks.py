@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.compaction import compactions
 from tests.unit.transaction_kit import P0, P1, TIMEOUT_MS, WALL_MS, Talk, folded
 
 from goqueue.errors import Corrupt, Invalid, InvalidTransactionState, ProducerMismatch, TransactionFenced
 from goqueue.machines.decision import KeyedRecord
+from goqueue.machines.transaction_records import transaction_record
 from goqueue.machines.transaction_sinks import SINK_IDLE_MS, STAGES_MAX, BatchCommit, CommittedBatch
 from goqueue.machines.transaction_values import (
+    EPOCH_MAX,
     AddPartitions,
     CommitBatch,
     End,
@@ -65,8 +68,46 @@ def test_whoever_asks_again_is_told_the_same_and_waits_for_what_is_under_way() -
     assert talk.ask(commit(0, *stages)) == BatchCommit(0, stages, is_new=False)
     waiting = talk.wait(End(*stages[0], is_commit=True, bumps_epoch=False, spare_producer_id=-1))
     ending = next(each for each in talk.machine.ending() if each.id == stages[0].id)
-    assert talk.say(ending.completion)[waiting] == stages[0].identity
+    assert talk.say(ending.completion)[waiting] == (stages[0].producer_id, stages[0].epoch + 1)
     assert talk.ask(commit(0, *stages)) == BatchCommit(0, stages, is_new=False)
+
+
+def test_what_is_said_again_of_a_batch_does_not_touch_what_its_producer_does_next() -> None:
+    talk = Talk()
+    stage = staged(talk, 0)
+    talk.ask(commit(0, stage))
+    complete_all(talk)
+    going_on = Stage(stage.id, stage.producer_id, stage.epoch + 1)
+    talk.ask(AddPartitions(*going_on, frozenset({P0})))
+    assert talk.ask(commit(0, stage)) == BatchCommit(0, (), is_new=False)
+    talk.refused(End(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1), TransactionFenced)
+    assert states(talk) == [TransactionState.ONGOING]
+    assert talk.ask(commit(1, going_on)) == BatchCommit(1, (going_on,), is_new=True)
+
+
+def test_a_stage_at_the_end_of_epochs_is_committed_too() -> None:
+    talk = Talk()
+    name = stage_id("query", 0, 0)
+    talk.ask(Init(name, TIMEOUT_MS, 5))
+    last = replace(talk.machine.find(name), epoch=EPOCH_MAX)
+    talk = Talk([transaction_record(last)])
+    stage = Stage(name, 5, EPOCH_MAX)
+    talk.ask(AddPartitions(*stage, frozenset({P0})))
+    assert talk.ask(commit(0, stage)) == BatchCommit(0, (stage,), is_new=True)
+    complete_all(talk)
+    assert talk.ask(Init(name, TIMEOUT_MS, 6)) == (6, 0)
+
+
+def test_what_is_decided_to_end_is_handed_out_once() -> None:
+    talk = Talk()
+    stages = (staged(talk, 0), staged(talk, 1))
+    assert talk.machine.take_new_endings() == []
+    talk.ask(commit(0, *stages))
+    assert [each.id for each in talk.machine.take_new_endings()] == [stage.id for stage in stages]
+    talk.wait(End(*stages[0], is_commit=True, bumps_epoch=False, spare_producer_id=-1))
+    assert talk.machine.take_new_endings() == []
+    assert len(talk.machine.ending()) == 2
+    assert len(Talk(talk.log).machine.take_new_endings()) == 2
 
 
 def test_what_is_staged_again_for_a_committed_batch_is_aborted() -> None:

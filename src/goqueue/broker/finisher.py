@@ -10,6 +10,7 @@ this one is noted as finished, in the same log.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.errors import GoQueueError
@@ -22,6 +23,8 @@ from goqueue.runtime.partition import Partition
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
+_AT_ONCE_MAX = 100
+
 
 class _Marked(NamedTuple):
     """A partition that has its marker, before an offset."""
@@ -31,24 +34,36 @@ class _Marked(NamedTuple):
 
 
 class Finisher:
-    """Each transaction is being finished at most once at a time."""
+    """Each transaction is being finished at most once at a time, and only so many at the same time."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        # By id and number of the transaction; in the order in which they were decided.
+        self._waiting: dict[tuple[str, int], Ending] = {}
         self._under_way: set[tuple[str, int]] = set()
 
     def look_at_all(self) -> None:
         """Begin to finish whatever waits for it; what has failed before is tried again."""
         for machine in self._broker.transactions.machines:
-            self.look(machine)
+            self._take_on(machine.ending())
 
     def look(self, machine: Transactions) -> None:
-        """Begin to finish what a machine has decided to end."""
-        for ending in machine.ending():
+        """Begin to finish what a machine has decided to end just now."""
+        self._take_on(machine.take_new_endings())
+
+    def _take_on(self, endings: Sequence[Ending]) -> None:
+        for ending in endings:
             which = (ending.id, ending.number)
             if which not in self._under_way:
-                self._under_way.add(which)
-                self._broker.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
+                self._waiting[which] = ending
+        self._begin_some()
+
+    def _begin_some(self) -> None:
+        while self._waiting and len(self._under_way) < _AT_ONCE_MAX:
+            which = next(iter(self._waiting))
+            ending = self._waiting.pop(which)
+            self._under_way.add(which)
+            self._broker.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
 
     async def _finish(self, ending: Ending, which: tuple[str, int]) -> None:
         try:
@@ -67,6 +82,7 @@ class Finisher:
             return
         finally:
             self._under_way.discard(which)
+            self._begin_some()
 
     async def _decided(self, ending: Ending) -> None:
         """Wait until it is durable how the transaction ends: a crash must not bring back one that may end otherwise."""

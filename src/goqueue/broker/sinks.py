@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,19 +20,21 @@ if TYPE_CHECKING:
 async def commit_batch(broker: Broker, sink: str, batch: int, stages: Sequence[Stage]) -> BatchCommit:
     """Commit what the tasks of a sink have staged for a batch, all of it or nothing, unless that has happened already.
 
-    At return it has happened in all partitions. What was staged for a batch that is committed already is aborted.
+    At return it has happened to these stages in all partitions. What was staged for a batch that is committed already
+    is aborted.
     """
     key = sink_key(sink)
     for stage in stages:
         if stage.id == key or coordination_key(stage.id) != key:
             raise Invalid(f"{stage.id!r} is no stage of the sink {sink!r}", hint=f"{key}:TASK:ATTEMPT")
     done: BatchCommit = await broker.transactions.submit(key, CommitBatch(key, batch, tuple(stages)))
-    # To ask for the same end again is to wait for it.
-    await asyncio.gather(*(_ended(broker, stage) for stage in done.committed))
+    for stage in done.committed:
+        await _ended(broker, stage)
     return done
 
 
 async def _ended(broker: Broker, stage: Stage) -> None:
+    # To ask for the same end again is to wait for it.
     command = End(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1)
     # If another transaction has begun under that id, or its next producer has come, this one has ended before.
     with suppress(TransactionFenced, ProducerMismatch, InvalidTransactionState):
@@ -44,5 +45,7 @@ async def _ended(broker: Broker, stage: Stage) -> None:
 async def find_sink(broker: Broker, sink: str) -> CommittedBatch | None:
     """Return the last batch that a sink has committed, if it is known to have committed any."""
     key = sink_key(sink)
-    machine = broker.transactions.peek(key)
-    return None if machine is None else machine.last_batch(key)
+    if broker.transactions.peek(key) is None:
+        return None
+    machine = await broker.transactions.machine(key)
+    return machine.last_batch(key)

@@ -25,7 +25,8 @@ from goqueue.machines.transaction_values import CommitBatch, Stage, Transaction
 SINK_IDLE_MS = 30 * 24 * 60 * 60 * 1000
 """For how long the last batch of a sink is remembered."""
 
-STAGES_MAX = 10_000
+STAGES_MAX = 4_000
+"""How many transactions one batch may commit: all are decided at once, and nobody else has a turn meanwhile."""
 
 
 class CommittedBatch(msgspec.Struct, frozen=True):

@@ -269,8 +269,13 @@ def fence(transaction: Transaction, now: Now) -> Transaction:
 
 
 def prepare_commit(transaction: Transaction, now: Now) -> Transaction:
-    """Decide that the transaction under way commits; its producer goes on as it is."""
-    return _prepare(transaction, now, is_commit=True, spare_producer_id=None)
+    """Decide that the transaction under way commits, with others and not by its producer's own word.
+
+    The epoch is raised, so that nothing that is said of this transaction can mean a later one. At the end of epochs it
+    stays: whoever goes on then has to take a new identity anyway.
+    """
+    prepared = _prepare(transaction, now, is_commit=True, spare_producer_id=None)
+    return replace(prepared, epoch=min(transaction.epoch + 1, EPOCH_MAX))
 
 
 def complete(transaction: Transaction, command: Complete, ticket: int, now: Now) -> Step:

@@ -239,20 +239,8 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return None if is_nobodys else self.identity
 
 
-_stored = attrgetter(
-    "id",
-    "producer_id",
-    "epoch",
-    "timeout_ms",
-    "state",
-    "previous",
-    "next",
-    "partitions",
-    "groups",
-    "number",
-    "started_ms",
-    "updated_ms",
-)
+_VOLATILE = frozenset({"deadline_ms", "waiting_ends", "waiting_init"})
+_stored = attrgetter(*(name for name in Transaction.__struct_fields__ if name not in _VOLATILE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class Transactions:
     def __init__(self) -> None:
         self._transactions: dict[str, Transaction] = {}
         self._ending: dict[str, Ending] = {}
+        self._new_endings: list[Ending] = []
         self._sinks: dict[str, CommittedBatch] = {}
         self._by_producer: dict[int, str] = {}
         self._deadlines = Deadlines()
@@ -131,6 +132,11 @@ class Transactions:
     def ending(self) -> Sequence[Ending]:
         """Return what has to be done to end transactions, the oldest first; the same until it is completed."""
         return tuple(self._ending.values())
+
+    def take_new_endings(self) -> Sequence[Ending]:
+        """Return those of `ending` that were decided since the last call."""
+        new, self._new_endings = self._new_endings, []
+        return new
 
     def deadline_ms(self) -> int | None:
         """Return when something will be due, in monotonic time."""
@@ -241,6 +247,7 @@ class Transactions:
 
     def revive(self, now: Now) -> None:
         """Let time begin, once all stored records were applied."""
+        self._new_endings = list(self._ending.values())
         for transaction in self.all():
             self._put(transaction.id, replace(transaction, deadline_ms=_revived_deadline_ms(transaction, now)))
         for key, last in self._sinks.items():
@@ -263,8 +270,9 @@ class Transactions:
         self._deadlines.set(transactional_id, None if transaction is None else transaction.deadline_ms)
         if transaction is None or not transaction.is_ending:
             self._ending.pop(transactional_id, None)
-        else:
-            self._ending[transactional_id] = _ending_of(transaction)
+        elif before is None or not before.is_ending:
+            self._ending[transactional_id] = ending = _ending_of(transaction)
+            self._new_endings.append(ending)
 
     def records(self) -> Sequence[KeyedRecord]:
         """Return the records that a new machine would need to become equal to this one."""

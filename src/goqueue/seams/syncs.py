@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -117,6 +118,7 @@ class KernelSyncs:
 
     def close(self) -> None:
         """Let go of the kernel's memory; waits for what is under way, whose callers are told no more."""
+        self._wanted.clear()
         self._loop.remove_reader(self._told)
         self._call(self._calls.destroy, self._context)
         os.close(self._told)
@@ -129,15 +131,17 @@ class KernelSyncs:
         self._wanted += [(descriptor, begun) for descriptor in descriptors]
 
     def _submit(self) -> None:
-        wanted, self._wanted = self._wanted, []
-        while wanted:
-            taken = self._submit_some(wanted[:_SUBMIT_MAX])
+        """Hand over what is wanted; what the kernel has no room for waits until something has ended."""
+        while wanted := self._wanted[:_SUBMIT_MAX]:
+            taken = self._submit_some(wanted)
             if not taken:
-                # The first of them is at fault, or nothing can be taken at all.
                 number = ctypes.get_errno()
-                wanted[0][1].ended(NotBegun(number, os.strerror(number)))
+                if number == errno.EAGAIN and self._under_way:
+                    return
+                # The first of them is at fault, or nothing can be taken at all.
+                self._loop.call_soon(wanted[0][1].ended, NotBegun(number, os.strerror(number)))
                 taken = 1
-            wanted = wanted[taken:]
+            del self._wanted[:taken]
 
     def _submit_some(self, wanted: Sequence[tuple[int, _Sync]]) -> int:
         """Hand over as many of these as the kernel takes, and return how many it took, from the first one on."""
@@ -155,9 +159,11 @@ class KernelSyncs:
     def _look(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._told)
-        while (count := self._call(self._calls.get_events, self._context, 0, _READ_MAX, self._events, None)) > 0:
-            for ticket, _, result, _ in _EVENT.iter_unpack(self._events.raw[: count * _EVENT.size]):
+        count = _READ_MAX
+        while count == _READ_MAX:
+            count = self._call(self._calls.get_events, self._context, 0, _READ_MAX, self._events, None)
+            for ticket, _, result, _ in _EVENT.iter_unpack(self._events.raw[: max(count, 0) * _EVENT.size]):
                 error = None if result >= 0 else OSError(-result, os.strerror(-result))
-                self._under_way.pop(ticket).ended(error)
-            if count < _READ_MAX:
-                return
+                # By itself: whatever somebody makes of it, others must be told as well.
+                self._loop.call_soon(self._under_way.pop(ticket).ended, error)
+        self._submit()

@@ -374,3 +374,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._front.door.note_dropped(reason, self.address, detail)
             self._transport.abort()
+            # Until it is gone, no further request is handled: what was read of them lies in a buffer that others use.
+            self._holds += 1
+            self._burst.clear()
+            self._run = None
