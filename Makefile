@@ -19,8 +19,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: $(STAMP) ## Install, then run a broker with its data in ./data
-	$(BIN)/goqueue serve --data-dir data
+run: $(STAMP) ## Install, then run a broker, and a pipeline on Spark over orders that are published to it
+	$(BIN)/goqueue demo --data-dir data/demo
 
 test: $(STAMP) ## Install, then run all tests
 	$(BIN)/pytest
@@ -62,6 +62,7 @@ bench: $(STAMP) $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) requests --flush interval --acks 1 --output bench/results/requests-interval.json
 	$(MEASURE) groups --output bench/results/groups.json
 	$(MEASURE) transactions --output bench/results/transactions.json
+	$(MEASURE) spark --output bench/results/spark.json
 	$(MAKE) bench-peers
 
 bench-peers: $(BENCH_STAMP) ## Compare with the peers that are installed (bench/install-peers installs them)

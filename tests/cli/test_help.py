@@ -25,6 +25,9 @@ WITH_BROKER = [
     ("txn", "list"),
     ("txn", "describe"),
     ("txn", "abort"),
+    ("pipeline", "list"),
+    ("pipeline", "describe"),
+    ("pipeline", "stop"),
     ("doctor",),
 ]
 

@@ -92,6 +92,13 @@ def complete_transaction(ctx: typer.Context, incomplete: str) -> list[str]:
     return _completed(ctx, incomplete, transactions.list_all())
 
 
+def complete_pipeline(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of pipelines that begin so, if the broker answers quickly."""
+    from goqueue.client import pipelines
+
+    return _completed(ctx, incomplete, pipelines.list_all())
+
+
 def _completed(ctx: typer.Context, incomplete: str, call: Call[Sequence[_Named]]) -> list[str]:
     from goqueue.client import Client, Patience
     from goqueue.errors import GoQueueError
@@ -113,4 +120,7 @@ GroupArgument = Annotated[
 ]
 TransactionArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The transactional id.", autocompletion=complete_transaction)
+]
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="PIPELINE", help="The name of the pipeline.", autocompletion=complete_pipeline)
 ]

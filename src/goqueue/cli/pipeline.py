@@ -1,4 +1,4 @@
-"""`goqueue pipeline`: begin, check and look at pipelines. None of it needs Spark, Java or a broker."""
+"""`goqueue pipeline`: begin and check pipelines, which needs no Spark, Java or broker, and watch those that run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli import pipeline_run, pipeline_watch
 from goqueue.cli.output import Format, FormatOption
 from goqueue.errors import Conflict, Unavailable
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 SAMPLE_NAME = "pipeline.yaml"
 
-app = typer.Typer(no_args_is_help=True, help="Begin, check and look at pipelines.")
+app = typer.Typer(no_args_is_help=True, help="Begin, check, watch and stop pipelines.")
 
 _FileArgument = Annotated[
     Path,
@@ -108,6 +109,12 @@ def plan(
 
     svg.write_text(draw_svg(picture), "utf-8")
     typer.echo(f"wrote {svg}", err=True)
+
+
+app.command()(pipeline_run.run)
+app.command("list")(pipeline_watch.list_pipelines)
+app.command()(pipeline_watch.describe)
+app.command()(pipeline_watch.stop)
 
 
 def _read(file: Path) -> Reading:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 INSTALL_HINT = "pip install 'goqueue[spark]', in the environment that this program runs in"
 
 _LOOPBACK = "127.0.0.1"
-_SHUFFLE_PARTITIONS_MIN = 4
+_SHUFFLE_PARTITIONS_MIN = 2
 _CONFIGURED_BY = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
 _MIB = 1024**2
 

@@ -1,0 +1,185 @@
+"""One run of `goqueue pipeline run`: from what was read to an exit code.
+
+The broker is asked first, then Spark is started, which takes ten seconds: what can be wrong is told before that.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import PurePath
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from goqueue.cli.output import Format
+from goqueue.cli.pipeline_run import RunOptions
+from goqueue.cli.pipeline_run_output import Screen, make_screen
+from goqueue.errors import Invalid
+from goqueue.seams.clock import SystemClock
+from goqueue.seams.entropy import SystemEntropy
+from goqueue.spark.pipelines.model import AvailableNow, PipelineSpec
+from goqueue.spark.session import SessionRequest, SparkNotInstalled, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from goqueue.spark.pipelines import Reading
+    from goqueue.spark.pipelines.run import PipelineStatus, RunSettings
+    from goqueue.spark.pipelines.run_report import Reporter
+
+
+def run_all(readings: Sequence[Reading], options: RunOptions, output_format: Format) -> bool:
+    """Run pipelines until they have ended; tell whether all have ended well."""
+    specs = [_chosen(reading, options) for reading in readings]
+    settings_of_spark = _spark_settings(specs)
+    _require_spark()
+    stops: SimpleQueue[str] = SimpleQueue()
+    with make_screen(output_format) as screen, ExitStack() as stack:
+        settings = [_settings(spec, reading, options, screen) for spec, reading in zip(specs, readings, strict=True)]
+        reporters = _reporters(specs, settings, options, stops, stack)
+        screen.say(f"starting Spark for {', '.join(spec.name for spec in specs)}")
+        session = start_session(SessionRequest("goqueue pipeline", options.master or None, settings_of_spark))
+        if not options.has_spark_logs:
+            # Why a query fails is told by ourselves, and in a sentence.
+            session.sparkContext.setLogLevel("OFF")
+        with _signals(stops):
+            statuses = _run(specs, settings, session, stops, _Watch(screen, reporters), options)
+        screen.finish(statuses)
+        is_well = all(status.state.value == "ended" for status in statuses)
+        if all(status.state.is_over for status in statuses):
+            session.stop()
+        return is_well
+
+
+def _run(
+    specs: Sequence[PipelineSpec],
+    settings: Sequence[RunSettings],
+    session: SparkSession,
+    stops: SimpleQueue[str],
+    watch: _Watch,
+    options: RunOptions,
+) -> tuple[PipelineStatus, ...]:
+    from goqueue.spark.pipelines.run import PipelineRun
+    from goqueue.spark.pipelines.run_loop import run_pipelines
+
+    clock = SystemClock()
+    runs = [
+        PipelineRun(spec, setting, session, clock, watch.screen.show_rows)
+        for spec, setting in zip(specs, settings, strict=True)
+    ]
+    return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
+
+
+class _Watch:
+    """Hands on what happens, to people and to the broker."""
+
+    def __init__(self, screen: Screen, reporters: Sequence[Reporter]) -> None:
+        self.screen = screen
+        self.tell = screen.tell
+        self._reporters = reporters
+        self._problem: str | None = None
+
+    def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
+        by_name = {status.name: status for status in pipelines}
+        for reporter in self._reporters:
+            reporter.update(by_name[reporter.pipeline])
+        problem = next((reporter.problem for reporter in self._reporters if reporter.problem), None)
+        if problem is not None and self._problem is None:
+            self.screen.say(f"the broker is not told how it goes: {problem}")
+        self._problem = problem
+        self.screen.refresh(pipelines)
+
+
+def _chosen(reading: Reading, options: RunOptions) -> PipelineSpec:
+    assert reading.pipeline is not None
+    spec = reading.pipeline
+    return replace(spec, trigger=AvailableNow()) if options.is_available_now else spec
+
+
+def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
+    """Return the settings of all pipelines, which share one Spark; Invalid if they contradict each other."""
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"two of the files are pipeline {name}", hint="every pipeline needs a name of its own")
+    found: dict[str, str] = {}
+    for spec in specs:
+        for name, text in spec.spark.items():
+            if found.setdefault(name, text) != text:
+                raise Invalid(
+                    f"the pipelines want {name} to be {found[name]} and {text}, but they share one Spark",
+                    hint="run them with a command each",
+                )
+    return found
+
+
+def _require_spark() -> None:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise SparkNotInstalled(f"Spark is not installed here: {error}", hint="pip install 'goqueue[spark]'") from None
+    del pyspark
+
+
+def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen: Screen) -> RunSettings:
+    from goqueue.spark.pipelines.run import RunSettings
+    from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url, make_letters_topic, uses_topics
+    from goqueue.spark.pipelines.run_checkpoints import checkpoints_of
+
+    bootstrap = spec.broker or options.broker or DEFAULT_BOOTSTRAP
+    http_url = options.server or None
+    if http_url is None and uses_topics(spec):
+        http_url = find_http_url(bootstrap)
+    if http_url is not None and make_letters_topic(spec, http_url):
+        screen.say(f"made topic {spec.dead_letters} for the dead letters of {spec.name}")
+    checkpoints = checkpoints_of(spec, PurePath(reading.file), options.checkpoint)
+    failures_max = None if options.restarts is None else options.restarts + 1
+    return RunSettings(bootstrap, checkpoints, http_url, failures_max)
+
+
+def _reporters(
+    specs: Sequence[PipelineSpec],
+    settings: Sequence[RunSettings],
+    options: RunOptions,
+    stops: SimpleQueue[str],
+    stack: ExitStack,
+) -> list[Reporter]:
+    """Begin to report, of those pipelines whose broker is known; PipelineRunning if one of them runs elsewhere."""
+    from goqueue.spark.pipelines.run_report import Reporter
+
+    reporters: list[Reporter] = []
+    for spec, setting in zip(specs, settings, strict=True):
+        if not options.has_reports or setting.http_url is None:
+            continue
+        reporter = Reporter(
+            spec,
+            setting.http_url,
+            master=options.master or "local[*]",
+            stops=stops,
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+        )
+        reporter.begin()
+        stack.callback(reporter.end)
+        reporters.append(reporter)
+    return reporters
+
+
+@contextmanager
+def _signals(stops: SimpleQueue[str]) -> Iterator[None]:
+    """Take Ctrl-C and SIGTERM as wishes to stop."""
+
+    def wish(number: int, frame: FrameType | None) -> None:
+        # The one queue that may be put to from a signal handler, whatever it interrupts.
+        del number, frame
+        stops.put("")
+
+    before = {each: signal.signal(each, wish) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

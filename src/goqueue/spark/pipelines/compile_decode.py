@@ -1,0 +1,95 @@
+"""From messages to rows: what the value of a message says, as columns.
+
+A value that is no JSON object of the schema is bad: not UTF-8, no JSON, something else than an object, or a field of
+another type. A message without a value is bad as well. Fields that the schema does not name are left out, and those
+that a value does not have are NULL. What is no UTF-8 in a text is replaced by U+FFFD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StringType, StructType
+
+from goqueue.spark.pipelines.dead_letters import MESSAGE_COLUMN, Cause, Reason, letters
+from goqueue.spark.pipelines.expectations import Judged, Observe
+from goqueue.spark.pipelines.model import Decode, DecodeFormat, OnBadValue
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+RULE: Final = "decode"
+"""Under this name bad values are counted."""
+
+_DATA: Final = "__goqueue_data"
+_CORRUPT: Final = "__goqueue_corrupt"
+_WHY: Final = "__goqueue_why"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Who decodes, for the counts and the letters."""
+
+    pipeline: str
+    source: str
+    observe: Observe
+
+
+def decode(messages: DataFrame, how: Decode, by: Decoder) -> Judged:
+    """Return rows with the columns of the values, then the kept ones of the message, and dead letters."""
+    beside = [F.col(each.value) for each in how.keep]
+    if MESSAGE_COLUMN in messages.columns:
+        beside.append(F.col(MESSAGE_COLUMN))
+    if how.format is DecodeFormat.RAW:
+        return Judged(messages.select("value", *beside), None)
+    text = F.col("value").cast("string")
+    if how.format is DecodeFormat.TEXT:
+        return Judged(messages.select(F.make_valid_utf8(text).alias("value"), *beside), None)
+    parsed = _parsed(messages, how.schema)
+    counted = by.observe(parsed, by.source, {RULE: F.count_if(F.col(_WHY).isNotNull())})
+    columns = [F.col(_DATA).getField(name).alias(name) for name in _struct(how.schema).fieldNames()]
+    good = _good(counted, how.on_bad_value).select(*columns, *beside)
+    if how.on_bad_value is not OnBadValue.DLQ:
+        return Judged(good, None)
+    cause = Cause(Reason.BAD_VALUE, by.pipeline, by.source, error=F.col(_WHY), rules=F.lit(RULE))
+    bad = counted.where(F.col(_WHY).isNotNull())
+    if MESSAGE_COLUMN not in messages.columns:
+        # Nobody asks for letters then; the row would be what Spark made of it.
+        return Judged(good, None)
+    return Judged(good, letters(bad, cause))
+
+
+def _parsed(messages: DataFrame, schema: str) -> DataFrame:
+    text = F.try_validate_utf8(F.col("value").cast("string"))
+    fields = _struct(schema).add(_CORRUPT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return messages.withColumn(_DATA, F.from_json(text, fields, options)).withColumn(_WHY, _why(text))
+
+
+def _struct(schema: str) -> StructType:
+    found = StructType.fromDDL(schema)
+    assert isinstance(found, StructType), "columns and their types are a struct"
+    return found
+
+
+def _why(text: Column) -> Column:
+    """Return in words why a value is bad; NULL if it is good."""
+    return (
+        F.when(F.col("value").isNull(), F.lit("there is no value"))
+        .when(text.isNull(), F.lit("the value is not UTF-8"))
+        .when(~text.rlike(r"\S"), F.lit("the value is empty"))
+        .when(~text.rlike(r"\A\s*\{"), F.lit("the value is no JSON object"))
+        .when(
+            F.col(_DATA).isNull() | F.col(_DATA).getField(_CORRUPT).isNotNull(),
+            F.lit("the value is no JSON object of the schema"),
+        )
+    )
+
+
+def _good(counted: DataFrame, on_bad_value: OnBadValue) -> DataFrame:
+    if on_bad_value is not OnBadValue.FAIL:
+        return counted.where(F.col(_WHY).isNull())
+    failure = F.raise_error(F.concat(F.lit("a message cannot be decoded: "), F.col(_WHY)))
+    return counted.where(F.when(F.col(_WHY).isNotNull(), failure.cast("boolean")).otherwise(F.lit(True)))  # noqa: FBT003

@@ -1,0 +1,107 @@
+"""Dead letters: what becomes of a row that cannot go on, as a message that says why.
+
+Where a row still is a message of a topic (behind steps that only have rules, a watermark or `deduplicate`), its letter
+is that message: key, value and headers byte for byte, with the cause in further headers. Behind SQL, a function, a
+join or an aggregation there is no such message any more; the letter is then the row, as a JSON object without a key.
+
+| header                                            | value                                                    |
+|---------------------------------------------------|----------------------------------------------------------|
+| `goqueue-dlq-reason`                              | `broken_rule` or `bad_value`                             |
+| `goqueue-dlq-error`                               | the same in words                                        |
+| `goqueue-dlq-rule`                                | the rules that were broken, with commas between them     |
+| `goqueue-dlq-pipeline`, `goqueue-dlq-step`        | who found it; a source decodes, so it can be the step    |
+| `goqueue-dlq-topic`, `-partition`, `-offset`, `-timestamp` | where the message came from; milliseconds since 1970 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MESSAGE_COLUMN: Final = "__goqueue_message"
+"""Beside the columns of a row, the message that it was: a struct of `MESSAGE_FIELDS`."""
+MESSAGE_FIELDS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
+
+REASON_HEADER: Final = "goqueue-dlq-reason"
+ERROR_HEADER: Final = "goqueue-dlq-error"
+RULE_HEADER: Final = "goqueue-dlq-rule"
+PIPELINE_HEADER: Final = "goqueue-dlq-pipeline"
+STEP_HEADER: Final = "goqueue-dlq-step"
+TOPIC_HEADER: Final = "goqueue-dlq-topic"
+PARTITION_HEADER: Final = "goqueue-dlq-partition"
+OFFSET_HEADER: Final = "goqueue-dlq-offset"
+TIMESTAMP_HEADER: Final = "goqueue-dlq-timestamp"
+
+_HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+
+class Reason(StrEnum):
+    """Why a row is dead."""
+
+    BROKEN_RULE = "broken_rule"
+    BAD_VALUE = "bad_value"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why rows are dead, and who found it; `error` and `rules` are columns of strings."""
+
+    reason: Reason
+    pipeline: str
+    step: str
+    error: Column
+    rules: Column
+
+
+def with_message(messages: DataFrame) -> DataFrame:
+    """Put each message of a topic beside its own columns."""
+    return messages.withColumn(MESSAGE_COLUMN, F.struct(*MESSAGE_FIELDS))
+
+
+def letters(dead: DataFrame, cause: Cause) -> DataFrame:
+    """Make messages of dead rows: `key`, `value` and `headers`."""
+    headers: dict[str, Column] = {
+        REASON_HEADER: F.lit(cause.reason.value),
+        ERROR_HEADER: cause.error,
+        RULE_HEADER: cause.rules,
+        PIPELINE_HEADER: F.lit(cause.pipeline),
+        STEP_HEADER: F.lit(cause.step),
+    }
+    if MESSAGE_COLUMN not in dead.columns:
+        columns = [F.col(_quoted(name)) for name in dead.columns]
+        value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).cast("binary")
+        return dead.select(
+            F.lit(None).cast("binary").alias("key"), value.alias("value"), _headers(headers).alias("headers")
+        )
+    message = F.col(MESSAGE_COLUMN)
+    headers |= {
+        TOPIC_HEADER: message["topic"],
+        PARTITION_HEADER: message["partition"].cast("string"),
+        OFFSET_HEADER: message["offset"].cast("string"),
+        TIMESTAMP_HEADER: F.unix_millis(message["timestamp"]).cast("string"),
+    }
+    originals = F.coalesce(message["headers"], F.array().cast(_HEADERS_TYPE))
+    return dead.select(
+        message["key"].alias("key"),
+        message["value"].alias("value"),
+        F.concat(originals, _headers(headers)).alias("headers"),
+    )
+
+
+def _headers(headers: Mapping[str, Column]) -> Column:
+    pairs = [
+        F.struct(F.lit(name).alias("key"), text.cast("string").cast("binary").alias("value"))
+        for name, text in headers.items()
+    ]
+    return F.array(*pairs).cast(_HEADERS_TYPE)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

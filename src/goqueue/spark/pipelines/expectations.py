@@ -1,0 +1,69 @@
+"""Expectations: rules that rows should keep, and what becomes of those that break them.
+
+All rules of a step look at the same rows, so a row is counted by each rule that it breaks. A rule that is neither true
+nor false, since a column is NULL, is broken. Of a row that breaks several rules the gravest decides: it is a dead
+letter if any rule says so, else it is dropped if any says so, else it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from goqueue.spark.pipelines.dead_letters import Cause, Reason, letters
+from goqueue.spark.pipelines.describe import one_line
+from goqueue.spark.pipelines.model import Action, Expectation
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Observe = Callable[["DataFrame", str, Mapping[str, "Column"]], "DataFrame"]
+"""Counts something about the rows that pass, under the name of a part and those of what is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The rows that go on, and those that are dead, as letters; None if no rule makes any."""
+
+    kept: DataFrame
+    dead: DataFrame | None
+
+
+def judge(rows: DataFrame, rules: Sequence[Expectation], *, pipeline: str, step: str, observe: Observe) -> Judged:
+    """Count the rows that break rules, and tell those that go on from those that do not."""
+    if not rules:
+        return Judged(rows, None)
+    counted = observe(rows, step, {rule.name: F.count_if(_is_broken(rule)) for rule in rules})
+    leaving = [rule for rule in rules if rule.action is not Action.KEEP]
+    kept = counted.where(~_is_any_broken(leaving)) if leaving else counted
+    deadly = [rule for rule in rules if rule.action is Action.DLQ]
+    dead = _letters(counted, deadly, pipeline, step) if deadly else None
+    return Judged(kept, dead)
+
+
+def _letters(rows: DataFrame, rules: Sequence[Expectation], pipeline: str, step: str) -> DataFrame:
+    dead = rows.where(_is_any_broken(rules))
+    cause = Cause(
+        Reason.BROKEN_RULE,
+        pipeline,
+        step,
+        error=F.concat_ws(
+            "; ",
+            *(F.when(_is_broken(rule), F.lit(f"{rule.name} is broken: {one_line(rule.condition)}")) for rule in rules),
+        ),
+        rules=F.concat_ws(",", *(F.when(_is_broken(rule), F.lit(rule.name)) for rule in rules)),
+    )
+    return letters(dead, cause)
+
+
+def _is_broken(rule: Expectation) -> Column:
+    return ~F.coalesce(F.expr(rule.condition), F.lit(False))  # noqa: FBT003 - a value in a column
+
+
+def _is_any_broken(rules: Sequence[Expectation]) -> Column:
+    return reduce(or_, map(_is_broken, rules))

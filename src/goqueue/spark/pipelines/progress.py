@@ -1,0 +1,148 @@
+"""How far the queries of a pipeline have got: pure arithmetic over what Spark tells after each batch.
+
+Spark's account of a batch is a JSON document. `read_batch` takes from it what people ask for; `advance` adds it to what
+was known of the query. A query without anything to do tells so every ten seconds, under the number of its last batch:
+such an account changes the rates, and no total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+LETTERS_NAME: Final = "dead letters"
+"""The query of a pipeline that writes them; its rows are those that it writes, since it reads much that is none."""
+WRITTEN_METRIC: Final = "goqueue.written"
+RULES_PREFIX: Final = "goqueue.rules."
+_GOQUEUE: Final = "goqueue"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Spark's account of one batch; `lag` is None if no source can tell what is left."""
+
+    number: int
+    query_id: str
+    is_idle: bool
+    rows_read: int
+    rows_written: int
+    rows_per_second: float
+    seconds: float
+    lag: int | None
+    state_rows: int
+    state_bytes: int
+    watermark: str | None
+    bad_rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """What is known of a query; totals are those of this run. `batch` is -1 before the first one."""
+
+    name: str
+    query_id: str = ""
+    batch: int = -1
+    rows: int = 0
+    rows_written: int = 0
+    rows_per_second: float = 0.0
+    batch_seconds: float = 0.0
+    lag: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    watermark: str | None = None
+    bad_rows: Mapping[str, int] = field(default_factory=dict)
+    updated_at_ms: int = 0
+
+
+def read_batch(account: Mapping[str, Any]) -> Batch:
+    """Return what a batch was like, by Spark's account of it."""
+    durations = account.get("durationMs") or {}
+    seconds = durations.get("triggerExecution", 0) / 1000
+    read = account.get("numInputRows") or 0
+    metrics = account.get("observedMetrics") or {}
+    operators = account.get("stateOperators") or []
+    return Batch(
+        number=account["batchId"],
+        query_id=account.get("id") or "",
+        is_idle="addBatch" not in durations,
+        rows_read=read,
+        rows_written=(metrics.get(WRITTEN_METRIC) or {}).get("rows") or 0,
+        rows_per_second=read / seconds if seconds else 0.0,
+        seconds=seconds,
+        lag=_lag(account.get("sources") or []),
+        state_rows=sum(operator.get("numRowsTotal") or 0 for operator in operators),
+        state_bytes=sum(operator.get("memoryUsedBytes") or 0 for operator in operators),
+        watermark=_watermark(account.get("eventTime") or {}),
+        bad_rows=bad_rows(metrics),
+    )
+
+
+def bad_rows(metrics: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many rows broke each rule, as `step.rule`; rules that nobody broke are there with 0."""
+    return {
+        f"{name.removeprefix(RULES_PREFIX)}.{rule}": count or 0
+        for name, counts in metrics.items()
+        if name.startswith(RULES_PREFIX)
+        for rule, count in counts.items()
+    }
+
+
+def advance(known: QueryProgress, batch: Batch, now_ms: int) -> QueryProgress:
+    """Add a batch to what was known of a query."""
+    if batch.is_idle:
+        return replace(
+            known,
+            query_id=batch.query_id,
+            rows_per_second=0.0,
+            lag=batch.lag if batch.lag is not None else known.lag,
+            updated_at_ms=now_ms,
+        )
+    return QueryProgress(
+        name=known.name,
+        query_id=batch.query_id,
+        batch=batch.number,
+        rows=known.rows + batch.rows_read,
+        rows_written=known.rows_written + batch.rows_written,
+        rows_per_second=batch.rows_per_second,
+        batch_seconds=batch.seconds,
+        lag=batch.lag,
+        state_rows=batch.state_rows,
+        state_bytes=batch.state_bytes,
+        watermark=batch.watermark or known.watermark,
+        bad_rows=summed(known.bad_rows, batch.bad_rows),
+        updated_at_ms=now_ms,
+    )
+
+
+def summed(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    """Add counts by name."""
+    return {name: first.get(name, 0) + second.get(name, 0) for name in (*first, *second)}
+
+
+def _lag(sources: list[Mapping[str, Any]]) -> int | None:
+    """Return how many messages there were behind the end of a batch; None if no source reads topics."""
+    lags = [
+        sum(max(0, end - reached.get(place, end)) for place, end in ends.items())
+        for source in sources
+        if (ends := _offsets(source.get("latestOffset"))) is not None
+        and (reached := _offsets(source.get("endOffset"))) is not None
+    ]
+    return sum(lags) if lags else None
+
+
+def _offsets(document: object) -> dict[tuple[str, str], int] | None:
+    """Return the offsets of a position in topics, see `goqueue.spark.offsets`; None if it is something else."""
+    if not isinstance(document, Mapping) or document.get("source") != _GOQUEUE:
+        return None
+    return {
+        (topic, partition): offset
+        for topic, position in document["topics"].items()
+        for partition, offset in position["offsets"].items()
+    }
+
+
+def _watermark(event_time: Mapping[str, str]) -> str | None:
+    # Before the first row with a time, Spark tells the year 1970.
+    watermark = event_time.get("watermark", "")
+    return None if not watermark or watermark.startswith("1970-01-01T00:00:00") else watermark

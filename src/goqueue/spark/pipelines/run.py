@@ -1,0 +1,230 @@
+"""A pipeline as it runs: one query for each sink, and one for the dead letters.
+
+Each sink has a query of its own, since a query of Spark has one sink, one checkpoint and one pace: a sink that is slow
+or down holds up no other, and what is exactly once is so for each of them. The price is that sources are read once for
+each sink. Dead letters have their own query for the same reason: if every sink wrote those that it meets, a message
+would be dead as many times as there are sinks behind it.
+
+A query that fails starts again by itself. One that has failed for good ends its pipeline, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from goqueue.seams.clock import Clock
+from goqueue.spark.pipelines.compile import compile_letters, compile_rows, dying_parts
+from goqueue.spark.pipelines.compile_sources import Ground
+from goqueue.spark.pipelines.describe import is_stream
+from goqueue.spark.pipelines.graph import upstream
+from goqueue.spark.pipelines.model import AvailableNow, PipelineSpec, Sink
+from goqueue.spark.pipelines.progress import LETTERS_NAME, RULES_PREFIX, WRITTEN_METRIC, QueryProgress
+from goqueue.spark.pipelines.run_backoff import Backoff
+from goqueue.spark.pipelines.run_checkpoints import Checkpoints
+from goqueue.spark.pipelines.run_failures import Failure
+from goqueue.spark.pipelines.run_query import Event, Query, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run_table import Observed, TableRun
+from goqueue.spark.pipelines.run_writes import Show, start_letters, start_stream, write_messages, write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FAILURES_MAX_OF_AVAILABLE_NOW: Final = 5
+_STOP_TIMEOUT_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What whoever runs a pipeline decides; `failures_max` in a row are enough, None leaves it to the trigger."""
+
+    bootstrap: str
+    checkpoints: Checkpoints
+    http_url: str | None = None
+    failures_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """A query as it is now."""
+
+    state: State
+    progress: QueryProgress
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """A pipeline as it is now."""
+
+    name: str
+    state: State
+    restarts: int
+    failure: Failure | None
+    queries: tuple[QueryStatus, ...]
+
+
+class View(Protocol):
+    """Whoever is shown what happens."""
+
+    def tell(self, event: Event) -> None:
+        """Take note of something that has happened."""
+        ...
+
+    def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
+        """Take note of how everything is now."""
+        ...
+
+
+class PipelineRun:
+    """A pipeline under way; it has a session of its own, which shares everything but views and settings."""
+
+    def __init__(
+        self, spec: PipelineSpec, settings: RunSettings, session: SparkSession, clock: Clock, show: Show
+    ) -> None:
+        self.spec = spec
+        self._settings = settings
+        self._clock = clock
+        self._show = show
+        self._session = session.newSession()
+        self._set_up()
+        self._is_stopping = False
+        self._deadline = 0.0
+        queries = [self._of_sink(sink) for sink in spec.sinks]
+        if dying_parts(spec):
+            queries.append(self._of_letters())
+        self._queries: list[Query] = queries
+
+    @property
+    def status(self) -> PipelineStatus:
+        """How it is now."""
+        queries = self._queries
+        failures = [each.failure for each in queries if each.failure is not None]
+        return PipelineStatus(
+            self.spec.name,
+            self._state(),
+            sum(each.restarts for each in queries),
+            failures[-1] if failures else None,
+            tuple(QueryStatus(each.state, each.progress, each.failure) for each in queries),
+        )
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether one of its queries has begun, but does not work yet."""
+        return any(query.is_settling for query in self._queries)
+
+    def look(self, *, may_start: bool) -> Iterator[Event]:
+        """Do what is due, and tell what has happened since the last look."""
+        for query in self._queries:
+            yield from query.look(may_start=may_start and not self.is_settling)
+        has_failed = any(query.state is State.FAILED for query in self._queries)
+        if has_failed and not self._is_stopping:
+            self.stop(self._clock.monotonic() + 30.0)
+
+    def stop(self, deadline: float) -> None:
+        """Let all queries come to an end."""
+        self._is_stopping = True
+        for query in self._queries:
+            query.stop(deadline)
+
+    def _state(self) -> State:
+        states = {query.state for query in self._queries}
+        if all(state.is_over for state in states):
+            return State.FAILED if State.FAILED in states else State.ENDED
+        for state in (State.STOPPING, State.RESTARTING, State.STARTING):
+            if state in states or (state is State.STOPPING and self._is_stopping):
+                return state
+        return State.RUNNING
+
+    def _set_up(self) -> None:
+        for name, text in self.spec.spark.items():
+            if name.startswith("spark.sql.") and self._session.conf.isModifiable(name):
+                self._session.conf.set(name, text)
+        # By default, Spark waits for ever for a query that does not stop.
+        self._session.conf.set("spark.sql.streaming.stopTimeout", str(_STOP_TIMEOUT_MS))
+
+    def _ground(self, query: str) -> Ground:
+        group = f"pipeline.{self.spec.name}.{query.replace(' ', '-')}"
+        return Ground(self._session, self._settings.bootstrap, self._settings.http_url, group)
+
+    def _of_sink(self, sink: Sink) -> Query:
+        ground = self._ground(sink.name)
+        if not self._is_stream([sink.input]):
+            return TableRun(
+                self.spec.name, sink.name, self._session, lambda: self._write_table(sink, ground), self._clock
+            )
+
+        checkpoint = self._settings.checkpoints.of_sink(sink.name)
+
+        def start() -> StreamingQuery:
+            rows = _observe_written(compile_rows(self.spec, sink, ground, _observe))
+            return start_stream(
+                sink,
+                rows,
+                ground,
+                name=f"{self.spec.name}.{sink.name}",
+                trigger=self.spec.trigger,
+                checkpoint=checkpoint,
+                show=self._show,
+            )
+
+        return StreamRun(QueryPlan(self.spec.name, sink.name, checkpoint, start, self._backoff()), self._clock)
+
+    def _of_letters(self) -> Query:
+        ground = self._ground(LETTERS_NAME)
+        if not self._is_stream(dying_parts(self.spec)):
+            return TableRun(
+                self.spec.name, LETTERS_NAME, self._session, lambda: self._write_letters(ground), self._clock
+            )
+        checkpoint = self._settings.checkpoints.of_letters
+
+        def start() -> StreamingQuery:
+            letters = compile_letters(self.spec, ground)
+            assert letters is not None
+            return start_letters(
+                _observe_written(letters),
+                self.spec.dead_letters,
+                ground,
+                name=f"{self.spec.name}.{LETTERS_NAME}",
+                trigger=self.spec.trigger,
+                checkpoint=checkpoint,
+            )
+
+        plan = QueryPlan(self.spec.name, LETTERS_NAME, checkpoint, start, self._backoff(), counts_written=True)
+        return StreamRun(plan, self._clock)
+
+    def _write_table(self, sink: Sink, ground: Ground) -> Observed:
+        observed = Observed()
+        rows = observed.observe_written(compile_rows(self.spec, sink, ground, observed.observe))
+        write_table(sink, rows, ground, self._show)
+        return observed
+
+    def _write_letters(self, ground: Ground) -> Observed:
+        observed = Observed()
+        letters = compile_letters(self.spec, ground)
+        assert letters is not None
+        write_messages(observed.observe_written(letters), self.spec.dead_letters, ground)
+        return observed
+
+    def _is_stream(self, names: list[str]) -> bool:
+        reads = {source.name: () for source in self.spec.sources} | {step.name: step.inputs for step in self.spec.steps}
+        read = upstream(reads, names)
+        return any(is_stream(source) for source in self.spec.sources if source.name in read)
+
+    def _backoff(self) -> Backoff:
+        chosen = self._settings.failures_max
+        if chosen is None:
+            chosen = FAILURES_MAX_OF_AVAILABLE_NOW if isinstance(self.spec.trigger, AvailableNow) else 0
+        return Backoff(failures_max=chosen)
+
+
+def _observe(rows: DataFrame, name: str, counted: Mapping[str, Column]) -> DataFrame:
+    return rows.observe(f"{RULES_PREFIX}{name}", *(column.alias(each) for each, column in counted.items()))
+
+
+def _observe_written(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    return rows.observe(WRITTEN_METRIC, F.count("*").alias("rows"))

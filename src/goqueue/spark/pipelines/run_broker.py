@@ -1,0 +1,43 @@
+"""What a run asks of the broker before it begins: its HTTP address, and a topic for the dead letters."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from goqueue.client import Client, topics
+from goqueue.client.kafka import KafkaData
+from goqueue.errors import NotFound, TopicExists
+from goqueue.spark.pipelines.compile import dying_parts
+from goqueue.spark.pipelines.model import PipelineSpec, TopicSink, TopicSource
+from goqueue.spark.stream_progress import http_address
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+LETTERS_RETENTION_MS: Final = 336 * 3_600_000
+
+_TIMEOUT_S: Final = 10.0
+
+
+def uses_topics(spec: PipelineSpec) -> bool:
+    """Tell whether a pipeline needs a broker."""
+    parts = (*spec.sources, *spec.sinks)
+    return any(isinstance(part, TopicSource | TopicSink) for part in parts) or bool(dying_parts(spec))
+
+
+def find_http_url(bootstrap: str) -> str | None:
+    """Return where a broker speaks HTTP; None if it does not tell. ServerUnreachable if there is no broker."""
+    with KafkaData(bootstrap, timeout_s=_TIMEOUT_S, connect_timeout_s=_TIMEOUT_S) as data, suppress(NotFound):
+        return http_address(data.describe_broker())
+    return None
+
+
+def make_letters_topic(spec: PipelineSpec, http_url: str) -> bool:
+    """Make the topic for the dead letters of a pipeline if there is none; tell whether it was made."""
+    if not dying_parts(spec):
+        return False
+    with Client(http_url) as client:
+        try:
+            client.send(topics.create(spec.dead_letters, config={"retention.ms": str(LETTERS_RETENTION_MS)}))
+        except TopicExists:
+            return False
+    return True

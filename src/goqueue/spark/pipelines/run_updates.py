@@ -1,0 +1,67 @@
+"""Results that change, written to a topic: output modes `update` and `complete`.
+
+Spark lets sinks in Python take rows of mode append only. So each batch is handed over as a DataFrame, and goes the same
+way as the rows of such a sink from there on: its tasks stage rows in transactions, and the driver commits them together
+under the query's id and the batch's number. A batch that is repeated after a failure is not written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+
+from goqueue.client.kafka import ProducerIdentity
+from goqueue.spark.sink import check_write
+from goqueue.spark.sink_commit import commit_staged
+from goqueue.spark.sink_options import SinkOptions
+from goqueue.spark.staging import Attempt, Staged, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_AGAIN: Final = "the query repeats the batch when it is restarted, and what is committed is not written again"
+
+
+class _Told(msgspec.Struct):
+    """What a task tells the driver, as JSON in a row."""
+
+    sink: str
+    task: int
+    attempt: int
+    producer: ProducerIdentity | None
+    rows: int
+    size_bytes: int
+
+
+def writing_changes(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that writes the messages of each batch, exactly once."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        checked = check_write(options, batch.schema, is_overwrite=False)
+        rows = batch.mapInArrow(_staging(checked, number), "told STRING").collect()
+        told = [msgspec.json.decode(row.told, type=_Told) for row in rows]
+        staged = [
+            Staged(each.sink, each.task, each.attempt, each.producer, each.rows, each.size_bytes) for each in told
+        ]
+        commit_staged(checked, number, staged, again=_AGAIN)
+
+    return write
+
+
+def _staging(options: SinkOptions, number: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        query = context.getLocalProperty(_QUERY_ID)
+        assert query, "Spark tells the tasks of a stream which query they belong to"
+        task = context.partitionId()
+        staged = stage(options, Attempt(query, task, context.attemptNumber(), task + number), batches)
+        told = _Told(staged.sink, staged.task, staged.attempt, staged.producer, staged.rows, staged.size_bytes)
+        yield pa.RecordBatch.from_pydict({"told": [msgspec.json.encode(told).decode()]})
+
+    return run

@@ -1,0 +1,127 @@
+"""Pipelines run on Spark, over files: no broker is needed for these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goqueue.spark.pipelines.run_query import State
+from tests.spark.pipeline_run_kit import Pipelines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STREAM = """\
+pipeline: files
+trigger: available_now
+sources:
+  orders: {json: in, stream: true, schema: "id STRING, amount DOUBLE"}
+  names: {csv: names.csv, options: {header: true}}
+steps:
+  valid:
+    from: orders
+    expect: {small: amount < 10}
+    expect_or_drop: {positive: amount > 0}
+  named: {sql: "SELECT valid.*, names.name FROM valid JOIN names USING (id)"}
+sinks:
+  out: {from: named, json: out}
+  screen: {from: named, console: {rows: 1}}
+"""
+TABLES = """\
+pipeline: tables
+sources:
+  orders: {json: in}
+steps:
+  valid: {from: orders, expect_or_drop: {positive: amount > 0}}
+  sums: {from: valid, group_by: [id], aggregate: {total: sum(amount)}}
+sinks:
+  out: {from: sums, parquet: sums}
+"""
+FAILING = """\
+pipeline: failing
+trigger: available_now
+sources:
+  orders: {json: in, stream: true, schema: "id STRING, amount DOUBLE"}
+steps:
+  halved: {from: orders, python: "halves.py:halve"}
+sinks:
+  out: {from: halved, json: halves}
+"""
+HALVES = """\
+from pathlib import Path
+
+def halve(orders):
+    return orders.mapInPandas(halved, orders.schema)
+
+def halved(frames):
+    for frame in frames:
+        if not Path({marker!r}).exists():
+            raise ValueError("the rates are not there yet")
+        frame["amount"] /= 2
+        yield frame
+"""
+
+
+@pytest.fixture
+def pipelines(spark: SparkSession, tmp_path: Path) -> Pipelines:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"id":"a","amount":1}\n{"id":"b","amount":20}\n{"id":"c","amount":-1}\n')
+    (tmp_path / "names.csv").write_text("id,name\na,Ada\nb,Bob\nc,Cyd\n")
+    return Pipelines(spark, tmp_path)
+
+
+def rows_in(spark: SparkSession, path: Path, form: str = "json") -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in spark.read.format(form).load(str(path)).collect())
+
+
+def test_rules_are_counted_and_obeyed_and_the_next_run_goes_on_where_this_one_ended(
+    spark: SparkSession, pipelines: Pipelines, tmp_path: Path
+) -> None:
+    status = pipelines.run(STREAM)
+    assert (status.state, status.failure) == (State.ENDED, None)
+    out, screen = (query.progress for query in status.queries)
+    assert (out.rows, out.rows_written) == (3, 2)
+    assert out.bad_rows == {"valid.small": 1, "valid.positive": 1}
+    assert (screen.rows, screen.rows_written, screen.bad_rows) == (3, 2, out.bad_rows)
+    (shown,) = pipelines.shown
+    assert (shown.sink, shown.columns, len(shown.rows), shown.is_all) == ("screen", ["id", "amount", "name"], 1, False)
+    (tmp_path / "in" / "2.json").write_text('{"id":"a","amount":null}\n{"id":"a","amount":3}\n')
+    again = pipelines.run(STREAM)
+    # A rule about what is not there is broken.
+    assert again.queries[0].progress.bad_rows == {"valid.small": 1, "valid.positive": 1}
+    assert rows_in(spark, tmp_path / "out") == [(1.0, "a", "Ada"), (3.0, "a", "Ada"), (20.0, "b", "Bob")]
+    # Views belong to the pipeline, not to whoever else uses this Spark.
+    assert not spark.catalog.tableExists("valid")
+
+
+def test_a_pipeline_over_tables_alone_is_run_once(spark: SparkSession, pipelines: Pipelines, tmp_path: Path) -> None:
+    status = pipelines.run(TABLES)
+    (query,) = status.queries
+    assert (query.state, query.progress.rows, query.progress.bad_rows) == (State.ENDED, 2, {"valid.positive": 1})
+    assert rows_in(spark, tmp_path / "sums", "parquet") == [("a", 1.0), ("b", 20.0)]
+
+
+def test_a_failing_function_is_tried_again_until_it_works_and_says_why(
+    spark: SparkSession, pipelines: Pipelines, tmp_path: Path
+) -> None:
+    marker = tmp_path / "rates"
+    (tmp_path / "halves.py").write_text(HALVES.format(marker=str(marker)))
+    given_up = pipelines.run(FAILING, failures_max=2)
+    assert given_up.state is State.FAILED
+    assert [failure.retry_s for failure in pipelines.failures] == [1.0, None]
+    reason = "ValueError: the rates are not there yet (line 9 of halves.py, in halved)"
+    assert {failure.failure.reason for failure in pipelines.failures} == {reason}
+    marker.touch()
+    assert pipelines.run(FAILING).state is State.ENDED
+    assert rows_in(spark, tmp_path / "halves") == [(-0.5, "c"), (0.5, "a"), (10.0, "b")]
+
+
+def test_a_column_that_is_not_there_is_told_at_once(pipelines: Pipelines) -> None:
+    status = pipelines.run(TABLES.replace("amount > 0", "amuont > 0"))
+    assert status.state is State.FAILED
+    (failure,) = pipelines.failures
+    assert failure.retry_s is None
+    assert "`amuont`" in failure.failure.reason
+    assert "\n" not in failure.failure.reason
