@@ -28,6 +28,7 @@ BROKER = (
     "requests-interval",
 )
 COORDINATION = ("groups", "transactions")
+SPARK = "spark"
 
 # One object of the stored JSON: goes straight from there into a line of text.
 Facts = Mapping[str, Any]
@@ -36,7 +37,18 @@ Stored = Mapping[str, Facts]
 
 _DESCRIPTION = ("what", "value", "unit", "goal", "is_met")
 # How a measurement was made, not what came of it.
-_SETTINGS = ("rounds", "batches", "waiters", "requests", "connections", "groups", "offsets", "messages", "seconds")
+_SETTINGS = (
+    "rounds",
+    "batches",
+    "waiters",
+    "requests",
+    "connections",
+    "groups",
+    "offsets",
+    "messages",
+    "seconds",
+    "rows",
+)
 # What the stored results have besides, for those who look closer.
 _LEFT_OUT = ("mb_per_s", "p999_ms")
 _NAMES = {
@@ -83,7 +95,7 @@ class Block(NamedTuple):
 
 def stored() -> Stored:
     """Return the stored results."""
-    paths = {name: RESULTS / f"{name}.json" for name in (LOG, *BROKER, *COORDINATION)}
+    paths = {name: RESULTS / f"{name}.json" for name in (LOG, *BROKER, *COORDINATION, SPARK)}
     return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
 
 
@@ -107,7 +119,7 @@ def render_log(results: Stored) -> str:
 def render_broker(results: Stored) -> str:
     """Return the results of a broker as one such table, or one for each machine and size of messages.
 
-    Groups and transactions have goals, and follow in tables of their own.
+    Groups, transactions and Spark have goals, and follow in tables of their own.
     """
     tables: dict[tuple[str, str], list[str]] = {}
     for document in (results[name] for name in BROKER if name in results):
@@ -117,6 +129,9 @@ def render_broker(results: Stored) -> str:
     for document in (results[name] for name in COORDINATION if name in results):
         about = f"Groups and transactions on {_machine(document['machine'])}:"
         tables.setdefault((about, _GOALS_HEAD), []).extend(map(_row, document["results"].values()))
+    if SPARK in results:
+        document = results[SPARK]
+        tables[_about_spark(document), _GOALS_HEAD] = [_row(facts) for facts in document["results"].values()]
     return "\n".join(_table(about, rows, head) for (about, head), rows in tables.items())
 
 
@@ -129,6 +144,15 @@ def _machine(machine: Facts) -> str:
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {memory_gib:.0f} GiB of memory, {machine['file_system']}, "
         f"{machine['kernel']}, {machine['python']}, GoQueue {machine['goqueue']}"
+    )
+
+
+def _about_spark(document: Facts) -> str:
+    settings = document["settings"]
+    codec = "" if settings["codec"] == "none" else f", {settings['codec']}"
+    return (
+        f"Spark {settings['spark']} with master {settings['master']}, {settings['rows']:,} rows of "
+        f"{settings['size_bytes']:,} bytes{codec}, on {_machine(document['machine'])}:"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from bench.readme import BLOCKS, BROKER, COORDINATION, LOG, README, Block, render_broker, renew, stored
+from bench.readme import BLOCKS, BROKER, COORDINATION, LOG, README, SPARK, Block, render_broker, renew, stored
 
 MACHINE = {
     "cpu": "A chip",
@@ -44,7 +44,7 @@ def test_every_figure_in_the_readme_comes_from_the_stored_results() -> None:
         pytest.fail("the figures in README.md are not those of bench/results: run `make readme`")
 
 
-@pytest.mark.parametrize("name", [LOG, *BROKER, *COORDINATION])
+@pytest.mark.parametrize("name", [LOG, *BROKER, *COORDINATION, SPARK])
 def test_another_result_makes_another_readme(name: str) -> None:
     readme = README.read_text("utf-8")
     results = json.loads(json.dumps(stored()))
@@ -122,6 +122,26 @@ def test_groups_and_transactions_follow_with_their_goals() -> None:
         "memory 123 MB, empty 500 ms, committed 100,000/s",
         "messages 32,100/s, broker CPU per message 4 us, p50 1.25 ms, p99 2.5 ms",
     ]
+
+
+def test_spark_follows_with_what_it_ran_on() -> None:
+    details = {"rows": 5_000_000, "rounds": 3, "min_rows_per_second": 900_000, "cpu_us_per_row": 1.5}
+    read = result("batch read", 1_234_567.0, "rows/s", ("at least 1e+06", True), **details)
+    details = {"batches": 20, "batch_seconds": 0.4, "floor_seconds": 0.15}
+    batch = result("a micro-batch", 0.25, "s", ("at most 0.3", True), **details)
+    settings = {"spark": "4.3.0", "master": "local[2]", "rows": 5_000_000, "size_bytes": 100, "codec": "none"}
+    results = {"read": read, "batch": batch}
+    text = render_broker({"spark": {"machine": MACHINE, "settings": settings, "results": results}})
+    lines = text.splitlines()
+    assert lines[0].startswith("Spark 4.3.0 with master local[2], 5,000,000 rows of 100 bytes, on A chip, 3 cores, ")
+    assert lines[4:] == [
+        "| batch read | 1,234,567 rows/s | at least 1e+06 rows/s | met | min rows 900,000/s, CPU per row 1.5 us |",
+        "| a micro-batch | 250 ms | at most 0.3 s | met | batch 400 ms, floor 150 ms |",
+    ]
+
+
+def test_a_spark_that_was_not_measured_is_not_mentioned() -> None:
+    assert "Spark" not in render_broker({"publish": document({"acks": "all"}, publish={})})
 
 
 def result(
