@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -106,6 +107,35 @@ def test_the_setting_can_be_changed_at_any_time(broker: Broker, client: Client) 
     client.send(topics.alter("t", config={"goqueue.retention.hold.bytes": None}))
     broker.advance(60)
     assert start_of(client) == 3
+
+
+@pytest.mark.parametrize("before", [{"retention_ms": "-1"}, {"cleanup_policy": "compact"}, {"hold": 0}], ids=str)
+def test_a_topic_that_retention_reaches_by_new_settings_loses_nothing_that_is_unread(
+    broker: Broker, client: Client, before: dict[str, Any]
+) -> None:
+    make(client, **before)
+    fill(client, 5)
+    commit(client, 2)
+    broker.advance(HOUR_S - 3 if "hold" in before else EXPIRED_S)
+    assert start_of(client) == 0
+    altered = {"retention.ms": str(HOUR_S * 1000), "cleanup.policy": "delete", "goqueue.retention.hold.bytes": "-1"}
+    client.send(topics.alter("t", config=altered))
+    broker.advance(4)
+    assert start_of(client) in {0, 2}
+    # Not yet time for the next look by itself.
+    broker.advance(0.6)
+    assert start_of(client) == 2, "new settings are looked at soon, and what everybody has read leaves"
+
+
+def test_a_new_topic_holds_back_before_it_was_looked_at(broker: Broker, client: Client) -> None:
+    broker.advance(60)
+    make(client, retention_ms="1")
+    commit(client, 1)
+    fill(client, 5)
+    broker.advance(1)
+    assert start_of(client) <= 1
+    broker.advance(60)
+    assert start_of(client) == 1
 
 
 def test_beyond_the_budget_the_oldest_leaves_unread_and_that_is_told(broker: Broker, client: Client) -> None:

@@ -34,7 +34,7 @@ def offset_of(client: Client, group: str = "g") -> GroupOffset:
 
 
 def test_a_group_is_warned_before_retention_reaches_it_and_once_an_hour(broker: Broker, client: Client) -> None:
-    make(client, hold=0, retention_ms=str(100 * HOUR_S * 1000), goqueue_retention_hold_ms=str(1000 * HOUR_S * 1000))
+    make(client, hold=0, retention_ms=str(100 * HOUR_S * 1000))
     fill(client, 3)
     commit(client, 1)
     broker.advance(98 * HOUR_S)
@@ -83,16 +83,21 @@ def test_whoever_has_read_everything_is_not_warned(broker: Broker, client: Clien
     assert not broker.sink.of(RetentionOvertook)
 
 
-def test_a_group_that_is_not_heard_of_any_more_is_not_warned(broker: Broker, client: Client) -> None:
-    make(client, hold=0, retention_ms=str(3 * DAY_S * 1000))
+@pytest.mark.parametrize("hold", [0, -1])
+def test_a_group_that_is_not_heard_of_any_more_is_warned_though_nothing_is_held_back_for_it(
+    broker: Broker, client: Client, hold: int
+) -> None:
+    make(client, hold=hold, retention_ms=str(3 * DAY_S * 1000))
     fill(client, 2)
     commit(client, 1)
     broker.advance(3 * DAY_S - 600)
-    assert offset_of(client).retention_risk == "near", "whoever asks is told all the same"
+    assert offset_of(client).retention_risk == "near"
+    (told,) = broker.sink.of(RetentionNear)
+    assert (told.group, told.is_held) == ("g", False)
     broker.advance(HOUR_S)
     broker.advance(60)
-    assert not broker.sink.of(RetentionNear)
-    assert not broker.sink.of(RetentionOvertook)
+    (overtaken,) = broker.sink.of(RetentionOvertook)
+    assert (overtaken.group, overtaken.lost) == ("g", 1)
 
 
 def test_a_warning_says_that_messages_are_held_back(broker: Broker, client: Client) -> None:

@@ -58,6 +58,22 @@ def test_while_groups_cannot_be_loaded_nothing_is_deleted_that_they_may_not_have
     simulate(main, seed)
 
 
+@pytest.mark.seeds(2, long_count=20)
+def test_a_log_of_groups_that_takes_no_more_commits_keeps_everything(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(7)
+        await filled(simulation, {"g": 2}, disk)
+        async with serving(simulation, disk) as server:
+            disk.fail(errno.EIO, operation="sync", path="__consumer_offsets-*/*", times=None)
+            assert await commit(await server.client(), offsets({0: 5}), group="g") != [0]
+            await asyncio.sleep(3 * 60)
+            assert start_of(server) == 0
+            assert {event.groups for event in server.sink.of(ExpiryHeld)} == {UNKNOWN_GROUPS}
+            disk.heal()
+
+    simulate(main, seed)
+
+
 @pytest.mark.seeds(5, long_count=50)
 def test_after_a_power_loss_what_groups_have_not_read_is_still_there(seed: int) -> None:
     disk = SimDisk(seed)

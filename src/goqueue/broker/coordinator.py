@@ -111,7 +111,7 @@ class Coordinator(Generic[MachineT, CommandT]):
     @property
     def is_whole(self) -> bool:
         """Whether all machines can be used."""
-        return None not in self._shards
+        return all(shard is not None and not shard.partition.log.fault for shard in self._shards)
 
     @property
     def machines(self) -> Iterable[MachineT]:

@@ -6,20 +6,20 @@ asked for is not kept.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.slices import Slices
 from goqueue.machines.group_kinds import is_in_use, topics_of
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.groups import Groups
 from goqueue.machines.offsets import partition_key
-from goqueue.runtime.waiters import arrival
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
-_GROUPS_AT_A_TIME = 100
+# What is to be done for a group, however few offsets it has, in pieces as of an offset.
+_PIECES_OF_A_GROUP = 5
 
 
 class Reader(NamedTuple):
@@ -34,28 +34,44 @@ class Reader(NamedTuple):
     heard_ms: int
 
 
-async def readers_before(broker: Broker, ends: Mapping[TopicPartition, int]) -> AsyncIterator[Reader]:
+async def readers_before(
+    broker: Broker, ends: Mapping[TopicPartition, int], slices: Slices
+) -> AsyncGenerator[Reader, None]:
     """Yield the groups that have committed an offset before the given one, for each of the given partitions."""
     now_ms = broker.clock.now_ms()
-    ends_by_key = {partition_key(each): end for each, end in ends.items()}
+    ends_by_key: dict[bytes, int] = {}
+    for partition, end in ends.items():
+        ends_by_key[partition_key(partition)] = end
+        if slices.note():
+            await slices.give_way()
     for machine in broker.groups.machines:
-        for number, name in enumerate(machine.offsets.groups()):
-            if number % _GROUPS_AT_A_TIME == 0:
-                await arrival(asyncio.get_running_loop().call_soon)
-            if machine.offsets.is_behind(name, ends_by_key):
-                for reader in _readers(machine, name, ends, now_ms):
+        for name in machine.offsets.groups():
+            # How many offsets it went through is not told, so the time that it took decides.
+            is_behind = machine.offsets.is_behind(name, ends_by_key)
+            if slices.note(_PIECES_OF_A_GROUP):
+                await slices.give_way()
+            if is_behind:
+                async for reader in _readers(machine, name, ends, now_ms, slices):
                     yield reader
 
 
-def _readers(machine: Groups, name: str, ends: Mapping[TopicPartition, int], now_ms: int) -> list[Reader]:
-    offsets = machine.offsets.of_group(name)
-    behind = [(each, value.offset) for each, value in offsets.items() if value.offset < ends.get(each, 0)]
+async def _readers(
+    machine: Groups, name: str, ends: Mapping[TopicPartition, int], now_ms: int, slices: Slices
+) -> AsyncGenerator[Reader, None]:
     group = machine.find(name)
     # None if only the members know what they read; then it may be anything.
     subscribed = topics_of(group)
+    is_used = is_in_use(group)
+    behind: list[tuple[TopicPartition, int]] = []
     heard_ms: dict[str, int] = {}
-    for each, value in offsets.items():
+    for each, value in machine.offsets.of_group(name).items():
         heard_ms[each.topic] = max(heard_ms.get(each.topic, 0), value.committed_ms)
-    if is_in_use(group):
-        heard_ms.update((topic, now_ms) for topic in heard_ms if subscribed is None or topic in subscribed)
-    return [Reader(name, each, offset, heard_ms[each.topic]) for each, offset in behind]
+        if value.offset < ends.get(each, 0):
+            behind.append((each, value.offset))
+        if slices.note():
+            await slices.give_way()
+    for each, offset in behind:
+        is_reading = is_used and (subscribed is None or each.topic in subscribed)
+        yield Reader(name, each, offset, now_ms if is_reading else heard_ms[each.topic])
+        if slices.note():
+            await slices.give_way()

@@ -37,6 +37,10 @@ class Holds(Protocol):
         """Return the offset before which records of a log may expire; None if all of them may."""
         ...
 
+    def stop(self) -> None:
+        """Look no more; a look under way ends soon."""
+        ...
+
 
 async def tend(
     flusher: Flusher,
@@ -134,8 +138,7 @@ class Caretaker:
 
     async def go_round(self) -> None:
         """Tend each log once, unless it is time to stop."""
-        if self._holds is not None:
-            await self._holds.look()
+        await self._look()
         for number, flusher in enumerate(list(self._logs()), 1):
             if self._stopped.is_set():
                 return
@@ -159,8 +162,19 @@ class Caretaker:
             await self._left.wait()
 
     def stop(self) -> None:
-        """End `run` once the round under way has ended."""
+        """End `run` once the round under way has ended; what is held back is not looked at to the end."""
         self._stopped.set()
+        if self._holds is not None:
+            self._holds.stop()
+
+    async def _look(self) -> None:
+        if self._holds is None:
+            return
+        # A task of its own: if it fails, logs are tended by what the look before has found.
+        (outcome,) = await asyncio.gather(self._holds.look(), return_exceptions=True)
+        if isinstance(outcome, Exception):
+            message = "who has not read what could not be found out"
+            asyncio.get_running_loop().call_exception_handler({"message": message, "exception": outcome})
 
     async def _visit(self, flusher: Flusher) -> None:
         log = flusher.log

@@ -1,0 +1,68 @@
+"""The caretaker and what keeps records from expiring: a look may fail or take long, and upkeep goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from goqueue.errors import Corrupt
+from goqueue.log.batches import NewBatch, check_batches
+from goqueue.log.log import Log
+from goqueue.model.log_settings import LogSettings
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.runtime.flusher import Flusher
+from goqueue.runtime.upkeep import Caretaker
+from goqueue.testing import SimDisk, Simulation, simulate
+
+DIRECTORY = PurePath("data/topic-0")
+
+
+def _batch(simulation: Simulation) -> Sequence[NewBatch]:
+    return check_batches(build_batch([NewRecord(simulation.clock.now_ms(), None, b"value")]), bytes_max=1000)
+
+
+class _Keeper:
+    """Keeps records from an offset on, once it has looked; all looks fail but the last, which has no end of its own."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+        self.stopped = asyncio.Event()
+
+    async def look(self) -> None:
+        self.left -= 1
+        if self.left > 0:
+            raise Corrupt("one offset cannot be read")
+        await self.stopped.wait()
+
+    def expires_before(self, log: Log) -> int | None:
+        return 20
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_a_look_at_what_is_kept_that_fails_is_reported_and_logs_are_tended_all_the_same() -> None:
+    disk = SimDisk(0)
+    reported: list[str] = []
+
+    async def main(simulation: Simulation) -> None:
+        simulation.loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+        flusher = Flusher(Log(disk, DIRECTORY, LogSettings(segment_bytes=1024, retention_ms=1000)))
+        for _ in range(30):
+            offset = flusher.log.append(_batch(simulation), leader_epoch=0)[0].next_offset
+            flusher.note_append()
+        await flusher.durable(offset)
+        await asyncio.sleep(5)
+        caretaker = Caretaker(lambda: [flusher], simulation.clock, holds=_Keeper(4))
+        tending = asyncio.create_task(caretaker.run())
+        await asyncio.sleep(10)
+        assert 0 < flusher.log.start_offset <= 20
+        assert reported == ["one offset cannot be read"] * 3
+        # The look that is under way would never end.
+        assert not tending.done()
+        caretaker.stop()
+        async with asyncio.timeout(1):
+            await tending
+
+    simulate(main, 0)
