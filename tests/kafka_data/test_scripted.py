@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from goqueue.client.kafka import KafkaData, Place, ProducerIdentity, TopicPartition
 from goqueue.client.problems import BadReply
-from goqueue.errors import CorruptBatch, OffsetOutOfRange, OutOfOrderSequence, TransactionFenced
+from goqueue.errors import CorruptBatch, OffsetOutOfRange, OutOfOrderSequence, TransactionFenced, UnknownTopic
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import read_header
 from tests.clients.expect import eventually
 from tests.kafka.messages import Plain
 from tests.kafka_data.kit import batch_of, values_of
-from tests.kafka_data.scripted import FETCH, LIST_OFFSETS, PRODUCE, TOPIC, Answer, fetched, produced, scripted
+from tests.kafka_data.scripted import (
+    FETCH,
+    LIST_OFFSETS,
+    PRODUCE,
+    TOPIC,
+    TOPIC_ID,
+    Answer,
+    fetched,
+    produced,
+    scripted,
+)
 
 PLACE = TopicPartition(TOPIC, 0)
 WRITER = ProducerIdentity("x", 5, 0)
@@ -82,6 +93,18 @@ def test_a_leader_that_moves_is_followed_in_the_middle_of_a_range(refusal: int) 
             assert values_of([next(reading)]) == [b"a"]
             cluster.leaders = [1]
             assert values_of(reading) == [b"b"]
+
+
+def test_a_topic_of_the_same_name_that_is_not_the_wanted_one_is_never_read() -> None:
+    with scripted() as cluster:
+        cluster.answers[0, FETCH] = one_after_another(
+            fetched(records=stored(0, b"a"), high_watermark=1, last_stable_offset=1)
+        )
+        with KafkaData(cluster.bootstrap) as data:
+            with pytest.raises(UnknownTopic, match="'orders' was deleted and made again"):
+                list(data.read_range(PLACE, 0, 1, topic_id=UUID(int=8)))
+            assert not cluster.asked
+            assert values_of(data.read_range(PLACE, 0, 1, topic_id=TOPIC_ID)) == [b"a"]
 
 
 def test_a_range_ends_where_nothing_is_left_though_its_end_is_visible() -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSourceReader
 
+from goqueue.errors import Invalid
 from goqueue.spark.columns import SCHEMA
 from goqueue.testing.broker import Broker
 from pyspark_goqueue import DefaultSource
@@ -88,6 +89,15 @@ def test_sparks_schema_is_that_of_the_rows() -> None:
     assert isinstance(without, StructType)
     assert to_arrow_schema(with_headers, timezone="UTC") == SCHEMA
     assert without.fieldNames() == [name for name in SCHEMA.names if name != "headers"]
+
+
+def test_a_schema_without_columns_is_refused() -> None:
+    from pyspark.sql.types import StructType
+
+    source = DefaultSource({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"})
+    for make in (source.reader, source.streamReader):
+        with pytest.raises(Invalid, match="the schema has no column"):
+            make(StructType([]))
 
 
 def test_spark_names_the_parameter_of_readers() -> None:

@@ -47,19 +47,57 @@ def test_a_run_reads_what_is_there_in_batches_of_the_limit(spark: SparkSession, 
 
     query = stream.run()
 
-    assert [len(batch) for batch in stream.batches.values()] == [12, 12, 12]
-    assert all(batch[0].startswith("a") and batch[-1].startswith("b") for batch in stream.batches.values())
+    # The first batch writes down where the query begins.
+    assert [len(batch) for batch in stream.batches.values()] == [0, 12, 12, 12]
+    batches = list(stream.batches.values())[1:]
+    assert all(batch[0].startswith("a") and batch[-1].startswith("b") for batch in batches)
     assert sorted(stream.values) == [f"a{number:02}" for number in range(30)] + [f"b{number}" for number in range(6)]
     progress = query.lastProgress
     assert progress is not None
     assert progress.sources[0].endOffset == progress.sources[0].latestOffset
 
 
+def test_a_first_batch_that_fails_loses_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = new_topic(broker)
+    publish(broker.bootstrap, topic, ["0", "1", "2", "3", "4"])
+    stream = Stream(spark, tmp_path, broker.bootstrap, topic)
+    stream.fails_in_batch = 0
+    with pytest.raises(PySparkException, match="the sink is broken"):
+        stream.run()
+    remove_records(broker.bootstrap, topic, before=3)
+    stream.fails_in_batch = None
+
+    # The beginning was written down: who asks for the earliest again gets another one.
+    with pytest.raises(PySparkException, match="offsets 0 to 2 of partition 0 of"):
+        stream.run()
+    stream.run(failOnDataLoss=False)
+
+    assert stream.values == ["3", "4"]
+
+
+def test_a_query_that_begins_with_what_comes_next_begins_there_also_if_its_first_batch_fails(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = new_topic(broker)
+    publish(broker.bootstrap, topic, ["before"])
+    stream = Stream(spark, tmp_path, broker.bootstrap, topic, startingOffsets="latest")
+    for batch in (0, 1):
+        stream.fails_in_batch = batch
+        with pytest.raises(PySparkException, match="the sink is broken"):
+            stream.run()
+        publish(broker.bootstrap, topic, [f"after failure {batch}"])
+    stream.fails_in_batch = None
+
+    stream.run()
+
+    assert stream.values == ["after failure 0", "after failure 1"]
+
+
 def test_a_query_goes_on_exactly_where_it_was(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic = new_topic(broker)
     stream = Stream(spark, tmp_path, broker.bootstrap, topic, maxOffsetsPerTrigger=3)
     publish(broker.bootstrap, topic, ["0", "1", "2", "3", "4"])
-    stream.fails_in_batch = 1
+    stream.fails_in_batch = 2
     with pytest.raises(PySparkException, match="the sink is broken"):
         stream.run()
     publish_in_transaction(broker.bootstrap, topic, ["never"], is_commit=False)
@@ -69,7 +107,7 @@ def test_a_query_goes_on_exactly_where_it_was(spark: SparkSession, broker: Broke
     stream.run()
 
     # The batch that had failed has the rows that it had then, though more are there by now.
-    assert stream.batches[1] == ["3", "4"]
+    assert stream.batches[2] == ["3", "4"]
     assert stream.values == ["0", "1", "2", "3", "4", "5", "6"]
 
 

@@ -22,7 +22,6 @@ import pyarrow as pa
 from goqueue.errors import CorruptBatch, TooLarge
 from goqueue.records.checksum import Buffer
 from goqueue.records.layout import BatchHeader
-from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.spark.columns import SCHEMA, schema_of
 from goqueue.spark.decode_arrow import rows_of
 from goqueue.spark.decode_batches import Wanted, located, opened_batches
@@ -32,6 +31,8 @@ from goqueue.spark.varints import Numbers
 
 ROWS_MAX = 16_384
 BYTES_MAX = 8 * 1024 * 1024
+# A batch that a producer has compressed well is opened as a whole; a broker takes some that open to far more than this.
+OPENED_BYTES_MAX = 256 * 1024 * 1024
 
 # Arrow's binaries have positions of 32 bits.
 _BYTES_END = 2**31
@@ -45,7 +46,7 @@ def decode(
     aborted: Iterable[tuple[int, int]] = (),
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
-    opened_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    opened_bytes_max: int = OPENED_BYTES_MAX,
 ) -> Generator[pa.RecordBatch, None, int]:
     """Yield the wanted records as rows of the named columns; return the offset to fetch next.
 

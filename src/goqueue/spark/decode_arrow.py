@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from goqueue.errors import CorruptBatch
 from goqueue.spark.columns import FROM_HEADERS
 from goqueue.spark.decode_fields import Fields
 from goqueue.spark.decode_headers import RecordHeaders, read_headers
@@ -41,14 +40,10 @@ def rows_of(read: Fields, schema: pa.Schema, *, topic: str, partition: int) -> p
 
 def _timestamps(read: Fields) -> pa.Array:
     stamps = read.timestamps
-    if len(stamps) and (stamps.max() > _TIMESTAMP_MAX or stamps.min() < -_TIMESTAMP_MAX):
-        raise CorruptBatch(
-            f"a timestamp, {stamps.min()} or {stamps.max()} ms, does not fit into 64 bits of microseconds",
-            hint="leave out the column timestamp",
-        )
-    is_missing = stamps == _NO_TIMESTAMP
+    # Whoever may write can write any number: one record with a strange time must not stop all that come after it.
+    is_missing = (stamps == _NO_TIMESTAMP) | (stamps > _TIMESTAMP_MAX) | (stamps < -_TIMESTAMP_MAX)
     return pa.array(
-        (stamps * _MICROSECONDS).view("datetime64[us]"),
+        (np.where(is_missing, 0, stamps) * _MICROSECONDS).view("datetime64[us]"),
         type=pa.timestamp("us", tz="UTC"),
         mask=is_missing if is_missing.any() else None,
     )

@@ -19,6 +19,8 @@ from goqueue.records.compression import decompress
 from goqueue.records.control import ControlType, read_marker
 from goqueue.records.layout import HEADER_BYTES, BatchHeader, headers, validate
 
+_TOO_LARGE_HINT = "raise the option goqueue.max.decompressed.bytes, up to 1GiB"
+
 
 class Wanted(NamedTuple):
     """Which records to decode: offsets from `start` on and before `end`, of one partition."""
@@ -27,13 +29,6 @@ class Wanted(NamedTuple):
     partition: int
     start: int
     end: int
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction that was given up: whose, and the offset of its first record in the partition."""
-
-    producer_id: int
-    first_offset: int
 
 
 class OpenedBatch(NamedTuple):
@@ -85,7 +80,10 @@ def _payload(
     validate(batch)
     if hidden.hides(batch, header) or header.next_offset <= wanted.start or not header.record_count:
         return None
-    return decompress(header.codec, batch[HEADER_BYTES:], bytes_max=opened_bytes_max)
+    try:
+        return decompress(header.codec, batch[HEADER_BYTES:], bytes_max=opened_bytes_max)
+    except TooLarge as error:
+        raise TooLarge(error.message, hint=_TOO_LARGE_HINT) from None
 
 
 class _Hidden:

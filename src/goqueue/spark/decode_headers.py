@@ -37,7 +37,7 @@ from goqueue.spark.varints import Numbers
 # Five numbers are kept of each, whatever its two bytes at least; only one giant record can have more.
 _HEADERS_MAX = 4 * 1024 * 1024
 # With fewer records than this it is cheaper to go from header to header.
-_IN_STEP_MIN = 12
+_IN_STEP_MIN = 96
 
 _NUMBER = "^[0-9]{1,10}$"
 _NUMBER_MAX = 2**31 - 1

@@ -104,7 +104,7 @@ def resolve(
     found = _at_times(data, options, times)
     if options.needs_start_record and not is_end:
         _require_records(found, times)
-    return {place: bounds[place].end if each.offset is None else each.offset for place, each in found.items()}
+    return {place: _at_record(each, bounds[place], is_end=is_end) for place, each in found.items()}
 
 
 def _topics(data: KafkaData, options: ReadOptions) -> list[Topic]:
@@ -133,6 +133,13 @@ def _partitions(topic: Topic, options: ReadOptions) -> Iterable[int]:
 
 def _place(place: int, bounds: Bounds) -> int:
     return bounds.start if place == Place.EARLIEST else bounds.end
+
+
+def _at_record(found: FoundOffset, bounds: Bounds, *, is_end: bool) -> int:
+    if found.offset is None:
+        return bounds.end
+    # The record may have come after the bounds were looked up, and a read ends at these.
+    return min(found.offset, bounds.end) if is_end else found.offset
 
 
 def _exact(offset: int, place: TopicPartition, bounds: Bounds, name: str) -> int:

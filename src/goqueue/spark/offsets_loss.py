@@ -63,7 +63,7 @@ def recreated(topic: str) -> Loss:
 
 
 def settle(losses: Sequence[Loss], *, is_failure: bool, told: set[str] | None = None) -> None:
-    """Raise DataLost, or warn of each loss that was not `told` already."""
+    """Raise DataLost, or warn of each loss that was not `told` already, which is what the last look has found."""
     if losses and is_failure:
         goes_on = "; ".join(dict.fromkeys(loss.consequence for loss in losses))
         raise DataLost(
@@ -74,5 +74,6 @@ def settle(losses: Sequence[Loss], *, is_failure: bool, told: set[str] | None = 
     for loss in losses:
         if told is None or loss.what not in told:
             _log.warning("data is lost: %s; the read %s", loss.what, loss.consequence)
-        if told is not None:
-            told.add(loss.what)
+    if told is not None:
+        told.clear()
+        told.update(loss.what for loss in losses)

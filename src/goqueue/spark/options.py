@@ -17,6 +17,7 @@ from goqueue.client.kafka import Isolation, Place, parse_bootstrap
 from goqueue.errors import Invalid, InvalidSettings, SettingMistake
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.spark.options_values import (
+    SLICES_MAX,
     AtOffsets,
     AtTime,
     Boundary,
@@ -49,6 +50,8 @@ _FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
 _TIMEOUT: Final = "kafka.default.api.timeout.ms"
 _ISOLATION: Final = "kafka.isolation.level"
 _HTTP_URL: Final = "goqueue.http.url"
+_OPENED_BYTES: Final = "goqueue.max.decompressed.bytes"
+_OPENED_BYTES_MAX: Final = 1024 * 1024 * 1024
 
 # Spark passes the properties of a table along with its options, and this one is always there.
 _TABLE_MARK: Final = "provider"
@@ -68,6 +71,7 @@ NAMES: Final = (
     _FETCH_BYTES,
     _TIMEOUT,
     _HTTP_URL,
+    _OPENED_BYTES,
 )
 
 
@@ -98,6 +102,8 @@ class ReadOptions:
     includes_headers: bool
     isolation: Isolation
     fetch_bytes: int
+    opened_bytes_max: int
+    """How large a batch may be when it is decompressed."""
     timeout_ms: int
     group: str | None
     http_url: str | None
@@ -121,12 +127,13 @@ def parse_options(written: Mapping[str, str], kind: Kind) -> ReadOptions:
         offsets_per_trigger_max=form.read("maxOffsetsPerTrigger", parse_count, default=None),
         offsets_per_trigger_min=form.read("minOffsetsPerTrigger", parse_count, default=None),
         trigger_delay_ms_max=form.read("maxTriggerDelay", parse_duration_ms, default=15 * 60_000),
-        slices_min=form.read("minPartitions", parse_count, default=None),
+        slices_min=form.read("minPartitions", _slices, default=None),
         slice_records_max=form.read("maxRecordsPerPartition", parse_count, default=None),
         fails_on_data_loss=form.read(FAIL_ON_DATA_LOSS, parse_flag, default=True),
         includes_headers=form.read("includeHeaders", parse_flag, default=False),
         isolation=form.read(_ISOLATION, _choice({each.value: each for each in Isolation}), default=Isolation.COMMITTED),
         fetch_bytes=form.read(_FETCH_BYTES, _fetch_bytes, default=4 * 1024 * 1024),
+        opened_bytes_max=form.read(_OPENED_BYTES, _opened_bytes, default=256 * 1024 * 1024),
         timeout_ms=form.read(_TIMEOUT, _timeout_ms, default=30_000),
         group=_group(form),
         http_url=form.read(_HTTP_URL, _http_url, default=None),
@@ -231,7 +238,7 @@ def _check_together(form: _Form, options: ReadOptions, kind: Kind) -> None:
         for name in filter(form.has, _ENDS):
             form.note(name, "belongs to batch reads, a stream has no end: leave it out")
     if kind is Kind.BATCH:
-        for name in filter(form.has, _STREAM_ONLY):
+        for name in filter(form.has, (*_STREAM_ONLY, _HTTP_URL)):
             form.note(name, "belongs to streams: leave it out")
         offsets = options.start.offsets.values() if isinstance(options.start, AtOffsets) else ()
         if options.start is Place.LATEST or Place.LATEST in offsets:
@@ -243,9 +250,18 @@ def _check_together(form: _Form, options: ReadOptions, kind: Kind) -> None:
     start, end = options.start, options.end
     if isinstance(start, AtTime) and isinstance(end, AtTime) and start.timestamp_ms > end.timestamp_ms:
         form.note("endingTimestamp", f"is {end.timestamp_ms}, before startingTimestamp, {start.timestamp_ms}")
+    _check_effects(form, options, kind)
+
+
+def _check_effects(form: _Form, options: ReadOptions, kind: Kind) -> None:
+    """Note what means nothing without another option, or contradicts it."""
     least, most = options.offsets_per_trigger_min, options.offsets_per_trigger_max
     if least and most and least > most:
         form.note("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, {most}")
+    if kind is Kind.STREAM and options.http_url is not None and not any(map(form.has, _GROUPS)):
+        form.note(_HTTP_URL, "has no effect without groupId: set that, too, or leave it out")
+    if form.has(_STRATEGY) and not any(map(form.has, _STARTS[:2])):
+        form.note(_STRATEGY, f"has no effect without {' or '.join(_STARTS[:2])}: set one, or leave it out")
     if form.has("maxTriggerDelay") and not form.has("minOffsetsPerTrigger"):
         form.note("maxTriggerDelay", "has no effect without minOffsetsPerTrigger: set that, too, or leave it out")
 
@@ -269,6 +285,20 @@ def _fetch_bytes(written: str) -> int:
     found = parse_bytes(written)
     if not 0 < found <= _FETCH_BYTES_MAX:
         raise Invalid(f"{quoted(written)} is no size of a fetch", hint="write 1 to 128MiB")
+    return found
+
+
+def _opened_bytes(written: str) -> int:
+    found = parse_bytes(written)
+    if not 0 < found <= _OPENED_BYTES_MAX:
+        raise Invalid(f"{quoted(written)} is no size of a batch", hint="write 1 to 1GiB")
+    return found
+
+
+def _slices(written: str) -> int:
+    found = parse_count(written)
+    if found > SLICES_MAX:
+        raise Invalid(f"{quoted(written)} is more than {SLICES_MAX}, the most tasks of a read")
     return found
 
 

@@ -19,6 +19,8 @@ from goqueue.model.units import quoted
 
 PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
+SLICES_MAX = 100_000
+"""How many tasks a read may have: Spark's driver keeps each of them in memory."""
 
 _OFFSETS_HINT = 'write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}}'
 _TIMES_HINT = 'write JSON such as {"orders": {"0": 1767225600000}}, with milliseconds since 1970'

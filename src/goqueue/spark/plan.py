@@ -12,6 +12,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.client.kafka import TopicPartition
+from goqueue.errors import Invalid
+from goqueue.spark.options_values import SLICES_MAX
 
 
 class Range(NamedTuple):
@@ -35,10 +37,16 @@ def slices_of(
     """Cut ranges into slices in the order of topic, partition and offset.
 
     No slice is longer than `slice_records_max`, and there are at least `slices_min` if there are so many offsets: the
-    longest slices are cut first, each range into equal ones. Empty ranges give none.
+    longest slices are cut first, each range into equal ones. Empty ranges give none. Invalid if there would be far too
+    many.
     """
     wanted = sorted(each for each in ranges if each.size > 0)
     counts = [-(-each.size // slice_records_max) if slice_records_max else 1 for each in wanted]
+    if sum(counts) > max(SLICES_MAX, len(wanted)):
+        raise Invalid(
+            f"maxRecordsPerPartition={slice_records_max} makes {sum(counts)} tasks, more than {SLICES_MAX}",
+            hint="raise it, or let a stream read less at once with maxOffsetsPerTrigger",
+        )
     _cut_longest(wanted, counts, slices_min or 0)
     return [piece for each, count in zip(wanted, counts, strict=True) for piece in _equal_pieces(each, count)]
 

@@ -7,6 +7,7 @@ Readers are pickled and sent around, so they hold options and column names only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -83,7 +84,7 @@ def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted:
                 yield from _read_on(data, options, columns, wanted._replace(start=start))
                 return
             except UnknownTopic:
-                loss = deleted(wanted.topic)
+                loss = _missing_topic(data, wanted) or deleted(wanted.topic)
             except OffsetOutOfRange as error:
                 if error.start <= error.offset:
                     raise
@@ -108,8 +109,22 @@ def _read_on(data: KafkaData, options: ReadOptions, columns: Sequence[str], want
     place = TopicPartition(wanted.topic, wanted.partition)
     is_committed = options.isolation is Isolation.COMMITTED
     start = wanted.start
-    fetches = data.read_range(place, start, wanted.end, isolation=options.isolation, bytes_max=options.fetch_bytes)
-    for fetched in fetches:
-        rows = Wanted(place.topic, place.partition, start, wanted.end)
-        yield from decode(fetched.records, rows, columns, aborted=fetched.aborted if is_committed else ())
-        start = fetched.next_offset
+    # Whether it is this topic is known only here for sure: it may become another one after any look at it.
+    fetches = data.read_range(
+        place,
+        start,
+        wanted.end,
+        topic_id=wanted.topic_id,
+        isolation=options.isolation,
+        bytes_max=options.fetch_bytes,
+    )
+    with closing(fetches):
+        for fetched in fetches:
+            yield from decode(
+                fetched.records,
+                Wanted(place.topic, place.partition, start, wanted.end),
+                columns,
+                aborted=fetched.aborted if is_committed else (),
+                opened_bytes_max=options.opened_bytes_max,
+            )
+            start = fetched.next_offset

@@ -101,7 +101,7 @@ def _records_of(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_priorities(headers: pa.ListArray | None, priorities: pa.Array) -> pa.ListArray:
-    """Return the headers of each row with its priority behind them, so that it counts; null if a row has neither."""
+    """Return the headers of each row with its priority behind them, so that it counts; none if it has neither."""
     wrong = pc.filter(priorities, pc.or_(pc.less(priorities, 0), pc.greater(priorities, PRIORITY_MAX)))
     if len(wrong.drop_null()):
         raise Invalid(f"{wrong.drop_null()[0].as_py()} is no priority", hint=f"they go from 0 to {PRIORITY_MAX}")

@@ -77,6 +77,9 @@ def _columns(schema: StructType) -> list[str]:
     from goqueue.spark.columns import schema_of
 
     names = list(schema.fieldNames())
+    if not names:
+        # Arrow has no way to say how many rows without columns there are.
+        raise Invalid("the schema has no column", hint="name one, for example offset BIGINT")
     ours = schema_of(names)
     for field, wanted in zip(ours, to_arrow_schema(schema, timezone="UTC"), strict=True):
         if wanted.type != field.type:

@@ -26,9 +26,10 @@ from goqueue.spark.offsets import Positions, read_positions
 from goqueue.spark.offsets_lookup import Seen, connect, look, require_all, resolve
 from goqueue.spark.offsets_loss import Loss, settle
 from goqueue.spark.options import ReadOptions
+from goqueue.spark.options_values import Assigned
 from goqueue.spark.reader import read_task, tasks_of
 from goqueue.spark.stream_progress import Progress
-from goqueue.spark.stream_steps import ends_of, next_step, positions_at, readable
+from goqueue.spark.stream_steps import ends_of, known, next_step, positions_at, readable
 
 
 class GoQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -98,15 +99,21 @@ class _Planner:
         self._clock = SystemClock()
         self._initial: Positions | None = None
         self._target: Positions | None = None
+        self._is_beginning_logged = False
         self._last_advance = self._clock.monotonic()
         self._told: set[str] = set()
-        self.last_seen_ends: Positions | None = None
+        self._last_seen: Seen | None = None
         self._progress: Progress | None = None
         if options.group is not None:
             self._progress = Progress(options.group, options.http_url, self._data.describe_broker)
 
+    @property
+    def last_seen_ends(self) -> Positions | None:
+        """Where everything ended when the broker was asked last."""
+        return None if self._last_seen is None else ends_of(self._last_seen)
+
     def initial(self) -> Positions:
-        """Return where the query begins; the same however often Spark asks."""
+        """Return where the query begins; the same however often Spark asks, but only within one process."""
         if self._initial is None:
             seen = self._look()
             require_all(seen, self._options)
@@ -122,9 +129,20 @@ class _Planner:
         """Return how far the next batch goes; `start` itself if there is to be none."""
         # Whatever lies before the start has been through the sink.
         self.report(start)
+        if start == self._initial and not self._is_beginning_logged:
+            # Of batch 0, Spark logs the end alone, and looks up its start again after a failure, which may be another
+            # one by then. So it has no rows, and its end is where the query begins.
+            self._is_beginning_logged = True
+            return start
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        step = next_step(start, self._look(), limit=rows_max, target=self._target)
-        self._settle(step.losses)
+        step = next_step(
+            start,
+            self._look(),
+            limit=rows_max,
+            target=self._target,
+            is_assigned=isinstance(self._options.subscription, Assigned),
+        )
+        self._settle(step.losses, self._told)
         if self._is_too_little(step.backlog, limit):
             return start
         self._last_advance = self._clock.monotonic()
@@ -132,23 +150,25 @@ class _Planner:
 
     def tasks(self, start: Positions, end: Positions) -> list[InputPartition]:
         """Return the slices between two positions, which may come from a checkpoint."""
+        # A process that plans before it was asked how far to go has a logged batch to repeat: batch 0, or a later one.
+        self._is_beginning_logged = True
         found = readable(start, end, self._look())
-        self._settle(found.losses)
+        # What the look ahead has told of these records is not told again; what it found itself is not forgotten.
+        self._settle(found.losses, set(self._told))
         return tasks_of(self._options, found.ranges)
 
     def report(self, positions: Positions) -> None:
-        """Tell the broker how far the query is, if it has a group."""
+        """Tell the broker how far the query is, if it has a group; what is not there has no progress."""
         if self._progress is not None:
-            self._progress.report(positions)
+            self._progress.report(positions if self._last_seen is None else known(positions, self._last_seen))
 
     def close(self) -> None:
         """Close the connection."""
         self._data.close()
 
     def _look(self) -> Seen:
-        seen = look(self._data, self._options)
-        self.last_seen_ends = ends_of(seen)
-        return seen
+        self._last_seen = look(self._data, self._options)
+        return self._last_seen
 
     def _is_too_little(self, backlog: int, limit: ReadLimit) -> bool:
         if self._target is not None or isinstance(limit, ReadAllAvailable):
@@ -157,5 +177,5 @@ class _Planner:
         waited_ms = (self._clock.monotonic() - self._last_advance) * 1000
         return least is not None and backlog < least and waited_ms < self._options.trigger_delay_ms_max
 
-    def _settle(self, losses: Sequence[Loss]) -> None:
-        settle(losses, is_failure=self._options.fails_on_data_loss, told=self._told)
+    def _settle(self, losses: Sequence[Loss], told: set[str]) -> None:
+        settle(losses, is_failure=self._options.fails_on_data_loss, told=told)

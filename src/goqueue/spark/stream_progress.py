@@ -33,6 +33,7 @@ class Progress:
     ) -> None:
         self._group = group
         self._http_url = http_url
+        self._found_url: str | None = None
         self._settings = settings
         self._clock = clock or SystemClock()
         self._reported: Positions | None = None
@@ -47,6 +48,8 @@ class Progress:
             self._commit(positions)
         except GoQueueError as error:
             self._not_before = self._clock.monotonic() + _PAUSE_S
+            # A broker that has moved tells another one.
+            self._found_url = None
             if not self._is_failure_told:
                 _log.warning("the progress of group %r cannot be reported, the query goes on: %s", self._group, error)
             self._is_failure_told = True
@@ -58,8 +61,10 @@ class Progress:
         offsets = [PartitionOffset(place.topic, place.partition, offset) for place, offset in positions.items()]
         if not offsets:
             return
-        self._http_url = self._http_url or http_address(self._settings())
-        with Client(self._http_url, timeout_s=_TIMEOUT_S, patience=Patience(attempts=1)) as client:
+        if self._http_url is None and self._found_url is None:
+            self._found_url = http_address(self._settings())
+        url = self._http_url or self._found_url or ""
+        with Client(url, timeout_s=_TIMEOUT_S, patience=Patience(attempts=1)) as client:
             for refusal in client.send(groups.commit(self._group, offsets)):
                 if refusal is not None:
                     raise refusal

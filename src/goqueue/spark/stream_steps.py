@@ -4,13 +4,16 @@
 |---------------------------------------------------------|-----------------------------------------------------------|
 | more records                                            | goes on, as far as the limit lets it                      |
 | a new partition of a topic that it reads                | joins it at offset 0                                      |
+| a partition that was not assigned before                | joins it at its first record                              |
 | a topic that it has not read yet                        | joins it at its first record                              |
 | records removed that it has not read                    | loss; otherwise goes on with the first that is left       |
 | a log that ends before the position                     | loss; otherwise goes on at that end                       |
-| no such topic any more                                  | loss; otherwise goes on without it                        |
+| no such topic or partition any more                     | loss; otherwise goes on without it                        |
+| the same topic or partition again                       | goes on in it where it was                                |
 | another topic of the same name                          | loss; otherwise joins it at its first record              |
 
-A loss ends the query unless it was told to go on. To join means that a position appears in the checkpoint and no row
+A loss ends the query unless it was told to go on. The position in what is not seen is kept, since it may be unseen for
+a moment only; another topic of its name ends that. To join means that a position appears in the checkpoint and no row
 is read yet: so a range of rows always lies between two positions that are written down.
 """
 
@@ -42,15 +45,25 @@ class Readable(NamedTuple):
     losses: tuple[Loss, ...]
 
 
-def next_step(start: Positions, seen: Seen, *, limit: int | None = None, target: Positions | None = None) -> Step:
-    """Decide how far to read; `target` is where a stream ends that reads only what was there when it began."""
+def next_step(
+    start: Positions,
+    seen: Seen,
+    *,
+    limit: int | None = None,
+    target: Positions | None = None,
+    is_assigned: bool = False,
+) -> Step:
+    """Decide how far to read; `target` is where a stream ends that reads only what was there when it began.
+
+    A stream that `is_assigned` reads partitions that somebody has chosen: what is new to it may be an old one.
+    """
     standing: dict[str, dict[int, int]] = {}
     losses: list[Loss] = [deleted(name) for name in sorted(start.topics) if name not in seen]
     for name, topic in sorted(seen.items()):
         position = start.topics.get(name)
         if position is None and target is not None and name not in target.topics:
             continue
-        standing[name], lost = _standing(name, topic, position)
+        standing[name], lost = _standing(name, topic, position, is_assigned=is_assigned)
         losses += lost
     backlog = {
         TopicPartition(name, number): _goal(name, number, seen[name], target) - offset
@@ -62,8 +75,10 @@ def next_step(start: Positions, seen: Seen, *, limit: int | None = None, target:
     waiting = {place: size for place, size in backlog.items() if size > 0}
     for place, count in (waiting if limit is None else share(waiting, limit)).items():
         standing[place.topic][place.partition] += count
-    end = Positions({name: TopicPosition(seen[name].id, offsets) for name, offsets in standing.items()})
-    return Step(end, tuple(losses), sum(waiting.values()))
+    topics = {name: position for name, position in start.topics.items() if name not in seen}
+    for name, offsets in standing.items():
+        topics[name] = TopicPosition(seen[name].id, _unseen(start.topics.get(name), seen[name]) | offsets)
+    return Step(Positions(topics), tuple(losses), sum(waiting.values()))
 
 
 def readable(start: Positions, end: Positions, seen: Seen) -> Readable:
@@ -112,6 +127,20 @@ def ends_of(seen: Seen) -> Positions:
     )
 
 
+def known(positions: Positions, seen: Seen) -> Positions:
+    """Return the positions in what the broker shows."""
+    return Positions(
+        {
+            name: TopicPosition(
+                position.id,
+                {number: offset for number, offset in position.offsets.items() if number in seen[name].partitions},
+            )
+            for name, position in positions.topics.items()
+            if name in seen and seen[name].id == position.id
+        }
+    )
+
+
 def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> Positions:
     """Return the given offsets as positions in the topics that are there."""
     return Positions(
@@ -128,7 +157,16 @@ def _is_same(position: TopicPosition | None, topic: SeenTopic) -> bool:
     return position is not None and position.id == topic.id
 
 
-def _standing(name: str, topic: SeenTopic, position: TopicPosition | None) -> tuple[dict[int, int], list[Loss]]:
+def _unseen(position: TopicPosition | None, topic: SeenTopic) -> dict[int, int]:
+    """Return where a stream is in partitions of a topic that are not there."""
+    if position is None or position.id != topic.id:
+        return {}
+    return {number: offset for number, offset in position.offsets.items() if number not in topic.partitions}
+
+
+def _standing(
+    name: str, topic: SeenTopic, position: TopicPosition | None, *, is_assigned: bool
+) -> tuple[dict[int, int], list[Loss]]:
     """Return where a stream is in a topic before it goes on, and what it lost there."""
     if position is None or position.id != topic.id:
         losses = [] if position is None else [recreated(name)]
@@ -137,7 +175,7 @@ def _standing(name: str, topic: SeenTopic, position: TopicPosition | None) -> tu
     lost: list[Loss] = []
     for number, bounds in topic.partitions.items():
         place = TopicPartition(name, number)
-        offset = position.offsets.get(number, 0)
+        offset = position.offsets.get(number, bounds.start if is_assigned else 0)
         offsets[number] = offset
         if number in position.offsets and offset < bounds.start:
             lost.append(removed(place, offset, bounds.start, bounds.start))

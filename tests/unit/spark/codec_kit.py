@@ -16,6 +16,7 @@ from goqueue.spark.decode import decode
 from goqueue.spark.decode_batches import Wanted
 
 END = 2**62
+TIMESTAMP_MAX = (2**63 - 1) // 1000
 PLAIN = ("key", "value", "headers", "offset", "timestamp")
 
 Row = dict[str, Any]
@@ -80,12 +81,13 @@ def naive_rows(batches: bytes, start: int = 0, end: int = END) -> list[Row]:
 
 
 def naive_row(record: Record) -> Row:
+    has_time = record.timestamp != -1 and abs(record.timestamp) <= TIMESTAMP_MAX
     return {
         "key": record.key,
         "value": record.value,
         "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
         "offset": record.offset,
-        "timestamp": None if record.timestamp == -1 else record.timestamp * 1000,
+        "timestamp": record.timestamp * 1000 if has_time else None,
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 from tests.unit.spark.codec_kit import Row, decoded, naive_rows
 
@@ -111,6 +113,20 @@ def test_more_headers_than_can_be_kept_are_too_large() -> None:
     header = read_header(build_batch([NewRecord(0, None, None)]))
     with pytest.raises(TooLarge, match="headers"):
         decoded(assemble(header, varint(len(payload)) + payload), columns=["headers"])
+
+
+@pytest.mark.parametrize(("records", "headers"), [(1, 9000), (12, 9000), (60, 1500), (300, 300)])
+def test_no_shape_of_headers_costs_many_times_more_than_one_record_with_all_of_them(records: int, headers: int) -> None:
+    batch = build_batch([NewRecord(0, None, b"", [("", None)] * headers)] * records)
+    alone = build_batch([NewRecord(0, None, b"", [("", None)] * (records * headers))])
+
+    def cost_s(octets: bytearray) -> float:
+        started = process_time()
+        decoded(octets, columns=["priority"])
+        return process_time() - started
+
+    cost_s(alone)
+    assert cost_s(batch) < 3 * min(cost_s(alone) for _ in range(3)) + 0.05
 
 
 def varint(number: int) -> bytes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.client.kafka import TopicPartition
+from goqueue.errors import Invalid
 from goqueue.spark.plan import Range, share, slices_of
 
 _ID = UUID(int=1)
@@ -28,6 +30,16 @@ def ranges(draw: st.DrawFn) -> list[Range]:
 
 
 limits = st.none() | st.integers(1, 300)
+
+
+def test_more_slices_than_spark_can_run_are_refused_before_they_are_made() -> None:
+    whole = Range("a", _ID, 0, 0, 10**15)
+
+    with pytest.raises(Invalid, match="maxRecordsPerPartition") as caught:
+        slices_of([whole], slice_records_max=1)
+
+    assert "1000000000000000 tasks, more than 100000" in str(caught.value)
+    assert len(slices_of([whole], slice_records_max=10**10)) == 100_000
 
 
 @given(ranges(), limits, limits)

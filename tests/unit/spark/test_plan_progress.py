@@ -55,6 +55,21 @@ def test_what_fails_is_logged_once_and_tried_again_later(caplog: pytest.LogCaptu
     assert "goqueue.http.url" in told
 
 
+def test_an_address_that_the_broker_told_is_asked_for_again_after_a_failure() -> None:
+    clock = MovableClock()
+    with Broker() as broker, Client(broker.http) as client:
+        client.send(topics.create("orders", partitions=1))
+        told = iter(["HTTP://127.0.0.1:1", broker.http])
+        progress = Progress("reports", None, lambda: {"listeners": next(told)}, clock)
+        progress.report(at(0))
+        clock.advance(31)
+        progress.report(at(0))
+
+        (offset,) = client.send(groups.offsets("reports")).offsets
+
+    assert offset.offset == 0
+
+
 def test_an_address_where_nobody_is_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
     Progress("reports", NOBODY, no_settings).report(at(1))
     assert len(caplog.messages) == 1

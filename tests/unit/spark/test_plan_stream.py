@@ -15,7 +15,7 @@ from goqueue.spark.offsets import ForeignCheckpoint, Positions, TopicPosition, r
 from goqueue.spark.offsets_lookup import Bounds, Seen, SeenTopic
 from goqueue.spark.offsets_loss import DataLost, settle
 from goqueue.spark.plan import Range
-from goqueue.spark.stream_steps import Step, ends_of, next_step, readable
+from goqueue.spark.stream_steps import Step, ends_of, known, next_step, readable
 
 A, B = UUID(int=1), UUID(int=2)
 
@@ -105,12 +105,40 @@ def test_a_log_that_ends_before_the_position_is_a_loss() -> None:
     assert step.end == at({0: 4})
 
 
-def test_a_deleted_topic_is_a_loss_and_leaves_the_checkpoint() -> None:
+def test_a_deleted_topic_is_a_loss_and_its_position_is_kept() -> None:
     step = next_step(at({0: 9}), {})
 
     assert step.losses[0].what == "topic 'orders' was deleted, or is not subscribed any more"
-    assert step.end == Positions()
+    assert step == Step(at({0: 9}), step.losses, 0)
     assert readable(at({0: 5}), at({0: 9}), {}).losses == step.losses
+
+
+def test_a_topic_that_was_not_seen_for_a_while_is_read_on_where_it_was() -> None:
+    seen = shown({0: (0, 100), 1: (0, 50)})
+    start = at({0: 100, 1: 40})
+
+    unseen = next_step(start, {})
+    assert next_step(unseen.end, seen) == Step(at({0: 100, 1: 50}), (), 10)
+
+    narrow = next_step(start, shown({0: (0, 101)}))
+    assert narrow.end == at({0: 101, 1: 40})
+    assert next_step(narrow.end, seen).end.topics["orders"].offsets[1] == 50
+
+
+def test_a_topic_that_was_not_seen_and_is_another_one_then_is_read_from_its_start() -> None:
+    unseen = next_step(at({0: 9, 1: 9}), {})
+
+    step = next_step(unseen.end, shown({0: (3, 30)}, B))
+
+    assert step.losses[0].what == "topic 'orders' was deleted and made again since the query read it"
+    assert step.end == at({0: 3}, B)
+
+
+def test_progress_is_that_in_what_is_there() -> None:
+    positions = Positions({"orders": TopicPosition(A, {0: 5, 1: 6}), "returns": TopicPosition(B, {0: 7})})
+
+    assert known(positions, shown({0: (0, 9)})) == at({0: 5})
+    assert known(positions, shown({0: (0, 9), 1: (0, 9)}, B)) == Positions()
 
 
 def test_a_topic_made_again_is_a_loss_and_is_read_from_its_start() -> None:
@@ -129,7 +157,16 @@ def test_a_partition_that_is_not_assigned_any_more_is_a_loss() -> None:
     step = next_step(at({0: 5, 1: 5}), shown({0: (0, 5)}))
 
     assert step.losses[0].what == "partition 1 of 'orders' is not subscribed any more"
-    assert step.end == at({0: 5})
+    assert step.end == at({0: 5, 1: 5})
+
+
+def test_a_partition_that_is_added_to_those_assigned_joins_at_its_first_record() -> None:
+    seen = shown({0: (0, 5), 1: (1000, 2000)})
+
+    step = next_step(at({0: 5}), seen, is_assigned=True)
+
+    assert step == Step(at({0: 5, 1: 1000}), (), 0)
+    assert next_step(step.end, seen, is_assigned=True) == Step(at({0: 5, 1: 2000}), (), 1000)
 
 
 def test_all_losses_are_one_error_that_names_the_option_and_what_it_does() -> None:
@@ -151,6 +188,16 @@ def test_a_loss_that_is_accepted_is_told_once(caplog: pytest.LogCaptureFixture) 
     settle(step.losses, is_failure=False, told=told)
 
     assert len(caplog.records) == 1
+
+
+def test_a_loss_that_was_over_and_comes_back_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    losses = next_step(at({0: 5}), {}).losses
+    told: set[str] = set()
+
+    for each in (losses, (), losses):
+        settle(each, is_failure=False, told=told)
+
+    assert len(caplog.records) == 2
 
 
 bounds = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(pair), max(pair)))

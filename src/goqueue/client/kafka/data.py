@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypedDict
+from uuid import UUID
 
 from typing_extensions import Unpack
 
@@ -130,15 +131,17 @@ class KafkaData:
         start: int,
         end: int,
         *,
+        topic_id: UUID | None = None,
         isolation: Isolation = Isolation.COMMITTED,
         bytes_max: int = FETCH_BYTES_MAX,
     ) -> Batches:
         """Yield all batches that hold offsets from `start` up to `end` (exclusive); see `ranges`.
 
-        OffsetOutOfRange if the log starts behind `start` or ends before it, RequestTimedOut if the end does not become
-        visible in time.
+        UnknownTopic if there is no such topic, or only another one than that of the id, OffsetOutOfRange if the log
+        starts behind `start` or ends before it, RequestTimedOut if the end does not become visible in time.
         """
-        return RangeReader(self._cluster, place, start, end, _terms(isolation, bytes_max), self._timeout_s).read()
+        terms = _terms(isolation, bytes_max)
+        return RangeReader(self._cluster, place, start, end, terms, self._timeout_s, topic_id).read()
 
     def init_producer(
         self, transactional_id: str, *, transaction_timeout_ms: int = _TRANSACTION_TIMEOUT_MS

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from uuid import UUID
 
 from goqueue.client.kafka.cluster import Cluster, Leader
 from goqueue.client.kafka.connection import Connection
@@ -35,7 +36,8 @@ class RangeReader:
     end: int
     terms: Terms
     timeout_s: float
-    _first_seen: Leader | None = None
+    topic_id: UUID | None = None
+    """Which topic of that name it is to be; the first that is seen, if nobody says."""
     _visible: FetchedBatches | None = None
 
     def read(self) -> Batches:
@@ -80,10 +82,10 @@ class RangeReader:
 
     def _leader(self, deadline: Deadline) -> Leader:
         leader = self.cluster.leader(self.place, deadline)
-        if self._first_seen is None:
-            self._first_seen = leader
-        if leader.topic.id != self._first_seen.topic.id:
-            raise UnknownTopic(f"topic {self.place.topic!r} was deleted and made again while it was read")
+        if self.topic_id is None:
+            self.topic_id = leader.topic.id
+        if leader.topic.id != self.topic_id:
+            raise UnknownTopic(f"topic {self.place.topic!r} was deleted and made again: it is another one by now")
         return leader
 
     def _ask(self, connection: Connection, leader: Leader, offset: int, deadline: Deadline) -> None:
