@@ -126,15 +126,15 @@ def _require_spark() -> None:
 
 def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen: Screen) -> RunSettings:
     from goqueue.spark.pipelines.run import RunSettings
-    from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url, make_letters_topic, uses_topics
+    from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url, make_topics, uses_topics
     from goqueue.spark.pipelines.run_checkpoints import checkpoints_of
 
     bootstrap = spec.broker or options.broker or DEFAULT_BOOTSTRAP
     http_url = options.server or None
     if http_url is None and uses_topics(spec):
         http_url = find_http_url(bootstrap)
-    if http_url is not None and make_letters_topic(spec, http_url):
-        screen.say(f"made topic {spec.dead_letters} for the dead letters of {spec.name}")
+    if http_url is not None and (made := make_topics(spec, http_url)):
+        screen.say(f"made for {spec.name}: {', '.join(f'topic {name}' for name in made)}")
     checkpoints = checkpoints_of(spec, PurePath(reading.file), options.checkpoint)
     failures_max = None if options.restarts is None else options.restarts + 1
     return RunSettings(bootstrap, checkpoints, http_url, failures_max)

@@ -1,4 +1,4 @@
-"""What a run asks of the broker before it begins: its HTTP address, and a topic for the dead letters."""
+"""What a run asks of the broker before it begins: its HTTP address, and the topics that it writes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,18 @@ def find_http_url(bootstrap: str) -> str | None:
     return None
 
 
-def make_letters_topic(spec: PipelineSpec, http_url: str) -> bool:
-    """Make the topic for the dead letters of a pipeline if there is none; tell whether it was made."""
-    if not dying_parts(spec):
-        return False
+def make_topics(spec: PipelineSpec, http_url: str) -> list[str]:
+    """Make the topics that a pipeline writes and that are not there; return which were made.
+
+    Those of sinks are as the broker makes topics; dead letters are kept for two weeks.
+    """
+    wanted: dict[str, dict[str, str]] = {sink.topic: {} for sink in spec.sinks if isinstance(sink, TopicSink)}
+    if dying_parts(spec):
+        wanted.setdefault(spec.dead_letters, {"retention.ms": str(LETTERS_RETENTION_MS)})
+    made = []
     with Client(http_url) as client:
-        try:
-            client.send(topics.create(spec.dead_letters, config={"retention.ms": str(LETTERS_RETENTION_MS)}))
-        except TopicExists:
-            return False
-    return True
+        for topic, config in wanted.items():
+            with suppress(TopicExists):
+                client.send(topics.create(topic, config=config))
+                made.append(topic)
+    return made
