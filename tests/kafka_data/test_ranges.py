@@ -77,7 +77,7 @@ def test_an_end_that_does_not_become_visible_is_an_error_that_says_so(
 ) -> None:
     publish(broker.bootstrap, topic, VALUES[:5])
     place = TopicPartition(topic, 0)
-    with KafkaData(broker.bootstrap, timeout_s=0.3) as hasty:
+    with KafkaData(broker.bootstrap, timeout_s=3) as hasty:
         with pytest.raises(RequestTimedOut, match=r"offsets 5 to 9 .* high watermark is 5.*the log ends before"):
             values_of(hasty.read_range(place, 0, 9))
         producer = data.init_producer(topic)

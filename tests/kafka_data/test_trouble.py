@@ -51,7 +51,7 @@ def test_a_host_that_does_not_exist_is_told() -> None:
 def test_one_good_address_is_enough(broker: Broker) -> None:
     with listening(wait_for_the_end) as silent:
         bootstrap = f"127.0.0.1:{silent},127.0.0.1:{free_port()},{broker.bootstrap}"
-        with KafkaData(bootstrap, connect_timeout_s=1) as data:
+        with KafkaData(bootstrap, connect_timeout_s=3) as data:
             assert data.brokers()
 
 
@@ -99,7 +99,7 @@ def test_a_broker_that_lacks_something_is_refused() -> None:
 
 def test_a_broker_that_falls_silent_is_given_up() -> None:
     place = TopicPartition("orders", 0)
-    with relayed_broker("orders") as relay, KafkaData(relay.bootstrap, timeout_s=1) as data:
+    with relayed_broker("orders") as relay, KafkaData(relay.bootstrap, timeout_s=3) as data:
         data.offsets([place], Place.LATEST)
         relay.is_silent = True
         with pytest.raises(RequestTimedOut, match="did not answer in time"):
@@ -112,7 +112,7 @@ def test_an_address_that_a_broker_names_in_vain_is_told() -> None:
     with Broker(advertised_kafka_port=free_port()) as broker:
         publish_by_http(broker.http, "orders")
         with (
-            KafkaData(broker.bootstrap, timeout_s=0.3) as data,
+            KafkaData(broker.bootstrap, timeout_s=2) as data,
             pytest.raises(ServerUnreachable, match="advertised_host and port have to be reachable from here"),
         ):
             data.fetch(TopicPartition("orders", 0), 0)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-SECONDS_MAX = 240.0
+SECONDS_MAX = 600.0
 REVENUE, DEAD = "orders.revenue", "orders.dlq"
 
 
@@ -28,9 +28,14 @@ def demo(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (tmp_path / "out").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=tmp_path, start_new_session=True)
     yield process
+    # It has a broker in a session of its own, which it stops itself.
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.terminate()
+    try:
+        process.wait(120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_the_demonstration_shows_results_and_ends_when_told(demo: subprocess.Popen[bytes], tmp_path: Path) -> None:
