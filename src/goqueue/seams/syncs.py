@@ -21,7 +21,7 @@ import platform
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, Protocol
 
 Done = Callable[[OSError | None], None]
@@ -159,11 +159,20 @@ class KernelSyncs:
     def _look(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._told)
+        # All are told, the first one first, whatever somebody makes of it.
+        with ExitStack() as telling:
+            for ticket, result in reversed(self._ended()):
+                error = None if result >= 0 else OSError(-result, os.strerror(-result))
+                telling.callback(self._under_way.pop(ticket).ended, error)
+        if self._wanted:
+            self._submit()
+
+    def _ended(self) -> list[tuple[int, int]]:
+        """Return the tickets of all syncs that have ended since the last call, and their results."""
+        ended: list[tuple[int, int]] = []
         count = _READ_MAX
         while count == _READ_MAX:
             count = self._call(self._calls.get_events, self._context, 0, _READ_MAX, self._events, None)
-            for ticket, _, result, _ in _EVENT.iter_unpack(self._events.raw[: max(count, 0) * _EVENT.size]):
-                error = None if result >= 0 else OSError(-result, os.strerror(-result))
-                # By itself: whatever somebody makes of it, others must be told as well.
-                self._loop.call_soon(self._under_way.pop(ticket).ended, error)
-        self._submit()
+            events = _EVENT.iter_unpack(self._events.raw[: max(count, 0) * _EVENT.size])
+            ended += [(ticket, result) for ticket, _, result, _ in events]
+        return ended
