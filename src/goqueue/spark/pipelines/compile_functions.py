@@ -6,18 +6,15 @@ Python when one of its functions is pickled is pickled with it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from goqueue.errors import Invalid, NotFound
 from goqueue.spark.pipelines.model import PythonFunction
-
-_MODULE_NAME = "__goqueue_functions__"
+from goqueue.spark.pipelines.user_code import run_file
 
 
 def function_of(named: PythonFunction) -> Callable[..., Any]:
@@ -33,17 +30,6 @@ def function_of(named: PythonFunction) -> Callable[..., Any]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    spec = spec_from_file_location(_MODULE_NAME, path)
-    if spec is None or spec.loader is None or not path.exists():
+    if not path.exists():
         raise NotFound(f"there is no file {path}")
-    module = module_from_spec(spec)
-    # As if the file was run by itself: what lies beside it can be imported.
-    beside = str(path.resolve().parent)
-    sys.path.insert(0, beside)
-    sys.modules[_MODULE_NAME] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[_MODULE_NAME]
-        sys.path.remove(beside)
-    return module
+    return run_file(path)

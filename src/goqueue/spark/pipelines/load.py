@@ -5,12 +5,10 @@ A `.py` file is a module and is run, as Python imports it; everything else is YA
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path, PurePath
-from types import ModuleType, TracebackType
+from types import TracebackType
 
 from goqueue.seams.disk import Disk, RealDisk
 from goqueue.spark.pipelines.functions import ReadText
@@ -18,29 +16,12 @@ from goqueue.spark.pipelines.model import PipelineSpec
 from goqueue.spark.pipelines.module import Pipeline
 from goqueue.spark.pipelines.nodes import Mistake, Node, Notes, Place
 from goqueue.spark.pipelines.parse import parse
+from goqueue.spark.pipelines.user_code import USUAL_ERRORS, run_file
 from goqueue.spark.pipelines.yaml_file import read_yaml
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
 _START = Place(1, 1)
-# While it runs a module is known by this name, which no import uses. Behind that it is not known at all, so that its
-# functions are sent to executors whole, and not as the name of a module that executors do not have.
-_MODULE_NAME = "__goqueue_pipeline__"
-# What the code of users raises, short of what ends a process.
-_USUAL_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    SystemExit,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +85,8 @@ def _decoded(raw: bytes, notes: Notes) -> str | None:
 def _run_module(path: Path, notes: Notes) -> Node | None:
     """Run a module and return what its pipeline says."""
     try:
-        module = _imported(path)
-    except _USUAL_ERRORS as error:
+        module = run_file(path)
+    except (*USUAL_ERRORS, SystemExit) as error:
         _note_failure(error, path, notes)
         return None
     found = {name: value for name, value in vars(module).items() if isinstance(value, Pipeline)}
@@ -118,23 +99,6 @@ def _run_module(path: Path, notes: Notes) -> Node | None:
     else:
         notes.error(_START, "the module has no pipeline", 'write pipeline = Pipeline("name") at its top level')
     return None
-
-
-def _imported(path: Path) -> ModuleType:
-    spec = spec_from_file_location(_MODULE_NAME, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no module")
-    module = module_from_spec(spec)
-    # As if the file was run by itself: what lies beside it can be imported.
-    beside = str(path.resolve().parent)
-    sys.path.insert(0, beside)
-    sys.modules[_MODULE_NAME] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[_MODULE_NAME]
-        sys.path.remove(beside)
-    return module
 
 
 def _note_failure(error: BaseException, path: Path, notes: Notes) -> None:

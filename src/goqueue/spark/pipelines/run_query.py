@@ -25,6 +25,7 @@ from goqueue.seams.clock import Clock
 from goqueue.spark.pipelines.progress import QueryProgress, advance, read_batch
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_failures import Failure, failure_of
+from goqueue.spark.pipelines.user_code import USUAL_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -33,22 +34,7 @@ if TYPE_CHECKING:
 _SETTLING_MESSAGES: Final = ("Initializing", "Getting offsets")
 _SETTLING_S_MAX: Final = 30.0
 
-EXPECTED_ERRORS: Final = (
-    PySparkException,
-    Py4JError,
-    GoQueueError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
+EXPECTED_ERRORS: Final = (PySparkException, Py4JError, GoQueueError, *USUAL_ERRORS)
 """What Spark, the broker and the functions of users raise where a query is planned or written."""
 
 
