@@ -10,6 +10,9 @@ import pytest
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command, Row
 
+# Retention comes by every second, and messages that say they are of 1970 are older than what a topic keeps by default.
+KEPT_FOR_EVER = ("--config", "retention.ms=-1")
+
 
 def stored(goqueue: Command, topic: str) -> list[Row]:
     """Return all messages of a topic, with what matters to whoever published them."""
@@ -94,6 +97,7 @@ def test_json_lines_are_messages_of_the_http_interface(goqueue: Command, topic: 
         {"key": "k", "value": None, "partition": 0, "headers": [{"name": "h", "value_base64": "AA=="}]},
     ]
     lines = "".join(json.dumps(message) + "\n" for message in messages)
+    goqueue.done("topic", "create", topic, *KEPT_FOR_EVER)
     goqueue.done("produce", topic, "--json-lines", stdin=lines.encode())
     first, second, third = stored(goqueue, topic)
     assert json.loads(str(first["value"])) == messages[0]["value"]
@@ -110,6 +114,8 @@ def test_what_consume_prints_as_json_can_be_published_again_byte_for_byte(goqueu
         {"value": 'sn\u00f6\u2603\u0000\n\t"\\'},
     ]
     given = [{**row, "partition": number % 3, "timestamp": 1000 + number} for number, row in enumerate(rows)]
+    for name in (topic, f"{topic}-copy"):
+        goqueue.done("topic", "create", name, *KEPT_FOR_EVER)
     goqueue.done("produce", topic, "--json-lines", stdin=b"".join(json.dumps(row).encode() + b"\n" for row in given))
     original = goqueue("consume", topic, "--format", "json").stdout_bytes
     goqueue.done("produce", f"{topic}-copy", "--json-lines", stdin=original)

@@ -50,5 +50,5 @@ def new_topic(new_name: Callable[[], str], http: httpx.Client) -> Callable[..., 
 
 @pytest.fixture
 def topic(new_topic: Callable[..., str]) -> str:
-    """A topic with one partition."""
-    return new_topic()
+    """A topic with one partition, which keeps messages of any age."""
+    return new_topic(retention_ms=-1)
