@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -180,11 +180,17 @@ MUTANTS: list[Mutant] = [
     members_are_not_stored_with_their_group,
 ]
 
+LIKELY: Mapping[Mutant, int] = {
+    answers_come_before_they_are_durable: 16,
+    new_topics_are_not_noticed: 25,
+}
+"""Seeds that have found those which most others do not find."""
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_simulation_finds_the_mutant(mutant: Mutant, monkeypatch: Patch) -> None:
     shrink(monkeypatch)
-    require_found(mutant, _violations, seeds=SEEDS)
+    require_found(mutant, _violations, seeds=SEEDS, likely=LIKELY.get(mutant, 0))
 
 
 def _violations(seed: int) -> Sequence[str]:

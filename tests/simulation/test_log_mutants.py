@@ -6,7 +6,7 @@ A mutant takes one safeguard away. The crash simulation has to see it within the
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 
 import pytest
@@ -23,6 +23,7 @@ from goqueue.seams.disk import Buffer
 from goqueue.testing import SimDisk
 from goqueue.testing.disk import SimFile
 from tests.simulation.log_workload import LogWorld
+from tests.simulation.mutants import seeds_to_try
 
 SEEDS = 300
 LIVES = 6
@@ -178,11 +179,23 @@ MUTANTS: list[Callable[[Patch], None]] = [
     swap_forgets_the_index,
 ]
 
+LIKELY: Mapping[Callable[[Patch], None], int] = {
+    no_crc_check: 10,
+    swap_without_fsync: 9,
+    producers_of_removed_segments_are_forgotten: 61,
+    aborted_records_replace_others: 27,
+    aborts_are_told_without_their_markers: 192,
+    tombstones_go_at_once: 27,
+    swap_forgets_the_index: 9,
+}
+"""Seeds that have found those which most others do not find."""
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_simulation_finds_the_mutant(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    assert any(_is_found(seed) for seed in range(SEEDS)), f"{mutant.__name__} survived {SEEDS} seeds"
+    seeds = seeds_to_try(SEEDS, LIKELY.get(mutant, 0))
+    assert any(map(_is_found, seeds)), f"{mutant.__name__} survived {SEEDS} seeds"
 
 
 def _is_found(seed: int) -> bool:

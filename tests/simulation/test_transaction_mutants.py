@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +14,19 @@ from goqueue.broker import groups, produce
 from goqueue.broker import transactions as operations
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.broker import Broker
+from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.finisher import Finisher
 from goqueue.errors import GoQueueError
+from goqueue.machines import transaction_sinks
 from goqueue.machines import transaction_steps as steps
+from goqueue.machines import transactions as machine
 from goqueue.machines.decision import Answer
 from goqueue.machines.group_commands import CommitOffsets, EndOffsets
 from goqueue.machines.offsets import OffsetTable
 from goqueue.machines.producer import ProducerTable
-from goqueue.machines.transaction_values import End, Ending, Init, Transaction
+from goqueue.machines.transaction_values import CommitBatch, End, Ending, Init, Transaction
 from goqueue.machines.transactions import Transactions
+from goqueue.model.sinks import is_sink_key
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Shard
 from tests.simulation.group_lives import Ending as LifeEnding
@@ -201,6 +206,44 @@ def identities_are_not_stored(patch: Patch) -> None:
     patch.setattr(Transactions, "decide", decide)
 
 
+def batches_are_committed_again(patch: Patch) -> None:
+    """Which batch a sink has committed is not looked at."""
+    real = transaction_sinks.commit_batch
+    patch.setattr(machine, "commit_batch", lambda last, *rest: real(None, *rest))
+
+
+def batches_are_not_stored(patch: Patch) -> None:
+    """Which batch a sink has committed is known until the next start."""
+    real = Transactions._commit_batch
+
+    def commit_batch(self: Transactions, *args: Any) -> Any:
+        decision = real(self, *args)
+        return replace(decision, records=[each for each in decision.records if not is_sink_key(each.key.decode())])
+
+    patch.setattr(Transactions, "_commit_batch", commit_batch)
+
+
+def stages_are_committed_one_by_one(patch: Patch) -> None:
+    """The stages of a batch are ended as if they had nothing to do with each other, and the batch is noted then."""
+    real = Coordinator.submit
+
+    async def submit(self: Coordinator[Any, Any], key: str, command: Any) -> Any:
+        if not isinstance(command, CommitBatch):
+            return await real(self, key, command)
+        for stage in command.stages:
+            with suppress(GoQueueError):
+                end = End(*stage, is_commit=True, bumps_epoch=True, spare_producer_id=-1)
+                await real(self, stage.id, end)
+        return await real(self, key, replace(command, stages=()))
+
+    patch.setattr(Coordinator, "submit", submit)
+
+
+def stages_of_others_are_committed(patch: Patch) -> None:
+    """Who has staged something is not looked at when it is committed."""
+    patch.setattr(transaction_sinks, "_open", lambda stage, known: known[stage.id])
+
+
 MUTANTS: list[Mutant] = [
     answers_come_before_they_are_durable,
     markers_come_before_the_decision_is_durable,
@@ -219,13 +262,27 @@ MUTANTS: list[Mutant] = [
     what_is_prepared_is_left_at_the_start,
     outcomes_are_mixed_up,
     identities_are_not_stored,
+    batches_are_committed_again,
+    batches_are_not_stored,
+    stages_are_committed_one_by_one,
+    stages_of_others_are_committed,
 ]
+
+LIKELY: Mapping[Mutant, int] = {
+    markers_come_before_the_decision_is_durable: 4,
+    writers_do_not_wait_until_the_coordinator_knows: 2,
+    transactions_are_complete_before_their_markers: 7,
+    offsets_of_transactions_are_forgotten: 8,
+    anybody_can_write_in_a_transaction: 43,
+    stages_of_others_are_committed: 4,
+}
+"""Seeds that have found those which most others do not find."""
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_simulation_finds_the_mutant(mutant: Mutant, monkeypatch: Patch) -> None:
     shrink(monkeypatch)
-    require_found(mutant, _violations, seeds=SEEDS)
+    require_found(mutant, _violations, seeds=SEEDS, likely=LIKELY.get(mutant, 0))
 
 
 def _violations(seed: int) -> Sequence[str]:

@@ -14,14 +14,16 @@ from tests.simulation.txn_calls import End, FindEnds, InitProducer, ReadAll, Sen
 from tests.simulation.txn_checks import check_identities, check_transactions, offsets_of_transactions
 from tests.simulation.txn_producers import GROUP, PlainProducer, TransactionalProducer
 from tests.simulation.txn_readers import Reader, SumKeeper
+from tests.simulation.txn_sinks import Checkpoint, CommitStages, SinkDriver, check_sinks
 
-THREATS = (End, End, SendOffsets, Send, InitProducer, DeleteTopic)
+THREATS = (End, End, SendOffsets, Send, InitProducer, DeleteTopic, CommitStages)
 
 
 class TransactionWorld:
-    """Producers of transactions, some of them each other's zombies, and readers of what they write."""
+    """Producers of transactions and sinks, some of them each other's zombies, and readers of what they write."""
 
     def __init__(self, seed: int, flush: FlushPolicy = FlushPolicy.GROUP, **options: Any) -> None:
+        checkpoint = Checkpoint()
         clients: list[Client] = [
             TransactionalProducer("bumping", "one", bumps=True),
             TransactionalProducer("plain", "two", bumps=False),
@@ -30,13 +32,15 @@ class TransactionWorld:
             TransactionalProducer("old", "ancient", bumps=False),
             TransactionalProducer("older", "ancient", bumps=False),
             PlainProducer("idle"),
+            SinkDriver("driver", "lake", checkpoint),
+            SinkDriver("double", "lake", checkpoint),
             Reader("committed", is_committed_only=True),
             Reader("all", is_committed_only=False),
             SumKeeper(),
             TopicOwner(pause_s=3.0),
         ]
         # Half of the worlds look at nothing but how transactions end, and what comes in between.
-        threats = THREATS if seed % 2 else (End,)
+        threats = THREATS if seed % 2 else (End, CommitStages)
         options = {"seconds": 6.0, "rest_seconds": 15.0, **options}
         self.world = World(seed, clients, self._look, flush=flush, threats=threats, **options)
 
@@ -49,6 +53,7 @@ class TransactionWorld:
         return [
             *check_transactions(history),
             *check_identities(history),
+            *check_sinks(history),
             *check_offsets(history, offsets_of_transactions(history)),
         ]
 
