@@ -45,6 +45,18 @@ def test_a_batch_is_seen_as_a_whole_and_once(http: httpx.Client, topic: str, new
     assert http.get(f"/transactions/sinks/{sink}").json()["last_batch"] == 1
 
 
+def test_a_sink_that_is_forgotten_begins_anew(http: httpx.Client, topic: str, new_name: Callable[[], str]) -> None:
+    sink = new_name()
+    url = f"/transactions/sinks/{sink}"
+    assert http.delete(url).status_code == 204, "nothing is known of it, and that was wanted"
+    assert commit(http, sink, 7, staged(http, topic, sink, 0, "seventh"))["is_new"]
+    assert http.delete(url).status_code == 204
+    assert http.get(url).json() == {"last_batch": None, "committed_at": None}
+    assert commit(http, sink, 0, staged(http, topic, sink, 0, "first"))["is_new"]
+    assert values(read(http, topic)) == ["seventh", "first"]
+    refused(http.delete("/transactions/sinks/a b"), 400, "invalid")
+
+
 def test_a_batch_with_a_stage_that_is_lost_is_refused_and_nothing_is_seen(
     http: httpx.Client, topic: str, new_name: Callable[[], str]
 ) -> None:

@@ -15,6 +15,7 @@ from goqueue.machines.transaction_values import (
     Command,
     CommitBatch,
     End,
+    ForgetSink,
     Init,
     ProducerIdentity,
     Stage,
@@ -40,7 +41,7 @@ class Sinks(RuleBasedStateMachine):
         self.now = Now(1_700_000_000_000, 0)
         self.tickets = 0
         self.stages: dict[str, Stage] = {}
-        self.batches: dict[int, tuple[Stage, ...]] = {}
+        self.batches: list[tuple[Stage, ...]] = []
         self.seen: list[tuple[str, int]] = []
 
     def say(self, command: Command) -> object:
@@ -82,11 +83,18 @@ class Sinks(RuleBasedStateMachine):
         assert told.is_new is (last is None or batch > last.batch)
         if told.is_new:
             assert told.batch == batch
-            self.batches[batch] = stages
+            self.batches.append(stages)
         else:
             assert last is not None
             assert told.batch == last.batch
-            assert all(any(stage in of for of in self.batches.values()) for stage in told.committed)
+            assert all(any(stage in of for of in self.batches) for stage in told.committed)
+
+    @rule()
+    def forget(self) -> None:
+        before = self.machine.all()
+        self.say(ForgetSink(KEY))
+        assert self.machine.last_batch(KEY) is None
+        assert self.machine.all() == before
 
     @rule(task=tasks)
     def abort(self, task: int) -> None:
@@ -123,7 +131,7 @@ class Sinks(RuleBasedStateMachine):
 
     @invariant()
     def what_is_committed_belongs_to_one_batch(self) -> None:
-        committed = [stage for stages in self.batches.values() for stage in stages]
+        committed = [stage for stages in self.batches for stage in stages]
         assert len(committed) == len(set(committed))
         waiting = sum(each.is_commit for each in self.machine.ending())
         assert len(self.seen) + waiting == len(committed)
@@ -131,7 +139,7 @@ class Sinks(RuleBasedStateMachine):
     @override
     def teardown(self) -> None:
         self.complete()
-        assert len(self.seen) == sum(map(len, self.batches.values()))
+        assert len(self.seen) == sum(map(len, self.batches))
 
 
 TestSinks = Sinks.TestCase

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.pipeline import operation
 from goqueue.errors import Invalid, InvalidTransactionState, ProducerMismatch, TransactionFenced
 from goqueue.machines.transaction_sinks import BatchCommit, CommittedBatch
-from goqueue.machines.transaction_values import CommitBatch, End, Stage
+from goqueue.machines.transaction_values import CommitBatch, End, ForgetSink, Stage
 from goqueue.model.sinks import coordination_key, sink_key
 
 if TYPE_CHECKING:
@@ -49,3 +49,11 @@ async def find_sink(broker: Broker, sink: str) -> CommittedBatch | None:
         return None
     machine = await broker.transactions.machine(key)
     return machine.last_batch(key)
+
+
+@operation("sinks.forget", writes=True)
+async def forget_sink(broker: Broker, sink: str) -> None:
+    """Forget which batches a sink has committed, so that it may begin anew; what is staged is left alone."""
+    key = sink_key(sink)
+    if broker.transactions.peek(key) is not None:
+        await broker.transactions.submit(key, ForgetSink(key))

@@ -157,6 +157,11 @@ def describe_sink(sink: str) -> Call[Sink]:
     return Call("GET", _sink_path(sink), _read_sink)
 
 
+def forget_sink(sink: str) -> Call[None]:
+    """Forget which batches a sink has committed, so that it may begin anew."""
+    return Call("DELETE", _sink_path(sink), read_nothing)
+
+
 def _sink_path(sink: str) -> str:
     return f"/v1/transactions/sinks/{quote(sink, safe='')}"
 

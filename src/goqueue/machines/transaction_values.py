@@ -160,8 +160,15 @@ class CommitBatch:
     stages: tuple[Stage, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ForgetSink:
+    """Somebody wants a sink to begin anew; `id` is its key."""
+
+    id: str
+
+
 TransactionCommand = Init | AddPartitions | AddOffsets | End | Complete | Abort | Expire | Forget
-Command = TransactionCommand | CommitBatch
+Command = TransactionCommand | CommitBatch | ForgetSink
 
 
 class WaitingInit(NamedTuple):

@@ -48,6 +48,7 @@ from goqueue.machines.transaction_values import (
     Ending,
     Expire,
     Forget,
+    ForgetSink,
     Init,
     ProducerIdentity,
     Transaction,
@@ -163,8 +164,10 @@ class Transactions:
         """
         if isinstance(command, CommitBatch):
             return self._commit_batch(command, ticket, now)
+        if isinstance(command, ForgetSink):
+            return self._without_sink(command.id, ticket)
         if command.id in self._sinks:
-            return self._forget_sink(command, ticket, now)
+            return self._decide_idle_sink(command, ticket, now)
         return self._decide_transaction(command, ticket, now)
 
     def _decide_transaction(self, command: TransactionCommand, ticket: int, now: Now) -> Decision:
@@ -203,10 +206,14 @@ class Transactions:
         outcome = _BatchOutcome(command.id, step.last, forgotten_at_ms(step.last, now), step.transactions)
         return Decision(records, (Answer(ticket, step.reply),), outcome)
 
-    def _forget_sink(self, command: TransactionCommand, ticket: int, now: Now) -> Decision:
+    def _without_sink(self, key: str, ticket: int) -> Decision:
+        records = (tombstone(key),) if key in self._sinks else ()
+        return Decision(records, (Answer(ticket, None),), _BatchOutcome(key, None))
+
+    def _decide_idle_sink(self, command: TransactionCommand, ticket: int, now: Now) -> Decision:
         deadline = self._deadlines.get(command.id)
         if isinstance(command, Forget) and deadline is not None and deadline <= now.monotonic_ms:
-            return Decision((tombstone(command.id),), (Answer(ticket, None),), _BatchOutcome(command.id, None))
+            return self._without_sink(command.id, ticket)
         raise UnknownTransaction(f"{command.id!r} is a sink, not a transactional id")
 
     def _known(self, transactional_id: str) -> Transaction:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from goqueue.broker.sinks import commit_batch, find_sink
+from goqueue.broker.sinks import commit_batch, find_sink, forget_sink
 from goqueue.machines.transaction_sinks import STAGES_MAX
 from goqueue.machines.transaction_values import Stage
 from goqueue.protocols.http.calls import Answer, Context
@@ -54,3 +54,9 @@ async def describe(context: Context, _: None) -> Answer:
     if last is None:
         return Answer(Sink(None, None))
     return Answer(Sink(last.batch, moment_of(last.committed_ms)))
+
+
+async def forget(context: Context, _: None) -> Answer:
+    """Forget the last batch."""
+    await forget_sink(context.broker, context.caller, context.path["sink"])
+    return Answer(status=204)

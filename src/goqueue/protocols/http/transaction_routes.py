@@ -160,6 +160,15 @@ OPERATIONS: Sequence[Operation] = (
         errors=(Invalid, CoordinatorUnavailable),
     ),
     Operation(
+        name="sinks.forget",
+        method="DELETE",
+        path="/transactions/sinks/{sink}",
+        summary="Forget which batches a sink has committed, so that it may begin anew",
+        handle=sinks.forget,
+        status=204,
+        errors=(Invalid, CoordinatorUnavailable),
+    ),
+    Operation(
         name="transactions.list",
         method="GET",
         path="/transactions",
