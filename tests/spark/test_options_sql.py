@@ -82,8 +82,8 @@ def test_sparks_schema_is_that_of_the_rows() -> None:
     from pyspark.sql.types import StructType
 
     needed = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}
-    with_headers = StructType.fromDDL(DefaultSource({**needed, "includeHeaders": "true"}).schema())
-    without = StructType.fromDDL(DefaultSource(needed).schema())
+    with_headers = StructType.fromDDL(str(DefaultSource({**needed, "includeHeaders": "true"}).schema()))
+    without = StructType.fromDDL(str(DefaultSource(needed).schema()))
 
     assert isinstance(with_headers, StructType)
     assert isinstance(without, StructType)

@@ -1,14 +1,19 @@
-"""Pipelines run on Spark, over files: no broker is needed for these."""
+"""Pipelines run on Spark, over files."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from goqueue.client import Client, messages
 from goqueue.spark.pipelines.run_query import State
+from goqueue.testing.broker import Broker
 from tests.spark.pipeline_run_kit import Pipelines
+from tests.spark.read_kit import new_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +43,28 @@ steps:
   sums: {from: valid, group_by: [id], aggregate: {total: sum(amount)}}
 sinks:
   out: {from: sums, parquet: sums}
+"""
+COPY = """\
+pipeline: copies
+trigger: available_now
+sources:
+  orders: {json: in, stream: true, schema: "id STRING, amount DOUBLE"}
+sinks:
+  copy: {from: orders, json: copy}
+"""
+SIDE_BY_SIDE = """\
+pipeline: tables
+sources:
+  orders: {json: in}
+steps:
+  valid: {sql: SELECT * FROM orders, expect_or_dlq: {positive: amount > 0}}
+  large: {sql: SELECT * FROM valid WHERE amount > 10}
+  nothing: {sql: SELECT * FROM valid WHERE 1 = 0}
+sinks:
+  out: {from: valid, topic: out, key: id}
+  few: {from: large, json: few}
+  none: {from: nothing, json: none}
+  idle: {from: valid, foreach_batch: "idle.py:idle"}
 """
 FAILING = """\
 pipeline: failing
@@ -101,6 +128,43 @@ def test_a_pipeline_over_tables_alone_is_run_once(spark: SparkSession, pipelines
     (query,) = status.queries
     assert (query.state, query.progress.rows, query.progress.bad_rows) == (State.ENDED, 2, {"valid.positive": 1})
     assert rows_in(spark, tmp_path / "sums", "parquet") == [("a", 1.0), ("b", 20.0)]
+
+
+def test_files_of_another_query_are_not_taken_for_written(
+    spark: SparkSession, pipelines: Pipelines, tmp_path: Path
+) -> None:
+    """Spark would leave out what it takes for written, without a word."""
+    assert pipelines.run(COPY).state is State.ENDED
+    assert pipelines.run(COPY.replace("copy:", "other:")).state is State.FAILED
+    (failure,) = pipelines.failures
+    assert (failure.retry_s, "move" in failure.failure.hint) == (None, True)
+    shutil.rmtree(tmp_path / ".goqueue")
+    assert pipelines.run(COPY).state is State.FAILED
+    assert len(rows_in(spark, tmp_path / "copy")) == 3
+    shutil.rmtree(tmp_path / "copy")
+    assert pipelines.run(COPY).state is State.ENDED
+    assert len(rows_in(spark, tmp_path / "copy")) == 3
+
+
+def test_tables_are_written_to_topics_and_files_side_by_side(
+    spark: SparkSession, pipelines: Pipelines, tmp_path: Path
+) -> None:
+    """Sinks that read the same names, one that gets no row, and one that does nothing."""
+    (tmp_path / "idle.py").write_text("def idle(batch, number):\n    pass\n")
+    with Broker() as broker:
+        for name in ("out", "tables.dlq"):
+            new_topic(broker, name=name)
+        del pipelines
+        run = Pipelines(spark, tmp_path, broker).run(SIDE_BY_SIDE)
+        with Client(broker.http) as client:
+            out = client.send(messages.read("out", 0)).messages
+            dead = client.send(messages.read("tables.dlq", 0)).messages
+    assert (run.state, run.failure) == (State.ENDED, None)
+    written = {query.progress.name: query.progress.rows_written for query in run.queries}
+    assert written == {"out": 2, "few": 1, "none": 0, "idle": 0, "dead letters": 1}
+    assert sorted(each.key or b"" for each in out) == [b"a", b"b"]
+    assert [json.loads(each.value or b"")["id"] for each in dead] == ["c"]
+    assert dict(dead[0].headers)["goqueue-dlq-rule"] == b"positive"
 
 
 def test_a_failing_function_is_tried_again_until_it_works_and_says_why(

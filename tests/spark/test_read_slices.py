@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from goqueue.client import Client, topics
-from goqueue.spark.offsets_lookup import connect, look
+from goqueue.spark.offsets_lookup import Bounds, connect, look
 from goqueue.spark.offsets_loss import DataLost
 from goqueue.spark.options import Kind, ReadOptions, parse_options
 from goqueue.spark.reader import GoQueueReader
@@ -93,4 +93,4 @@ def test_a_topic_is_seen_with_its_id_and_bounds(broker: Broker) -> None:
         described = client.send(topics.describe(topic))
 
     assert str(seen[topic].id) == described.id
-    assert seen[topic].partitions == {0: (0, 0), 1: (1, 3)}
+    assert seen[topic].partitions == {0: Bounds(0, 0), 1: Bounds(1, 3)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +110,36 @@ def test_a_query_goes_on_exactly_where_it_was(spark: SparkSession, broker: Broke
     # The batch that had failed has the rows that it had then, though more are there by now.
     assert stream.batches[2] == ["3", "4"]
     assert stream.values == ["0", "1", "2", "3", "4", "5", "6"]
+
+
+def test_a_stream_with_an_end_ends_there_whatever_came_since(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = new_topic(broker)
+    publish(broker.bootstrap, topic, ["0", "1", "2", "3", "4"])
+    checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
+    stream = Stream(spark, checkpoint, broker.bootstrap, topic, maxOffsetsPerTrigger=3, endingOffsets="latest")
+    stream.fails_in_batch = 2
+    with pytest.raises(PySparkException, match="the sink is broken"):
+        stream.run()
+    publish(broker.bootstrap, topic, ["5", "6"])
+    widen(broker, topic, 2)
+    publish(broker.bootstrap, topic, ["new"], partition=1)
+
+    stream.fails_in_batch = None
+    stream.run()
+    assert stream.values == ["0", "1", "2", "3", "4"]
+
+    # Who leaves the end out goes on behind it.
+    shutil.copytree(checkpoint, copy)
+    endless = Stream(spark, copy, broker.bootstrap, topic)
+    endless.run()
+    assert endless.values == ["5", "6", "new"]
+
+    # It has read all that it was to read: what becomes of the topic is not its business any more.
+    delete_topic(broker, topic)
+    stream.run()
+    assert stream.values == ["0", "1", "2", "3", "4"]
 
 
 def test_new_partitions_are_read_from_their_start(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -246,8 +277,8 @@ def test_a_broker_that_is_killed_and_comes_back_is_waited_for(spark: SparkSessio
 
 
 def test_options_of_a_stream_are_checked_when_it_starts(spark: SparkSession, tmp_path: Path) -> None:
-    stream = Stream(spark, tmp_path, "127.0.0.1:1", "orders", endingOffsets="latest")
-    with pytest.raises(PySparkException, match="endingOffsets belongs to batch reads"):
+    stream = Stream(spark, tmp_path, "127.0.0.1:1", "orders", endingOffsets="earliest")
+    with pytest.raises(PySparkException, match="endingOffsets is earliest, before which there is nothing"):
         stream.run()
 
 

@@ -34,6 +34,12 @@ EXCEPTIONS: dict[tuple[Rule, str], str] = {
     (rules.catches_what_it_names, "src/goqueue/testing/loop.py"): "an executor hands every error to its caller",
     (rules.catches_what_it_names, "src/goqueue/protocols/http/endpoint.py"): "the edge of a request",
     (rules.catches_what_it_names, "src/goqueue/protocols/kafka/connection.py"): "the edges of connection and task",
+    (rules.catches_what_it_names, "src/goqueue/spark/pipelines/load.py"): "the edge of a user's module",
+    (
+        rules.catches_what_it_names,
+        "src/goqueue/spark/pipelines/run_query.py",
+    ): "the edge of a query and user's functions",
+    (rules.catches_what_it_names, "src/goqueue/spark/pipelines/run_table.py"): "the edge of a thread",
     (rules.catches_what_it_names, "src/goqueue/runtime/shard.py"): "what is due in one group must not touch the others",
     (rules.catches_what_it_names, "src/goqueue/runtime/waiters.py"): "the edge between those who wait",
     (rules.catches_what_it_names, "src/goqueue/testing/broker.py"): "the edge of a thread",

@@ -4,7 +4,8 @@ The blocks of one document are one session, in a directory of its own and in the
 
 - a `python` block is a program of its own; a `text` block right behind it is what it prints;
 - a `console` block holds commands behind a `$`, each followed by what it prints. One that ends with `&` runs on until
-  the end of the session; the next one is typed when it has printed its first line.
+  the end of the session; the next one is typed when it has printed its first line;
+- a `yaml` block that begins with `# NAME.yaml` is that file.
 
 In what is printed, `...` stands for anything, and the width of gaps does not matter. A program may end by killing
 itself if its text says so. Documents use the usual ports; here each session gets ports of its own.
@@ -32,10 +33,12 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 KAFKA_PORT, HTTP_PORT, GRPC_PORT = 9092, 8080, 9000
 
 _BLOCK = re.compile(
-    r"^```(?P<language>python|console)\n(?P<body>.*?)^```\n(?:\n?```text\n(?P<output>.*?)^```\n)?",
+    r"^```(?P<language>python|console|yaml)\n(?P<body>.*?)^```\n(?:\n?```text\n(?P<output>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
-_SECONDS_MAX = 60
+_FILE = re.compile(r"# (?P<name>[\w.-]+\.yaml)\n")
+# A job on Spark takes a quarter of a minute to start, and machines may be busy.
+_SECONDS_MAX = 300
 
 
 class Step(NamedTuple):
@@ -82,6 +85,11 @@ def steps_of(text: str) -> Iterator[Step]:
         if block["language"] == "python":
             yield Step([sys.executable, "-W", "error", "-c", block["body"]], block["body"], block["output"])
             continue
+        if block["language"] == "yaml":
+            if named := _FILE.match(block["body"]):
+                written = ["bash", "-c", 'printf %s "$1" > "$2"', "bash", block["body"], named["name"]]
+                yield Step(written, block["body"], "")
+            continue
         for call in re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]:
             line, _, output = call.partition("\n")
             yield Step(["bash", "-c", line], line, output)
@@ -103,6 +111,7 @@ class Session:
             "GOQUEUE_HTTP_PORT": str(ports[1]),
             "GOQUEUE_GRPC_PORT": str(ports[2]),
             "GOQUEUE_SERVER": f"http://127.0.0.1:{ports[1]}",
+            "GOQUEUE_BOOTSTRAP": f"127.0.0.1:{ports[0]}",
             "GOQUEUE_DISK_GUARD_FREE_FRACTION": "0",
         }
 

@@ -13,6 +13,7 @@ OTHERS = {
     "cleanup.policy": "compact,delete",
     "compression.type": "producer",
     "delete.retention.ms": "17",
+    "goqueue.archive.path": "s3://lake/my_archive",
     "goqueue.flush": "interval",
     "goqueue.flush.interval.ms": "17",
     "goqueue.retention.hold.bytes": "17",
@@ -97,6 +98,8 @@ def test_both_policies_are_taken_in_any_order(text: str) -> None:
         ("message.timestamp.type", "logappendtime"),
         ("compression.type", "gzip"),
         ("max.message.bytes", "-1"),
+        ("goqueue.archive.path", "two\nlines"),
+        ("goqueue.archive.path", "x" * 1025),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_its_name(name: str, text: str) -> None:

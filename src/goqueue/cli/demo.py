@@ -76,6 +76,8 @@ def demo(
         broker.stop()
     kinds = ", ".join(f"{count} {kind}" for kind, count in tally.kinds.items())
     typer.echo(f"published {tally.orders} orders, of these {kinds}", err=True)
+    if shop.trouble:
+        typer.echo(f"{shop.orders_lost} of them were not taken, at last since {shop.trouble}", err=True)
     if code != 0:
         raise typer.Exit(1)
 
@@ -85,11 +87,13 @@ def _wait_for(running: subprocess.Popen[bytes], broker: BrokerProcess, seconds: 
     timer = threading.Timer(_FOR_EVER_S if seconds is None else seconds, running.terminate)
     timer.daemon = True
     timer.start()
+    is_told = False
     with _passing_on(running):
         while running.poll() is None:
-            if not broker.is_running:
-                # There is nothing left to read or write.
+            if not broker.is_running and not is_told:
+                # There is nothing left to read or write. Once: told twice, it would not finish its batch.
                 running.terminate()
+                is_told = True
             with suppress(subprocess.TimeoutExpired):
                 running.wait(_WATCH_S)
     timer.cancel()

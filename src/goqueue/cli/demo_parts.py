@@ -92,6 +92,7 @@ class Shop:
         # Numbers that no earlier run has used: an order that comes again counts once.
         self._orders = Orders(SystemEntropy(), first=int(datetime.now(UTC).timestamp()) * 1000)
         self._thread = threading.Thread(target=self._publish, name="shop", daemon=True)
+        self.orders_lost = 0
         self.trouble = ""
 
     def open(self) -> None:
@@ -116,6 +117,7 @@ class Shop:
                         client.send(messages.publish(TOPIC, batch))
                 except GoQueueError as error:
                     # The broker may be on its way down, or back: the next orders find out.
+                    self.orders_lost += len(batch)
                     self.trouble = str(error)
 
 

@@ -15,7 +15,22 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.cli import bench, config, consume, demo, doctor, group, log, pipeline, produce, serve, spark, topic, txn
+from goqueue.cli import (
+    bench,
+    config,
+    consume,
+    demo,
+    doctor,
+    group,
+    job,
+    log,
+    pipeline,
+    produce,
+    serve,
+    spark,
+    topic,
+    txn,
+)
 from goqueue.errors import GoQueueError
 
 
@@ -44,6 +59,7 @@ app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(job.app, name="job")
 app.command()(demo.demo)
 app.command()(doctor.doctor)
 app.add_typer(log.app, name="log")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from goqueue.cli.output import Format
+from goqueue.cli.spark_options import BrokerOption, HttpOption, MasterOption, SparkLogsOption
 from goqueue.errors import Unavailable
-from goqueue.server.settings_sources import SERVER_VARIABLE
 
 if TYPE_CHECKING:
     from goqueue.spark.pipelines import Reading
@@ -36,21 +36,11 @@ _Files = Annotated[
     list[Path],
     typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Pipeline files (YAML), or modules (.py)."),
 ]
-_Master = Annotated[
-    str, typer.Option("--master", help="Where Spark runs, such as local[2] or spark://host:7077; here if not given.")
-]
 _AvailableNow = Annotated[
     bool, typer.Option("--available-now", help="Work off what is there and end, whatever the files say.")
 ]
 _Checkpoint = Annotated[
     str, typer.Option("--checkpoint", metavar="DIR", help="Where to note how far it got: a directory or a URL.")
-]
-_Broker = Annotated[
-    str, typer.Option("--broker", metavar="HOST:PORT", help="The Kafka listener, for files that name no broker.")
-]
-_Server = Annotated[
-    str,
-    typer.Option("--server", metavar="URL", envvar=SERVER_VARIABLE, help="The HTTP address; else the broker tells."),
 ]
 _Report = Annotated[
     bool, typer.Option("--report/--no-report", help="Be seen by `goqueue pipeline list`, and stopped from there.")
@@ -66,22 +56,21 @@ _Restarts = Annotated[
 _StopTimeout = Annotated[
     float, typer.Option("--stop-timeout", min=0, help="How many seconds batches under way may take to end.")
 ]
-_SparkLogs = Annotated[bool, typer.Option("--spark-logs", help="Show what Spark logs, on stderr.")]
 _Format = Annotated[Format, typer.Option("--format", help="How to print: for people (table), or as JSON Lines (json).")]
 
 
 def run(
     files: _Files,
     *,
-    master: _Master = "",
+    master: MasterOption = "",
     available_now: _AvailableNow = False,
     checkpoint: _Checkpoint = "",
-    broker: _Broker = "",
-    server: _Server = "",
+    broker: BrokerOption = "",
+    server: HttpOption = "",
     report: _Report = True,
     restarts: _Restarts = None,
     stop_timeout: _StopTimeout = 30.0,
-    spark_logs: _SparkLogs = False,
+    spark_logs: SparkLogsOption = False,
     output_format: _Format = Format.TABLE,
 ) -> None:
     """Run pipelines on Spark, all of them in one.

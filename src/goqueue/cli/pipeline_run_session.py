@@ -5,23 +5,24 @@ The broker is asked first, then Spark is started, which takes ten seconds: what 
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import PurePath
 from queue import SimpleQueue
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from goqueue.cli.output import Format
 from goqueue.cli.pipeline_run import RunOptions
 from goqueue.cli.pipeline_run_output import Screen, make_screen
+from goqueue.cli.pipeline_run_spark import STDERR, spark_output
+from goqueue.cli.spark_run import require_spark, stop_signals
 from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines.model import AvailableNow, PipelineSpec
-from goqueue.spark.session import SessionRequest, SparkNotInstalled, start_session
+from goqueue.spark.session import SessionRequest, SparkLost, is_remote, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,17 +36,22 @@ def run_all(readings: Sequence[Reading], options: RunOptions, output_format: For
     """Run pipelines until they have ended; tell whether all have ended well."""
     specs = [_chosen(reading, options) for reading in readings]
     settings_of_spark = _spark_settings(specs)
-    _require_spark()
+    require_spark()
     stops: SimpleQueue[str] = SimpleQueue()
     with make_screen(output_format) as screen, ExitStack() as stack:
         settings = [_settings(spec, reading, options, screen) for spec, reading in zip(specs, readings, strict=True)]
         reporters = _reporters(specs, settings, options, stops, stack)
         screen.say(f"starting Spark for {', '.join(spec.name for spec in specs)}")
-        session = start_session(SessionRequest("goqueue pipeline", options.master or None, settings_of_spark))
-        if not options.has_spark_logs:
+        output = STDERR if options.has_spark_logs else stack.enter_context(spark_output())
+        request = SessionRequest("goqueue pipeline", options.master or None, settings_of_spark, output=output)
+        session = start_session(request)
+        if is_remote(session):
+            # Otherwise the server would go on with what is left in the middle.
+            stack.callback(session.stop)
+        elif not options.has_spark_logs:
             # Why a query fails is told by ourselves, and in a sentence.
             session.sparkContext.setLogLevel("OFF")
-        with _signals(stops):
+        with stop_signals(stops):
             statuses = _run(specs, settings, session, stops, _Watch(screen, reporters), options)
         screen.finish(statuses)
         is_well = all(status.state.value == "ended" for status in statuses)
@@ -62,7 +68,11 @@ def _run(
     watch: _Watch,
     options: RunOptions,
 ) -> tuple[PipelineStatus, ...]:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     from goqueue.spark.pipelines.run import PipelineRun
+    from goqueue.spark.pipelines.run_failures import reason_in
     from goqueue.spark.pipelines.run_loop import run_pipelines
 
     clock = SystemClock()
@@ -70,7 +80,17 @@ def _run(
         PipelineRun(spec, setting, session, clock, watch.screen.show_rows)
         for spec, setting in zip(specs, settings, strict=True)
     ]
-    return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
+    try:
+        return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        # What goes wrong with a query is the query's; this is Spark itself.
+        raise SparkLost(
+            f"Spark does not answer any more: {reason_in(str(error))}",
+            hint="run it again: it goes on from its checkpoints",
+        ) from error
+    finally:
+        for run in runs:
+            run.close()
 
 
 class _Watch:
@@ -116,14 +136,6 @@ def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
     return found
 
 
-def _require_spark() -> None:
-    try:
-        import pyspark
-    except ImportError as error:
-        raise SparkNotInstalled(f"Spark is not installed here: {error}", hint="pip install 'goqueue[spark]'") from None
-    del pyspark
-
-
 def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen: Screen) -> RunSettings:
     from goqueue.spark.pipelines.run import RunSettings
     from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url, make_topics, uses_topics
@@ -157,7 +169,7 @@ def _reporters(
         reporter = Reporter(
             spec,
             setting.http_url,
-            master=options.master or "local[*]",
+            master=options.master or os.environ.get("SPARK_REMOTE") or "local[*]",
             stops=stops,
             clock=SystemClock(),
             entropy=SystemEntropy(),
@@ -166,20 +178,3 @@ def _reporters(
         stack.callback(reporter.end)
         reporters.append(reporter)
     return reporters
-
-
-@contextmanager
-def _signals(stops: SimpleQueue[str]) -> Iterator[None]:
-    """Take Ctrl-C and SIGTERM as wishes to stop."""
-
-    def wish(number: int, frame: FrameType | None) -> None:
-        # The one queue that may be put to from a signal handler, whatever it interrupts.
-        del number, frame
-        stops.put("")
-
-    before = {each: signal.signal(each, wish) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

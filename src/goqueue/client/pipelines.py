@@ -12,7 +12,14 @@ from urllib.parse import quote
 import msgspec
 
 from goqueue.client.calls import Call, Reply, read_nothing, reading
-from goqueue.client.pipeline_values import Pipeline, PipelineReport, PipelineStop, PipelineSummary, PipelineWish
+from goqueue.client.pipeline_values import (
+    Pipeline,
+    PipelineReport,
+    PipelineStop,
+    PipelineSummary,
+    PipelineWish,
+    QueryProgress,
+)
 
 
 class _Pipelines(msgspec.Struct):
@@ -27,11 +34,14 @@ _encode = msgspec.json.Encoder().encode
 
 # What the broker takes.
 _TEXT_MAX = 4000
+_NAME_MAX = 200
+_QUERIES_MAX = 100
+_RULES_MAX = 100
 _PLAN_BYTES_MAX = 256 * 1024
 
 
 def report(pipeline: str, state: PipelineReport) -> Call[PipelineWish]:
-    """Say how a run is, and hear what is wished of it; texts that are too long are cut, a plan is left out.
+    """Say how a run is, and hear what is wished of it; what is too long is cut, a plan is left out.
 
     PipelineRunning if another run of the pipeline is under way: this one must not touch its checkpoints.
     """
@@ -48,6 +58,14 @@ def _bounded(state: PipelineReport) -> PipelineReport:
         description=state.description[:_TEXT_MAX],
         error=None if state.error is None else state.error[:_TEXT_MAX],
         plan=None if state.plan is None or len(_encode(state.plan)) > _PLAN_BYTES_MAX else state.plan,
+        queries=tuple(map(_bounded_query, state.queries[:_QUERIES_MAX])),
+    )
+
+
+def _bounded_query(query: QueryProgress) -> QueryProgress:
+    worst = sorted(query.bad_rows.items(), key=lambda each: -each[1])[:_RULES_MAX]
+    return msgspec.structs.replace(
+        query, name=query.name[:_NAME_MAX], bad_rows={rule[:_NAME_MAX]: count for rule, count in sorted(worst)}
     )
 
 

@@ -17,6 +17,7 @@ from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
 
 UNLIMITED = -1
 _INT64_MAX = 2**63 - 1
+_PATH_CHARACTERS_MAX = 1024
 
 
 class Stamp(StrEnum):
@@ -43,8 +44,11 @@ class TopicSettings:
     min_insync_replicas: int = 1
     hold_bytes: int = 0
     hold_ms: int = 24 * 3_600_000
+    archive_path: str = ""
 
     def __post_init__(self) -> None:
+        if len(self.archive_path) > _PATH_CHARACTERS_MAX or not self.archive_path.isprintable():
+            raise Invalid(f"goqueue.archive.path is no path of at most {_PATH_CHARACTERS_MAX} printable characters")
         if not 1 <= self.min_insync_replicas <= 1000:
             raise Invalid(f"min.insync.replicas is {self.min_insync_replicas}, but must lie between 1 and 1000")
         if self.timestamp_after_max_ms < 0:
@@ -89,7 +93,7 @@ class Setting(NamedTuple):
 
 _DEFAULTS = TopicSettings()
 _TOPIC_ATTRIBUTES = frozenset(
-    {"stamp", "compression", "min_insync_replicas", "timestamp_after_max_ms", "hold_bytes", "hold_ms"}
+    {"stamp", "compression", "min_insync_replicas", "timestamp_after_max_ms", "hold_bytes", "hold_ms", "archive_path"}
 )
 
 TABLE: Mapping[str, Setting] = {
@@ -98,6 +102,12 @@ TABLE: Mapping[str, Setting] = {
         Setting("cleanup.policy", "cleanup", Cleanup, "Old records are deleted, compacted by key, or both."),
         Setting("compression.type", "compression", Compression, "Batches stay compressed as their producer sent them."),
         Setting("delete.retention.ms", "delete_retention_ms", int, "How long a compacted topic keeps tombstones."),
+        Setting(
+            "goqueue.archive.path",
+            "archive_path",
+            str,
+            "Where `goqueue job archive` keeps the topic: Spark reads from there what the log has not any more.",
+        ),
         Setting(
             "goqueue.flush",
             "flush",
@@ -179,6 +189,8 @@ def _parse_value(setting: Setting, text: str) -> tuple[object, str]:
     if setting.name == "cleanup.policy":
         # Kafka takes the two policies in any order, with spaces.
         text = ",".join(sorted({part.strip() for part in text.split(",")}))
+    if setting.kind is str:
+        return text.strip(), ""
     try:
         if not setting.choices and ("_" in text or not text.isascii()):
             raise ValueError("Python would take it for a number, nobody else does")

@@ -36,6 +36,9 @@ CONFIG_VARIABLE = "GOQUEUE_CONFIG"
 SERVER_VARIABLE = "GOQUEUE_SERVER"
 """Tells the command line where the broker is; no setting of the broker itself."""
 
+BOOTSTRAP_VARIABLE = "GOQUEUE_BOOTSTRAP"
+"""Tells commands and pipelines that run on Spark where the Kafka listener is; no setting of the broker itself."""
+
 _PREFIX = "GOQUEUE_"
 _FILE_BYTES_MAX = 1024 * 1024
 _TABLES = {group.value: group for group in Group if group.value}
@@ -182,7 +185,7 @@ def _from_table(table: Mapping[str, object], group: Group, source: str) -> _Foun
 
 def _from_environment(environ: Mapping[str, str]) -> _Found:
     known = {name: setting.variable for name, setting in SETTINGS.items()}
-    known |= {"config": CONFIG_VARIABLE, "server": SERVER_VARIABLE}
+    known |= {"config": CONFIG_VARIABLE, "server": SERVER_VARIABLE, "bootstrap": BOOTSTRAP_VARIABLE}
     names = {variable: name for name, variable in known.items()}
     for variable, written in environ.items():
         if not variable.startswith(_PREFIX) or _is_service_link(variable, written):

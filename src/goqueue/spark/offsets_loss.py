@@ -27,12 +27,17 @@ class Loss:
     consequence: str
 
 
-def removed(place: TopicPartition, start: int, end: int, log_start: int) -> Loss:
-    """Return the loss of records that retention, or somebody, has removed; `end` is exclusive."""
+def removed(place: TopicPartition, start: int, end: int, log_start: int, next_offset: int | None = None) -> Loss:
+    """Return the loss of records that retention, or somebody, has removed; `end` is exclusive.
+
+    The `next_offset` that can be read lies before the log if it is in an archive, which has a gap then.
+    """
+    next_offset = log_start if next_offset is None else next_offset
+    archive = "" if next_offset == log_start else f", and the archive goes on at {next_offset}"
     return Loss(
-        f"offsets {start} to {min(end, log_start) - 1} of {place} were removed (by retention or DeleteRecords) before "
-        f"they were read; the log starts at {log_start}",
-        f"goes on at offset {log_start}",
+        f"offsets {start} to {min(end, next_offset) - 1} of {place} were removed (by retention or DeleteRecords) "
+        f"before they were read; the log starts at {log_start}{archive}",
+        f"goes on at offset {next_offset}",
     )
 
 

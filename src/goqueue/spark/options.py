@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeVar
 
 from goqueue.client.kafka import Isolation, Place, parse_bootstrap
 from goqueue.errors import Invalid, InvalidSettings, SettingMistake
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
+from goqueue.spark.decode_values_spec import Decoding
+from goqueue.spark.options_decode import DECODE_NAMES, decoding_of
+from goqueue.spark.options_form import OptionsForm
 from goqueue.spark.options_values import (
     SLICES_MAX,
+    ArchiveUse,
     AtOffsets,
     AtTime,
     Boundary,
     Matching,
     Subscription,
+    parse_archive,
     parse_assign,
     parse_count,
     parse_flag,
@@ -50,6 +54,8 @@ _FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
 _TIMEOUT: Final = "kafka.default.api.timeout.ms"
 _ISOLATION: Final = "kafka.isolation.level"
 _HTTP_URL: Final = "goqueue.http.url"
+ARCHIVE: Final = "goqueue.archive"
+_ARCHIVE_DEFAULT: ArchiveUse | str = ArchiveUse.AUTO
 _OPENED_BYTES: Final = "goqueue.max.decompressed.bytes"
 _OPENED_BYTES_MAX: Final = 1024 * 1024 * 1024
 
@@ -72,6 +78,8 @@ NAMES: Final = (
     _TIMEOUT,
     _HTTP_URL,
     _OPENED_BYTES,
+    ARCHIVE,
+    *DECODE_NAMES,
 )
 
 
@@ -91,6 +99,8 @@ class ReadOptions:
     subscription: Subscription
     start: Boundary
     end: Boundary
+    has_end: bool
+    """Whether a stream ends there; a batch read always does."""
     needs_start_record: bool
     """Whether it is an error that no record is as young as the time at which the read starts."""
     offsets_per_trigger_max: int | None
@@ -107,22 +117,28 @@ class ReadOptions:
     timeout_ms: int
     group: str | None
     http_url: str | None
+    archive: ArchiveUse | str
+    """Where records are that the log has not any more: where the topic says, nowhere, or in an archive at a path."""
+    decoding: Decoding | None
+    """How values are decoded, if they are."""
 
 
 def parse_options(written: Mapping[str, str], kind: Kind) -> ReadOptions:
     """Return what the options mean; InvalidSettings with all mistakes if there are any."""
-    form = _Form(written)
-    form.refuse_table()
+    form = OptionsForm(written)
+    _refuse_table(form)
     bootstrap = form.read(BOOTSTRAP, _bootstrap, default=None)
     if not form.has(BOOTSTRAP):
         form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
     subscription = _subscription(form)
-    is_stream = kind is Kind.STREAM
+    has_end = any(map(form.has, _ENDS))
+    begins_with_next = kind is Kind.STREAM and not has_end
     options = ReadOptions(
         bootstrap=bootstrap or "",
         subscription=subscription or Matching(""),
-        start=_boundary(form, _STARTS, Place.LATEST if is_stream else Place.EARLIEST),
+        start=_boundary(form, _STARTS, Place.LATEST if begins_with_next else Place.EARLIEST),
         end=_boundary(form, _ENDS, Place.LATEST),
+        has_end=has_end,
         needs_start_record=form.read(_STRATEGY, _choice({"latest": False, "error": True}), default=False),
         offsets_per_trigger_max=form.read("maxOffsetsPerTrigger", parse_count, default=None),
         offsets_per_trigger_min=form.read("minOffsetsPerTrigger", parse_count, default=None),
@@ -137,70 +153,31 @@ def parse_options(written: Mapping[str, str], kind: Kind) -> ReadOptions:
         timeout_ms=form.read(_TIMEOUT, _timeout_ms, default=30_000),
         group=_group(form),
         http_url=form.read(_HTTP_URL, _http_url, default=None),
+        archive=form.read(ARCHIVE, parse_archive, default=_ARCHIVE_DEFAULT),
+        decoding=decoding_of(form),
     )
     _check_together(form, options, kind)
-    form.check_names()
+    form.check_names(NAMES, of="a read", path_fix=_path_fix)
     if form.mistakes:
         raise InvalidSettings(form.mistakes)
     return options
 
 
-class _Form:
-    """Options as they were written, and what is wrong with them."""
-
-    def __init__(self, written: Mapping[str, str]) -> None:
-        self._written = {name.lower(): (name, text) for name, text in written.items()}
-        self.mistakes: list[SettingMistake] = []
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._written
-
-    def read(self, name: str, parse: Callable[[str], T], *, default: T) -> T:
-        """Return what an option says, or the default if it is not there, or noted as wrong."""
-        if not self.has(name):
-            return default
-        try:
-            return parse(self._written[name.lower()][1])
-        except Invalid as error:
-            self.note(name, str(error))
-            return default
-
-    def one_of(self, names: tuple[str, ...]) -> str | None:
-        """Return which one is there; more than one is a mistake."""
-        present = [name for name in names if self.has(name)]
-        if len(present) > 1:
-            line = f"{' and '.join(present)} contradict each other: keep one of them"
-            self.mistakes.append(SettingMistake(tuple(present), line))
-        return present[0] if present else None
-
-    def note(self, name: str, what: str) -> None:
-        separator = " " if what.startswith(("is ", "belongs ", "has ")) else ": "
-        self.mistakes.append(SettingMistake((name,), f"{name}{separator}{what}"))
-
-    def refuse_table(self) -> None:
-        """Raise if Spark is about to make a table: it would forget the options, and every read of it fail."""
-        if self.has(_TABLE_MARK):
-            line = (
-                "Spark keeps no options of a table of this source: write CREATE TEMPORARY VIEW ... USING goqueue "
-                "OPTIONS (...) instead of CREATE TABLE"
-            )
-            raise InvalidSettings([SettingMistake((_TABLE_MARK,), line)])
-
-    def check_names(self) -> None:
-        """Note what is no option at all."""
-        known = {name.lower(): name for name in NAMES}
-        for folded, (name, text) in self._written.items():
-            if folded in known:
-                continue
-            near = get_close_matches(folded, known, n=1)
-            if folded == "path":
-                fix = f"load() takes no path; to read topic {quoted(text)}, set the option topic"
-            else:
-                fix = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
-            self.note(name, f"is no option of a read: {fix}")
+def _refuse_table(form: OptionsForm) -> None:
+    """Raise if Spark is about to make a table: it would forget the options, and every read of it fail."""
+    if form.has(_TABLE_MARK):
+        line = (
+            "Spark keeps no options of a table of this source: write CREATE TEMPORARY VIEW ... USING goqueue "
+            "OPTIONS (...) instead of CREATE TABLE"
+        )
+        raise InvalidSettings([SettingMistake((_TABLE_MARK,), line)])
 
 
-def _subscription(form: _Form) -> Subscription | None:
+def _path_fix(path: str) -> str:
+    return f"load() takes no path; to read topic {quoted(path)}, set the option topic"
+
+
+def _subscription(form: OptionsForm) -> Subscription | None:
     present = form.one_of(_WHICH)
     if present is None:
         line = f"{', '.join(_WHICH[:-1])} or {_WHICH[-1]} is missing: say what to read, for example topic=orders"
@@ -217,7 +194,7 @@ def _subscription(form: _Form) -> Subscription | None:
     return found
 
 
-def _boundary(form: _Form, names: tuple[str, ...], default: Boundary) -> Boundary:
+def _boundary(form: OptionsForm, names: tuple[str, ...], default: Boundary) -> Boundary:
     form.one_of(names)
     at_time, by_time, by_offset = names
     found = form.read(by_offset, parse_offsets, default=default)
@@ -225,7 +202,7 @@ def _boundary(form: _Form, names: tuple[str, ...], default: Boundary) -> Boundar
     return form.read(at_time, lambda written: AtTime(parse_timestamp_ms(written)), default=found)
 
 
-def _group(form: _Form) -> str | None:
+def _group(form: OptionsForm) -> str | None:
     form.one_of(_GROUPS)
     group: str | None = None
     for name in _GROUPS:
@@ -233,16 +210,15 @@ def _group(form: _Form) -> str | None:
     return group
 
 
-def _check_together(form: _Form, options: ReadOptions, kind: Kind) -> None:
-    if kind is Kind.STREAM:
-        for name in filter(form.has, _ENDS):
-            form.note(name, "belongs to batch reads, a stream has no end: leave it out")
+def _check_together(form: OptionsForm, options: ReadOptions, kind: Kind) -> None:
     if kind is Kind.BATCH:
         for name in filter(form.has, (*_STREAM_ONLY, _HTTP_URL)):
             form.note(name, "belongs to streams: leave it out")
+    if kind is Kind.BATCH or (kind is Kind.STREAM and options.has_end):
+        what = "a batch read" if kind is Kind.BATCH else "a stream with an end"
         offsets = options.start.offsets.values() if isinstance(options.start, AtOffsets) else ()
         if options.start is Place.LATEST or Place.LATEST in offsets:
-            form.note("startingOffsets", "is latest, where a batch read finds nothing: write earliest or offsets")
+            form.note("startingOffsets", f"is latest, where {what} finds nothing: write earliest or offsets")
     if options.end is Place.EARLIEST or (
         isinstance(options.end, AtOffsets) and Place.EARLIEST in options.end.offsets.values()
     ):
@@ -253,8 +229,10 @@ def _check_together(form: _Form, options: ReadOptions, kind: Kind) -> None:
     _check_effects(form, options, kind)
 
 
-def _check_effects(form: _Form, options: ReadOptions, kind: Kind) -> None:
+def _check_effects(form: OptionsForm, options: ReadOptions, kind: Kind) -> None:
     """Note what means nothing without another option, or contradicts it."""
+    if isinstance(options.archive, str) and options.isolation is Isolation.UNCOMMITTED:
+        form.note(ARCHIVE, f"has no effect with {_ISOLATION}=read_uncommitted: archives hold what was committed")
     least, most = options.offsets_per_trigger_min, options.offsets_per_trigger_max
     if least and most and least > most:
         form.note("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, {most}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeVar
 
 import msgspec
@@ -78,6 +79,13 @@ class Assigned:
 Subscription = Named | Matching | Assigned
 
 
+class ArchiveUse(Enum):
+    """Whether records that the log has not any more are read from the archive of their topic, if it has one."""
+
+    AUTO = "auto"
+    NEVER = "never"
+
+
 def parse_flag(written: str) -> bool:
     """Return whether it says true."""
     folded = written.strip().lower()
@@ -108,6 +116,12 @@ def parse_text(written: str) -> str:
     if not text:
         raise Invalid("nothing is written there")
     return text
+
+
+def parse_archive(written: str) -> ArchiveUse | str:
+    """Return whether to read archives, or the path of the one to read."""
+    text = parse_text(written)
+    return next((use for use in ArchiveUse if use.value == text.lower()), text)
 
 
 def parse_topic(written: str) -> Named:

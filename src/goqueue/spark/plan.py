@@ -13,6 +13,7 @@ from uuid import UUID
 
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Invalid
+from goqueue.spark.archive_lookup import ArchivedPiece
 from goqueue.spark.options_values import SLICES_MAX
 
 
@@ -24,6 +25,8 @@ class Range(NamedTuple):
     partition: int
     start: int
     end: int
+    archived: ArchivedPiece | None = None
+    """Where the rows are if the log has them not any more."""
 
     @property
     def size(self) -> int:
@@ -66,7 +69,11 @@ def _cut_longest(ranges: Sequence[Range], counts: list[int], slices_min: int) ->
 
 def _equal_pieces(whole: Range, count: int) -> list[Range]:
     cuts = [whole.start + whole.size * number // count for number in range(count + 1)]
-    return [whole._replace(start=start, end=end) for start, end in pairwise(cuts)]
+    if whole.archived is None:
+        return [whole._replace(start=start, end=end) for start, end in pairwise(cuts)]
+    return [
+        whole._replace(start=start, end=end, archived=whole.archived.cut(start, end)) for start, end in pairwise(cuts)
+    ]
 
 
 def share(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:

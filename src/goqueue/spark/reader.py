@@ -15,10 +15,15 @@ from typing_extensions import override
 
 from goqueue.client.kafka import Isolation, KafkaData, TopicPartition
 from goqueue.errors import OffsetOutOfRange, UnknownTopic
+from goqueue.spark.archive_lookup import ArchivedPiece, Archives, TopicLog
+from goqueue.spark.archive_rows import ArchivedPartition
+from goqueue.spark.archive_spans import Span
+from goqueue.spark.archive_store import ArchiveStore
 from goqueue.spark.decode import decode
 from goqueue.spark.decode_batches import Wanted
-from goqueue.spark.offsets_lookup import connect, look, require_all, resolve
-from goqueue.spark.offsets_loss import Loss, deleted, recreated, removed, settle
+from goqueue.spark.decode_values import ValueColumns
+from goqueue.spark.offsets_lookup import Bounds, begins_at, connect, look, require_all, resolve
+from goqueue.spark.offsets_loss import Loss, deleted, recreated, settle
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.plan import Range, slices_of
 from goqueue.spark.stream_steps import within
@@ -42,7 +47,7 @@ class GoQueueReader(DataSourceReader):
     def _ranges(self) -> list[Range]:
         options = self._options
         with connect(options) as data:
-            seen = look(data, options)
+            seen = look(data, options, reached=begins_at(options.start))
             require_all(seen, options)
             starts = resolve(data, options, options.start, seen, name="startingOffsets")
             ends = resolve(data, options, options.end, seen, name="endingOffsets", is_end=True)
@@ -53,7 +58,7 @@ class GoQueueReader(DataSourceReader):
             wanted = Range(place.topic, topic.id, place.partition, start, ends[place])
             if wanted.size > 0:
                 available, lost = within(wanted, topic.partitions[place.partition])
-                ranges.append(available)
+                ranges += available
                 losses += lost
         settle(losses, is_failure=options.fails_on_data_loss)
         return ranges
@@ -66,12 +71,28 @@ def tasks_of(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartiti
 
 
 def read_task(options: ReadOptions, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task, with what their values say if they are decoded."""
+    values = ValueColumns(columns, options.decoding)
+    for batch in _stored_rows(options, values.stored, partition):
+        yield from values.add(batch)
+
+
+def _stored_rows(options: ReadOptions, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task; Spark makes one without a slice if there is nothing to read."""
     if not isinstance(partition.value, Range):
         return
+    wanted = partition.value
+    if wanted.archived is not None:
+        yield from _read_archived(wanted, wanted.archived, columns)
+        return
     # A broker that restarts at this moment is waited for.
     with connect(options, is_patient=True) as data:
-        yield from _read(data, options, columns, partition.value)
+        yield from _read(data, options, columns, wanted)
+
+
+def _read_archived(wanted: Range, piece: ArchivedPiece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    partition = ArchivedPartition(ArchiveStore(piece.path), wanted.topic, wanted.partition, piece.files)
+    return partition.read(Span(wanted.start, wanted.end), columns)
 
 
 def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
@@ -88,12 +109,25 @@ def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted:
             except OffsetOutOfRange as error:
                 if error.start <= error.offset:
                     raise
-                place = TopicPartition(wanted.topic, wanted.partition)
-                loss = removed(place, error.offset, wanted.end, start := error.start)
-                settle([loss], is_failure=options.fails_on_data_loss)
+                start = error.start
+                gone = wanted._replace(start=error.offset, end=min(wanted.end, start))
+                yield from _read_removed(data, options, columns, gone, start)
                 continue
         settle([loss], is_failure=options.fails_on_data_loss)
         return
+
+
+def _read_removed(
+    data: KafkaData, options: ReadOptions, columns: Sequence[str], gone: Range, log_start: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is archived of records that were removed since the read was planned; the rest is lost."""
+    logs = {gone.topic: TopicLog(gone.topic_id, {gone.partition: log_start})}
+    pieces = Archives(options).before(data, logs).get(gone.topic, {}).get(gone.partition, ())
+    available, losses = within(gone, Bounds(log_start, log_start, pieces))
+    settle(losses, is_failure=options.fails_on_data_loss)
+    for each in available:
+        if each.archived is not None:
+            yield from _read_archived(each, each.archived, columns)
 
 
 def _missing_topic(data: KafkaData, wanted: Range) -> Loss | None:

@@ -2,19 +2,20 @@
 
 Where Spark runs is not decided here but found out, the strongest first:
 
-| said by                                                 | target    | what GoQueue adds                         |
-|---------------------------------------------------------|-----------|-------------------------------------------|
-| spark-submit, which has started this program            | submitted | settings of the session                   |
-| a master, as an argument or setting: `sc://...`         | connect   | settings of the session                   |
-| a master, as an argument or setting: `local[2]`, ...    | local     | all of what is below                      |
-| any other master, as an argument or setting             | cluster   | settings of session and driver, a Java    |
-| `SPARK_REMOTE`                                          | connect   | settings of the session                   |
-| `PYSPARK_SUBMIT_ARGS`, `SPARK_CONF_DIR` or `SPARK_HOME` | cluster   | settings of session and driver, a Java    |
-| nobody                                                  | local     | `local[*]`, and all of what is below      |
+| said by                                                 | target    | what GoQueue adds                              |
+|---------------------------------------------------------|-----------|------------------------------------------------|
+| spark-submit, which has started this program            | submitted | settings of the session                        |
+| a master, as an argument or setting: `sc://...`         | connect   | settings of the session                        |
+| a master, as an argument or setting: `local[2]`, ...    | local     | all of what is below                           |
+| any other master, as an argument or setting             | cluster   | settings of session and driver, Java, Python   |
+| `SPARK_REMOTE`                                          | connect   | settings of the session                        |
+| `PYSPARK_SUBMIT_ARGS`, `SPARK_CONF_DIR` or `SPARK_HOME` | cluster   | settings of session and driver, Java, Python   |
+| nobody                                                  | local     | `local[*]`, and all of what is below           |
 
 A local Spark listens on loopback only, shows no web pages unless asked, takes a share of the memory, and runs its
-workers with this very Python, so that they find the same packages. Every session keeps time in UTC and hands rows over
-as Arrow. What the caller sets is stronger than all of this. `plan_session` decides and is pure.
+workers with this very Python, so that they find the same packages. A cluster is taken to have its Python where this
+one is, unless `PYSPARK_PYTHON` names another place. Every session keeps time in UTC and hands rows over as Arrow. What
+the caller sets is stronger than all of this. `plan_session` decides and is pure.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from goqueue.errors import NotFound, Unavailable
 from goqueue.spark.java import find_java
+from goqueue.spark.session_apart import launch_apart
 from goqueue.spark.session_machine import Machine, this_machine
 
 if TYPE_CHECKING:
@@ -36,7 +40,16 @@ if TYPE_CHECKING:
 
 INSTALL_HINT = "pip install 'goqueue[spark]', in the environment that this program runs in"
 
+SESSION_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+"""What every session has, wherever Spark runs."""
+
 _LOOPBACK = "127.0.0.1"
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+_PYTHON_DOOR = Path(__file__).parent / "python_home" / "bin" / "python"
+_PYTHON_VARIABLE = "SPARK_GOQUEUE_PYTHON"
 _SHUFFLE_PARTITIONS_MIN = 2
 _CONFIGURED_BY = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
 _MIB = 1024**2
@@ -63,6 +76,12 @@ class SparkNotStarted(Unavailable):
     code = "spark_not_started"
 
 
+class SparkLost(Unavailable):
+    """Spark has ended, or cannot be reached any more, while it was needed."""
+
+    code = "spark_lost"
+
+
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
     """What a caller wants of its session."""
@@ -74,6 +93,9 @@ class SessionRequest:
     """Spark's own settings, stronger than ours."""
     has_pages: bool = False
     """Whether a local Spark shows its web pages."""
+    output: int | None = None
+    """Keeps Spark apart from the terminal of this program: what it and its Pythons print goes to this file descriptor,
+    and Ctrl-C does not reach them. Only for a Spark that is started by this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +116,17 @@ def plan_session(request: SessionRequest, environ: Mapping[str, str], machine: M
     if master and master.startswith("sc://"):
         master, remote = None, master
     target = _target(master, remote, environ)
-    ours = {"spark.sql.session.timeZone": "UTC", "spark.sql.execution.arrow.pyspark.enabled": "true"}
+    ours = dict(SESSION_SETTINGS)
     changes: dict[str, str | None] = {}
     if target in {Target.LOCAL, Target.CLUSTER}:
         ours |= _driver_settings(request.name)
+    if target is Target.CLUSTER:
+        changes |= _python_of_cluster(request.settings, environ, python)
+        if urlsplit(master or "").hostname in _THIS_MACHINE:
+            # Executors of a master that only this machine can reach are on this machine, and reach a driver that is
+            # closed to all others.
+            ours |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+            changes["SPARK_LOCAL_IP"] = environ.get("SPARK_LOCAL_IP", _LOOPBACK)
     if target is Target.LOCAL:
         ours |= _local_settings(environ, machine, has_pages=request.has_pages)
         master = master or "local[*]"
@@ -109,7 +138,7 @@ def plan_session(request: SessionRequest, environ: Mapping[str, str], machine: M
     # Without a server's address, PySpark starts a server for itself.
     is_served_here = target is Target.CONNECT and not (remote or environ["SPARK_REMOTE"]).startswith("sc://")
     if target is Target.LOCAL or is_served_here:
-        changes |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": _LOOPBACK}
+        changes |= {**_python_of_this_machine(environ, python), "SPARK_LOCAL_IP": _LOOPBACK}
     needs_java = target in {Target.LOCAL, Target.CLUSTER} or is_served_here
     return SessionPlan(target, {**ours, **where, **own}, changes, needs_java)
 
@@ -134,6 +163,28 @@ def _driver_settings(name: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
     }
+
+
+def _python_of_cluster(settings: Mapping[str, str], environ: Mapping[str, str], python: str) -> dict[str, str | None]:
+    """Name one Python for driver and executors.
+
+    Spark runs the tasks of a data source that it has found by itself with the Python that it has found it with, which
+    is `PYSPARK_DRIVER_PYTHON` where that is set: to `jupyter`, on some machines.
+    """
+    named = environ.get("PYSPARK_PYTHON")
+    if named == str(_PYTHON_DOOR):
+        # Left by a local Spark that was started by this program, or by the one that has started it.
+        named = None
+    chosen = settings.get("spark.pyspark.python") or named or python
+    return {"PYSPARK_PYTHON": chosen, "PYSPARK_DRIVER_PYTHON": chosen}
+
+
+def _python_of_this_machine(environ: Mapping[str, str], python: str) -> dict[str, str | None]:
+    """Name this Python, entered through a script that lets it start quickly, if PySpark brings the Spark to it."""
+    if "SPARK_HOME" in environ:
+        return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    door = str(_PYTHON_DOOR)
+    return {"PYSPARK_PYTHON": door, "PYSPARK_DRIVER_PYTHON": door, _PYTHON_VARIABLE: python}
 
 
 def _local_settings(environ: Mapping[str, str], machine: Machine, *, has_pages: bool) -> dict[str, str]:
@@ -161,9 +212,12 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkNotInstalled(f"Spark is not installed here: {error}", hint=INSTALL_HINT) from None
-    plan = plan_session(request or SessionRequest(), os.environ, this_machine(), sys.executable)
+    request = request or SessionRequest()
+    plan = plan_session(request, os.environ, this_machine(), sys.executable)
     _prepare(plan)
     try:
+        if request.output is not None and plan.target in {Target.LOCAL, Target.CLUSTER}:
+            launch_apart(plan.settings, request.output)
         # Not `SparkSession.builder`, which keeps the settings of whoever used it before.
         return SparkSession.Builder().config(map=dict(plan.settings)).getOrCreate()
     except ImportError as error:
@@ -172,6 +226,25 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
         raise SparkNotStarted(
             f"Spark did not start: {error}", hint="`goqueue spark doctor` looks for the cause"
         ) from error
+
+
+def is_remote(session: SparkSession) -> bool:
+    """Tell whether a session is one of Spark Connect: its Spark is another program, and has no Java to talk to."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def leave(session: SparkSession) -> None:
+    """End a session of Spark Connect, and what it has left in the middle at the server; any other is left alone.
+
+    Not by `stop`, which also ends a server that PySpark has started itself, on which other sessions may be.
+    """
+    if is_remote(session):
+        from pyspark.errors import PySparkException
+
+        # A server that is gone has nothing left.
+        with suppress(PySparkException):
+            session.client.release_session()
+        session.client.close()
 
 
 def _prepare(plan: SessionPlan) -> None:

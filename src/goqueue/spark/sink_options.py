@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Final, TypeVar
+from typing import Final
 
 from goqueue.client.client import check_server
 from goqueue.client.kafka import parse_bootstrap
@@ -18,9 +17,8 @@ from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.records.compression import Codec
 from goqueue.spark.encode import BATCH_BYTES_MAX
 from goqueue.spark.options import BOOTSTRAP
+from goqueue.spark.options_form import OptionsForm
 from goqueue.spark.options_values import parse_text, parse_topic
-
-T = TypeVar("T")
 
 TOPIC: Final = "topic"
 HTTP_URL: Final = "goqueue.http.url"
@@ -54,59 +52,26 @@ class SinkOptions:
 
 def parse_sink_options(written: Mapping[str, str]) -> tuple[SinkOptions, list[SettingMistake]]:
     """Return what the options mean, and what is wrong with them; with mistakes, what they mean is of no use."""
-    form = _Form(written)
+    form = OptionsForm(written)
     options = SinkOptions(
-        bootstrap=form.read(BOOTSTRAP, _bootstrap, ""),
-        topic=form.read(TOPIC, lambda text: parse_topic(text).names[0], None),
-        http_url=form.read(HTTP_URL, lambda text: check_server(text.strip()), None),
-        codec=form.read(COMPRESSION, _codec, Codec.NONE),
-        batch_bytes_max=form.read(BATCH_BYTES, _batch_bytes, BATCH_BYTES_MAX),
-        timeout_ms=form.read(TIMEOUT, _duration(_TIMEOUT_MS_MAX), 30_000),
+        bootstrap=form.read(BOOTSTRAP, _bootstrap, default=""),
+        topic=form.read(TOPIC, lambda text: parse_topic(text).names[0], default=None),
+        http_url=form.read(HTTP_URL, lambda text: check_server(text.strip()), default=None),
+        codec=form.read(COMPRESSION, _codec, default=Codec.NONE),
+        batch_bytes_max=form.read(BATCH_BYTES, _batch_bytes, default=BATCH_BYTES_MAX),
+        timeout_ms=form.read(TIMEOUT, _duration(_TIMEOUT_MS_MAX), default=30_000),
         transaction_timeout_ms=form.read(
-            TRANSACTION_TIMEOUT, _duration(TRANSACTION_TIMEOUT_MS_MAX), TRANSACTION_TIMEOUT_MS_MAX
+            TRANSACTION_TIMEOUT, _duration(TRANSACTION_TIMEOUT_MS_MAX), default=TRANSACTION_TIMEOUT_MS_MAX
         ),
     )
     if not form.has(BOOTSTRAP):
-        form.note(BOOTSTRAP, " is missing: say where the broker is, for example 127.0.0.1:9092")
-    form.check_names()
+        form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
+    form.check_names(NAMES, of="a write", path_fix=_path_fix, others=_OF_SPARK)
     return options, form.mistakes
 
 
-class _Form:
-    """Options as they were written, and what is wrong with them."""
-
-    def __init__(self, written: Mapping[str, str]) -> None:
-        self._written = {name.lower(): (name, text) for name, text in written.items()}
-        self.mistakes: list[SettingMistake] = []
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._written
-
-    def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
-        """Return what an option says, or the default if it is not there, or noted as wrong."""
-        if not self.has(name):
-            return default
-        try:
-            return parse(self._written[name.lower()][1])
-        except Invalid as error:
-            self.note(name, f": {error}")
-            return default
-
-    def note(self, name: str, what: str) -> None:
-        self.mistakes.append(SettingMistake((name,), f"{name}{what}"))
-
-    def check_names(self) -> None:
-        """Note what is no option at all."""
-        known = {name.lower(): name for name in NAMES}
-        for folded, (name, text) in self._written.items():
-            if folded in known or folded in _OF_SPARK:
-                continue
-            near = get_close_matches(folded, known, n=1)
-            if folded == "path":
-                fix = f"save() and start() take no path; to write to topic {quoted(text)}, set the option {TOPIC}"
-            else:
-                fix = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
-            self.note(name, f" is no option of a write: {fix}")
+def _path_fix(path: str) -> str:
+    return f"save() and start() take no path; to write to topic {quoted(path)}, set the option {TOPIC}"
 
 
 def _bootstrap(written: str) -> str:

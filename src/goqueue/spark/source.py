@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from goqueue.spark.decode_values_spec import Decoding
+    from goqueue.spark.options import ReadOptions
+
 _COLUMNS = (
     "key BINARY, value BINARY, {headers}topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "timestampType INT, priority INT, trace_id STRING, schema_id INT"
@@ -36,10 +39,12 @@ class GoQueueSource(DataSource):
         return "goqueue"
 
     @override
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         from goqueue.spark.options import Kind, parse_options
 
         options = parse_options(self.options, Kind.UNKNOWN)
+        if options.decoding is not None:
+            return _with_values(options, options.decoding)
         return _COLUMNS.format(headers=_HEADERS if options.includes_headers else "")
 
     @override
@@ -47,14 +52,16 @@ class GoQueueSource(DataSource):
         from goqueue.spark.options import Kind, parse_options
         from goqueue.spark.reader import GoQueueReader
 
-        return GoQueueReader(parse_options(self.options, Kind.BATCH), _columns(schema))
+        options = parse_options(self.options, Kind.BATCH)
+        return GoQueueReader(options, _columns(schema, options.decoding))
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from goqueue.spark.options import Kind, parse_options
         from goqueue.spark.stream import GoQueueStreamReader
 
-        return GoQueueStreamReader(parse_options(self.options, Kind.STREAM), _columns(schema))
+        options = parse_options(self.options, Kind.STREAM)
+        return GoQueueStreamReader(options, _columns(schema, options.decoding))
 
     @override
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -69,24 +76,40 @@ class GoQueueSource(DataSource):
         return GoQueueStreamWriter(check_write(self.options, schema, is_overwrite=overwrite))
 
 
-def _columns(schema: StructType) -> list[str]:
+def _with_values(options: ReadOptions, decoding: Decoding) -> StructType:
+    """Return the schema with the columns of decoded values: as types, since names in it may need quotes in a text."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from goqueue.spark.columns import SCHEMA
+    from goqueue.spark.decode_values import fields_of
+
+    stored = [field for field in SCHEMA if field.name != "headers" or options.includes_headers]
+    return from_arrow_schema(pa.schema([*stored, *fields_of(decoding)]), prefer_timestamp_ntz=True)
+
+
+def _columns(schema: StructType, decoding: Decoding | None) -> list[str]:
     """Return the names of the columns that Spark wants; Invalid if one of them is not what a topic has."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
     from goqueue.errors import Invalid
     from goqueue.spark.columns import schema_of
+    from goqueue.spark.decode_values import fields_of
 
     names = list(schema.fieldNames())
     if not names:
         # Arrow has no way to say how many rows without columns there are.
         raise Invalid("the schema has no column", hint="name one, for example offset BIGINT")
-    ours = schema_of(names)
+    decoded = {field.name: field for field in fields_of(decoding)} if decoding else {}
+    stored = schema_of([name for name in names if name not in decoded])
+    ours = [decoded.get(name) or stored.field(name) for name in names]
     for field, wanted in zip(ours, to_arrow_schema(schema, timezone="UTC"), strict=True):
         if wanted.type != field.type:
-            raise Invalid(
-                f"column {field.name} of a topic is of another type than {schema[field.name].dataType.simpleString()}",
-                hint=f"its columns are {_COLUMNS.format(headers=_HEADERS)}",
-            )
+            kind = schema[field.name].dataType.simpleString()
+            hint = f"its columns are {_COLUMNS.format(headers=_HEADERS)}"
+            if field.name in decoded:
+                hint = f"it is {from_arrow_type(field.type, prefer_timestamp_ntz=True).simpleString()}"
+            raise Invalid(f"column {field.name} of a topic is of another type than {kind}", hint=hint)
         if not wanted.nullable:
             raise Invalid(f"column {field.name} cannot be NOT NULL", hint="leave that out of the schema")
     return names

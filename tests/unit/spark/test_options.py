@@ -78,6 +78,13 @@ def test_boundaries_are_places_offsets_or_times() -> None:
     assert parsed(endingOffsetsByTimestamp='{"orders": {"0": 9}}').end == AtTimes({place: 9})
 
 
+def test_a_stream_has_an_end_if_it_is_told_one_and_then_begins_with_the_earliest() -> None:
+    endless, ending = parsed(Kind.STREAM), parsed(Kind.STREAM, endingTimestamp="2000")
+
+    assert (endless.has_end, endless.start) == (False, Place.LATEST)
+    assert (ending.has_end, ending.start, ending.end) == (True, Place.EARLIEST, AtTime(2000))
+
+
 def test_amounts_and_switches_are_read() -> None:
     options = parsed(
         Kind.STREAM,
@@ -137,8 +144,12 @@ def test_all_mistakes_are_told_at_once_each_with_its_option() -> None:
             "startingTimestamp and startingOffsets contradict each other: keep one of them",
         ),
         ({"groupId": "a", "kafka.group.id": "b"}, Kind.STREAM, "groupId and kafka.group.id contradict each other"),
-        ({"endingOffsets": "latest"}, Kind.STREAM, "endingOffsets belongs to batch reads"),
-        ({"endingTimestamp": "7"}, Kind.STREAM, "endingTimestamp belongs to batch reads"),
+        (
+            {"startingOffsets": "latest", "endingTimestamp": "7"},
+            Kind.STREAM,
+            "startingOffsets is latest, where a stream with an end finds nothing",
+        ),
+        ({"endingOffsets": "earliest"}, Kind.STREAM, "endingOffsets is earliest, before which there is nothing"),
         ({"maxOffsetsPerTrigger": "7"}, Kind.BATCH, "maxOffsetsPerTrigger belongs to streams"),
         ({"groupId": "a"}, Kind.BATCH, "groupId belongs to streams"),
         ({"startingOffsets": "latest"}, Kind.BATCH, "startingOffsets is latest, where a batch read finds nothing"),

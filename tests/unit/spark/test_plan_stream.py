@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -242,10 +243,64 @@ def test_a_stream_with_an_end_gets_there_whatever_happens_meanwhile(
         assert steps < 100
 
 
+def test_a_stream_with_an_end_reads_no_further_whatever_a_run_aims_at() -> None:
+    start, seen = replace(at({0: 5, 1: 0}), end=at({0: 8, 1: 4})), shown({0: (0, 90), 1: (0, 90)})
+
+    step = next_step(start, seen, target=ends_of(seen))
+
+    assert step == Step(replace(at({0: 8, 1: 4}), end=start.end), (), 7)
+    assert next_step(step.end, seen) == Step(step.end, (), 0)
+
+
+@pytest.mark.parametrize("then", [{}, shown({0: (50, 60)}), shown({0: (0, 3)}), shown({0: (0, 9)}, B)])
+def test_a_stream_that_has_reached_its_end_loses_nothing_any_more(then: Seen) -> None:
+    done = replace(at({0: 8, 1: 4}), end=at({0: 8, 1: 4}))
+
+    assert next_step(done, then) == Step(done, (), 0)
+
+
+def test_of_a_stream_with_an_end_only_what_lies_before_it_can_be_lost() -> None:
+    start = replace(at({0: 5, 1: 4, 2: 1, 3: 9}), end=at({0: 8, 1: 4, 2: 3, 3: 9}))
+
+    step = next_step(start, shown({0: (20, 30), 1: (20, 30)}))
+
+    assert [loss.what.partition(" were ")[0] for loss in step.losses] == [
+        "offsets 5 to 7 of partition 0 of 'orders'",
+        "partition 2 of 'orders' is not subscribed any more",
+    ]
+    assert step.end.topics["orders"].offsets == {0: 20, 1: 4, 2: 1, 3: 9}
+    assert step.backlog == 0
+
+
+@given(worlds, worlds, st.integers(1, 20) | st.none())
+def test_a_stream_with_an_end_reads_all_before_it_once_while_more_is_written(
+    first: dict[int, tuple[int, int]], grown: dict[int, tuple[int, int]], limit: int | None
+) -> None:
+    began = at({number: low for number, (low, _) in first.items()})
+    position = replace(began, end=ends_of(shown(first)))
+    more = {number: (low, high + grown.get(number, (0, 0))[1]) for number, (low, high) in first.items()}
+    seen = shown({**grown, **more})
+    read: dict[int, list[int]] = {number: [] for number in (*first, *grown)}
+    for _ in range(300):
+        step = next_step(position, seen, limit=limit)
+        assert not step.losses
+        for each in readable(position, step.end, seen).ranges:
+            read[each.partition] += range(each.start, each.end)
+        if step.end == position:
+            break
+        position = read_positions(step.end.to_json())
+
+    assert next_step(position, seen).end == position
+    assert read == {number: list(range(*first.get(number, (0, 0)))) for number in read}
+
+
 def test_positions_read_back_from_the_checkpoint_as_the_same_text() -> None:
     position = Positions({"b": TopicPosition(B, {10: 1, 2: 7}), "a": TopicPosition(A, {0: 2**62})})
     text = json.dumps(position.to_json())
 
+    assert "end" not in position.to_json()
+    for each in (position, replace(position, end=position)):
+        assert read_positions(json.loads(json.dumps(each.to_json()))) == each
     assert json.dumps(read_positions(json.loads(text)).to_json()) == text
     assert text.index('"a"') < text.index('"b"')
     assert text.index('"2"') < text.index('"10"')

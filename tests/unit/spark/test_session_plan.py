@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from goqueue.spark.session import SessionPlan, SessionRequest, Target, plan_session
@@ -33,8 +35,15 @@ def test_by_default_spark_is_local_quiet_and_closed_to_others() -> None:
             "spark.ui.enabled": "false",
         }.items()
     )
-    assert made.environ["PYSPARK_PYTHON"] == PYTHON
+    assert made.environ["SPARK_GOQUEUE_PYTHON"] == PYTHON
+    assert made.environ["PYSPARK_PYTHON"] == made.environ["PYSPARK_DRIVER_PYTHON"]
+    assert os.access(str(made.environ["PYSPARK_PYTHON"]), os.X_OK)
     assert made.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_a_spark_of_its_own_has_its_own_pyspark_for_workers() -> None:
+    made = plan(SessionRequest(master="local[2]"), SPARK_HOME="/opt/spark")
+    assert made.environ["PYSPARK_PYTHON"] == PYTHON
 
 
 def test_settings_of_the_caller_are_stronger_than_ours() -> None:
@@ -58,9 +67,30 @@ def test_a_master_decides_against_the_environment(master: str, target: Target) -
 def test_a_driver_whose_executors_are_elsewhere_is_not_bound_to_loopback() -> None:
     made = plan(SessionRequest(master="spark://h:7077"))
     assert not made.settings.keys() & {"spark.driver.bindAddress", "spark.driver.host", "spark.driver.memory"}
-    assert "PYSPARK_PYTHON" not in made.environ
     assert "SPARK_LOCAL_IP" not in made.environ
     assert made.needs_java
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://localhost:7077"])
+def test_a_driver_whose_executors_are_here_is_closed_to_others(master: str) -> None:
+    made = plan(SessionRequest(master=master))
+    assert made.settings["spark.driver.host"] == made.settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert made.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_executors_have_their_python_where_the_driver_has_it_unless_somebody_says_where() -> None:
+    cluster = SessionRequest(master="spark://h:7077")
+    named = SessionRequest(master="spark://h:7077", settings={"spark.pyspark.python": "/usr/bin/python3.11"})
+    left_by_a_local_one = plan().environ["PYSPARK_PYTHON"] or ""
+    # Spark would take the last one for what it finds by itself, on executors too.
+    assert _pythons(plan(cluster, PYSPARK_DRIVER_PYTHON="jupyter")) == {PYTHON}
+    assert _pythons(plan(cluster, PYSPARK_PYTHON=left_by_a_local_one)) == {PYTHON}
+    assert _pythons(plan(cluster, PYSPARK_PYTHON="/usr/bin/python3")) == {"/usr/bin/python3"}
+    assert _pythons(plan(named, PYSPARK_PYTHON="/usr/bin/python3")) == {"/usr/bin/python3.11"}
+
+
+def _pythons(made: SessionPlan) -> set[str | None]:
+    return {made.environ["PYSPARK_PYTHON"], made.environ["PYSPARK_DRIVER_PYTHON"]}
 
 
 @pytest.mark.parametrize("request_", [SessionRequest(master="sc://h:15002"), SessionRequest()])
@@ -76,7 +106,7 @@ def test_a_server_that_pyspark_starts_for_itself_needs_java_and_this_python() ->
     made = plan(SPARK_REMOTE="local[2]")
     assert made.target is Target.CONNECT
     assert made.needs_java
-    assert made.environ["PYSPARK_PYTHON"] == PYTHON
+    assert made.environ["SPARK_GOQUEUE_PYTHON"] == PYTHON
 
 
 def test_under_spark_submit_only_the_session_is_ours() -> None:

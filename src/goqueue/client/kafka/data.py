@@ -17,7 +17,7 @@ from goqueue.client.kafka.cluster import Cluster
 from goqueue.client.kafka.producing import Publishing
 from goqueue.client.kafka.ranges import Batches, RangeReader
 from goqueue.client.kafka.reading import FETCH_BYTES_MAX, Terms
-from goqueue.client.kafka.refusals import refusal
+from goqueue.client.kafka.refusals import UNKNOWN_TOPIC_OR_PARTITION, refusal
 from goqueue.client.kafka.values import (
     FetchedBatches,
     FoundOffset,
@@ -199,6 +199,27 @@ class KafkaData:
         if reply.error:
             raise refusal(reply.error, f"broker {node_id}", reply.message)
         return reply.settings
+
+    def topic_setting(self, names: Iterable[str], setting: str) -> dict[str, str]:
+        """Return one setting of some topics, where it is there and not empty; a topic that is gone has none."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        return self._cluster.attempt(lambda deadline: self._topic_setting(wanted, setting, deadline), self._timeout_s)
+
+    def _topic_setting(self, names: list[str], setting: str, deadline: Deadline) -> dict[str, str]:
+        with self._cluster.anybody(deadline) as connection:
+            request = wire.describe_topics(names, setting)
+            replies = wire.read_configs_by_name(connection.call(Api.DESCRIBE_CONFIGS, [request], deadline))
+        found: dict[str, str] = {}
+        for name, reply in replies.items():
+            if reply.error == UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if reply.error:
+                raise refusal(reply.error, f"topic {name!r}", reply.message)
+            if value := reply.settings.get(setting):
+                found[name] = value
+        return found
 
     def close(self) -> None:
         """Close all connections; a pause between two attempts ends at once."""

@@ -9,34 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from goqueue.spark.pipelines.check_writes import check_writes
+from goqueue.spark.pipelines.describe import is_stream
+from goqueue.spark.pipelines.draft import Draft, Flow
 from goqueue.spark.pipelines.fields import Reference
 from goqueue.spark.pipelines.graph import circles, in_order, upstream
-from goqueue.spark.pipelines.model import FileSource, Mode, PipelineSpec, Source, TopicSource
+from goqueue.spark.pipelines.model import Mode, PipelineSpec
 from goqueue.spark.pipelines.nodes import Notes, Place, Scalar, suggestion
 from goqueue.spark.pipelines.parse_sinks import SinkDraft
 from goqueue.spark.pipelines.parse_steps import StepDraft
 
 _WATERMARK_HINT = "add watermark: {column: ..., delay: 10m} to this step, or to one before it"
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The parts of a pipeline by their keys, with names that may not exist."""
-
-    sources: Mapping[Scalar, Source]
-    steps: Mapping[Scalar, StepDraft]
-    sinks: Mapping[Scalar, SinkDraft]
-
-
-@dataclass(slots=True)
-class _Flow:
-    """What is known of a result: whether it never ends, whether lateness is bounded, whether it is never final."""
-
-    is_stream: bool = False
-    has_watermark: bool = False
-    aggregations: int = 0
-    has_sessions: bool = False
-    groups_in_sql: bool = False
 
 
 @dataclass(slots=True)
@@ -73,6 +56,7 @@ def check(draft: Draft, spec: PipelineSpec, notes: Notes) -> PipelineSpec | None
         for name in inputs[key.text]:
             if name in flows:
                 _check_mode(key, sink, flows[name], notes)
+    check_writes(draft, reads, flows, spec.dead_letters, notes)
     if notes.has_errors:
         return None
     steps = {step.step.name: step.step for step in draft.steps.values()}
@@ -117,9 +101,9 @@ def _check_unused(draft: Draft, reads: Mapping[str, list[str]], used: set[str], 
             notes.warning(key.place, f"nobody reads {noun} {key.text}", "read it from a step or a sink, or remove it")
 
 
-def _check_streams(draft: Draft, reads: Mapping[str, list[str]], notes: Notes) -> dict[str, _Flow]:
+def _check_streams(draft: Draft, reads: Mapping[str, list[str]], notes: Notes) -> dict[str, Flow]:
     """Follow the streams through the steps, and note where their state would grow without end."""
-    flows = {source.name: _Flow(is_stream=_is_stream(source)) for source in draft.sources.values()}
+    flows = {source.name: Flow(is_stream=is_stream(source)) for source in draft.sources.values()}
     steps = {key.text: (key, step) for key, step in draft.steps.items()}
     for name in in_order(reads):
         if name in steps:
@@ -130,24 +114,16 @@ def _check_streams(draft: Draft, reads: Mapping[str, list[str]], notes: Notes) -
     return flows
 
 
-def _is_stream(source: Source) -> bool:
-    return isinstance(source, TopicSource) or (isinstance(source, FileSource) and source.is_stream)
-
-
-def _flow(draft: StepDraft, inputs: list[_Flow]) -> _Flow:
+def _flow(draft: StepDraft, inputs: list[Flow]) -> Flow:
     aggregate = draft.step.aggregate
     window = aggregate.window if aggregate else None
-    return _Flow(
+    return Flow(
         is_stream=any(flow.is_stream for flow in inputs),
         has_watermark=draft.step.watermark is not None or any(flow.has_watermark for flow in inputs),
         aggregations=max((flow.aggregations for flow in inputs), default=0) + (aggregate is not None),
         has_sessions=bool(window and window.gap_ms) or any(flow.has_sessions for flow in inputs),
-        groups_in_sql=_groups(draft) or any(flow.groups_in_sql for flow in inputs),
+        groups_in_sql=draft.groups_in_sql or any(flow.groups_in_sql for flow in inputs),
     )
-
-
-def _groups(draft: StepDraft) -> bool:
-    return draft.query is not None and draft.query.groups
 
 
 def _growing_state(draft: StepDraft) -> Iterator[str]:
@@ -159,7 +135,7 @@ def _growing_state(draft: StepDraft) -> Iterator[str]:
         yield "has windows on a stream without a watermark: none of them ever ends"
 
 
-def _check_mode(key: Scalar, draft: SinkDraft, flow: _Flow, notes: Notes) -> None:
+def _check_mode(key: Scalar, draft: SinkDraft, flow: Flow, notes: Notes) -> None:
     """Note where Spark would refuse how a stream is written."""
     mode = draft.sink.mode
     is_final = mode is Mode.APPEND

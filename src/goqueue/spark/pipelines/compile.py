@@ -26,7 +26,6 @@ from goqueue.spark.pipelines.expectations import Observe, judge
 from goqueue.spark.pipelines.graph import upstream
 from goqueue.spark.pipelines.model import (
     Action,
-    DecodeFormat,
     FileSource,
     JoinTransform,
     OnBadValue,
@@ -80,7 +79,7 @@ def dying_parts(spec: PipelineSpec) -> list[str]:
         source.name
         for source in spec.sources
         if not isinstance(source, FileSource)
-        and source.decode.format is DecodeFormat.JSON
+        and source.decode.may_fail
         and source.decode.on_bad_value is OnBadValue.DLQ
     ]
     return sources + [step.name for step in spec.steps if any(rule.action is Action.DLQ for rule in step.expectations)]

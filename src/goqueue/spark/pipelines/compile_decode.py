@@ -2,7 +2,8 @@
 
 A value that is no JSON object of the schema is bad: not UTF-8, no JSON, something else than an object, or a field of
 another type. A message without a value is bad as well. Fields that the schema does not name are left out, and those
-that a value does not have are NULL. What is no UTF-8 in a text is replaced by U+FFFD.
+that a value does not have are NULL. What is no UTF-8 in a text is replaced by U+FFFD. Avro and Protobuf are read as
+`goqueue.spark.decoding` does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructType
 
+from goqueue.spark.decode_values import DATA, ERROR, reader_of
+from goqueue.spark.decode_values_spec import Decoding
+from goqueue.spark.decoding import decoded_column
 from goqueue.spark.pipelines.dead_letters import MESSAGE_COLUMN, Cause, Reason, letters
 from goqueue.spark.pipelines.expectations import Judged, Observe
 from goqueue.spark.pipelines.model import Decode, DecodeFormat, OnBadValue
@@ -24,6 +28,7 @@ RULE: Final = "decode"
 """Under this name bad values are counted."""
 
 _DATA: Final = "__goqueue_data"
+_BOTH: Final = "__goqueue_both"
 _CORRUPT: Final = "__goqueue_corrupt"
 _WHY: Final = "__goqueue_why"
 
@@ -47,9 +52,10 @@ def decode(messages: DataFrame, how: Decode, by: Decoder) -> Judged:
     text = F.col("value").cast("string")
     if how.format is DecodeFormat.TEXT:
         return Judged(messages.select(F.make_valid_utf8(text).alias("value"), *beside), None)
-    parsed = _parsed(messages, how.schema)
+    parsed = _parsed(messages, how.schema) if how.values is None else _decoded(messages, how.values)
     counted = by.observe(parsed, by.source, {RULE: F.count_if(F.col(_WHY).isNotNull())})
-    columns = [F.col(_DATA).getField(name).alias(name) for name in _struct(how.schema).fieldNames()]
+    names = _struct(how.schema).fieldNames() if how.values is None else reader_of(how.values).type.names
+    columns = [F.col(_DATA).getField(name).alias(name) for name in names]
     good = _good(counted, how.on_bad_value).select(*columns, *beside)
     if how.on_bad_value is not OnBadValue.DLQ:
         return Judged(good, None)
@@ -66,6 +72,12 @@ def _parsed(messages: DataFrame, schema: str) -> DataFrame:
     fields = _struct(schema).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     return messages.withColumn(_DATA, F.from_json(text, fields, options)).withColumn(_WHY, _why(text))
+
+
+def _decoded(messages: DataFrame, values: Decoding) -> DataFrame:
+    both = messages.withColumn(_BOTH, decoded_column(F.col("value"), values))
+    why = F.when(F.col("value").isNull(), F.lit("there is no value")).otherwise(F.col(_BOTH).getField(ERROR))
+    return both.withColumn(_DATA, F.col(_BOTH).getField(DATA)).withColumn(_WHY, why).drop(_BOTH)
 
 
 def _struct(schema: str) -> StructType:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from goqueue.spark.archive_listing import archived_files
 from goqueue.spark.pipelines.dead_letters import MESSAGE_FIELDS, with_message
 from goqueue.spark.pipelines.model import ArchiveSource, FileSource, MessageColumn, TopicSource
 
@@ -49,11 +50,22 @@ def read_messages(source: TopicSource | ArchiveSource, ground: Ground, *, is_who
         options = dict(_topic_options(source, ground, has_headers=MessageColumn.HEADERS in names))
         messages = ground.session.readStream.format("goqueue").schema(schema).options(**options).load()
     else:
-        stored = ground.session.read.parquet(source.path)
+        stored = _read_archive(source.path, ground.session)
         messages = stored.select(
             *(F.col(name) if name in stored.columns else F.lit(None).cast(_TYPES[name]).alias(name) for name in names)
         )
     return with_message(messages) if is_whole else messages
+
+
+def _read_archive(path: str, session: SparkSession) -> DataFrame:
+    """Return what was archived: of an archive of GoQueue the files that it names, elsewhere all that are there."""
+    files = archived_files(path)
+    if files is None:
+        return session.read.parquet(path)
+    schema = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+    if not files:
+        return session.createDataFrame([], schema)
+    return session.read.schema(schema).parquet(*files)
 
 
 def read_files(source: FileSource, ground: Ground) -> DataFrame:

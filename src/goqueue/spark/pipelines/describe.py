@@ -113,6 +113,10 @@ def _decode_words(decode: Decode) -> Iterator[str]:
         yield f"json: {one_line(decode.schema)}"
     elif decode.format is DecodeFormat.TEXT:
         yield "text"
+    elif decode.values:
+        from goqueue.spark.decode_values import reader_of
+
+        yield reader_of(decode.values).name
     if decode.keep:
         yield f"with {', '.join(decode.keep)}"
 

@@ -15,14 +15,14 @@ from goqueue.model.units import quoted
 from goqueue.spark.pipelines.model import PythonFunction
 from goqueue.spark.pipelines.nodes import Notes, Scalar, suggestion
 
-ReadText = Callable[[PurePath], str | None]
-"""Returns the text of a file, None if there is none."""
+ReadFile = Callable[[PurePath], bytes | None]
+"""Returns what a file holds, None if there is none."""
 
 _REFERENCE = re.compile(r"(?P<where>[^:]+(?:\.py)?):(?P<function>[^\W\d]\w*)")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def parse_function(scalar: Scalar, what: str, notes: Notes, directory: PurePath, read: ReadText) -> PythonFunction:
+def parse_function(scalar: Scalar, what: str, notes: Notes, directory: PurePath, read: ReadFile) -> PythonFunction:
     """Return a function that is named, or that is there already."""
     if scalar.target is not None:
         return PythonFunction(scalar.text, scalar.target)
@@ -41,7 +41,7 @@ def parse_function(scalar: Scalar, what: str, notes: Notes, directory: PurePath,
     return PythonFunction(f"{file}:{match['function']}")
 
 
-def _check_file(scalar: Scalar, file: PurePath, function: str, what: str, notes: Notes, read: ReadText) -> None:
+def _check_file(scalar: Scalar, file: PurePath, function: str, what: str, notes: Notes, read: ReadFile) -> None:
     text = read(file)
     if text is None:
         notes.error(scalar.place, f"{what}: there is no file {file}", "paths are relative to the pipeline file")

@@ -11,12 +11,12 @@ from pathlib import Path, PurePath
 from types import TracebackType
 
 from goqueue.seams.disk import Disk, RealDisk
-from goqueue.spark.pipelines.functions import ReadText
+from goqueue.spark.pipelines.functions import ReadFile
 from goqueue.spark.pipelines.model import PipelineSpec
 from goqueue.spark.pipelines.module import Pipeline
 from goqueue.spark.pipelines.nodes import Mistake, Node, Notes, Place
 from goqueue.spark.pipelines.parse import parse
-from goqueue.spark.pipelines.user_code import USUAL_ERRORS, run_file
+from goqueue.spark.pipelines.user_code import run_file
 from goqueue.spark.pipelines.yaml_file import read_yaml
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
@@ -42,9 +42,9 @@ def load(path: Path, environ: Mapping[str, str], *, disk: Disk | None = None) ->
     if text is None:
         return Reading(str(path), "", notes.in_order(), None)
 
-    def read(file: PurePath) -> str | None:
+    def read(file: PurePath) -> bytes | None:
         try:
-            return _decoded(_bytes_of(file, disk), Notes())
+            return _bytes_of(file, disk)
         except OSError:
             return None
 
@@ -54,13 +54,13 @@ def load(path: Path, environ: Mapping[str, str], *, disk: Disk | None = None) ->
     return read_text(text, str(path), environ, read)
 
 
-def read_text(text: str, file: str, environ: Mapping[str, str], read: ReadText = lambda _: None) -> Reading:
-    """Read the text of a pipeline file; `read` looks into the Python files that it names."""
+def read_text(text: str, file: str, environ: Mapping[str, str], read: ReadFile = lambda _: None) -> Reading:
+    """Read the text of a pipeline file; `read` looks into the files that it names."""
     notes = Notes()
     return _finished(file, text, read_yaml(text, environ, notes), notes, read)
 
 
-def _finished(file: str, text: str, tree: Node | None, notes: Notes, read: ReadText) -> Reading:
+def _finished(file: str, text: str, tree: Node | None, notes: Notes, read: ReadFile) -> Reading:
     spec = None if tree is None else parse(tree, notes, PurePath(file).parent, read)
     return Reading(file, text, notes.in_order(), spec)
 
@@ -86,7 +86,7 @@ def _run_module(path: Path, notes: Notes) -> Node | None:
     """Run a module and return what its pipeline says."""
     try:
         module = run_file(path)
-    except (*USUAL_ERRORS, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module of the user's raises is told
         _note_failure(error, path, notes)
         return None
     found = {name: value for name, value in vars(module).items() if isinstance(value, Pipeline)}

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from goqueue.model.start_at import StartAt
+from goqueue.spark.decode_values_spec import Decoding
 
 
 class DecodeFormat(StrEnum):
@@ -23,6 +24,8 @@ class DecodeFormat(StrEnum):
     JSON = "json"
     TEXT = "text"
     RAW = "raw"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
 
 
 class OnBadValue(StrEnum):
@@ -99,12 +102,21 @@ Trigger = AvailableNow | Interval
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """How the values of messages become columns; `keep` are columns of the message that stay beside them."""
+    """How the values of messages become columns; `keep` are columns of the message that stay beside them.
+
+    `schema` is that of JSON; `values` has the schema of Avro or Protobuf, itself and not its file.
+    """
 
     format: DecodeFormat = DecodeFormat.RAW
     schema: str = ""
     keep: tuple[MessageColumn, ...] = ()
     on_bad_value: OnBadValue = OnBadValue.DLQ
+    values: Decoding | None = None
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether there are values that cannot be decoded."""
+        return self.format not in {DecodeFormat.RAW, DecodeFormat.TEXT}
 
 
 @dataclass(frozen=True, slots=True)

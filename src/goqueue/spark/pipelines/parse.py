@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from goqueue.model.units import quoted
-from goqueue.spark.pipelines.check import Draft, check
+from goqueue.spark.pipelines.check import check
+from goqueue.spark.pipelines.draft import Draft
 from goqueue.spark.pipelines.fields import Fields, as_duration_ms, kind_of
-from goqueue.spark.pipelines.functions import ReadText
+from goqueue.spark.pipelines.functions import ReadFile
 from goqueue.spark.pipelines.model import AvailableNow, Interval, PipelineSpec, Trigger
 from goqueue.spark.pipelines.nodes import Entry, Node, Notes, Scalar, Table
 from goqueue.spark.pipelines.parse_sinks import parse_sink
@@ -27,14 +28,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def parse(root: Node, notes: Notes, directory: PurePath, read: ReadText) -> PipelineSpec | None:
+def parse(root: Node, notes: Notes, directory: PurePath, read: ReadFile) -> PipelineSpec | None:
     """Return the pipeline that a tree stands for; None if a mistake keeps it from running."""
     fields = Fields(root, "the file", notes, directory=directory)
     if not isinstance(root, Table):
         return None
     name = _pipeline_name(fields)
     draft = Draft(
-        sources={key: parse_source(key.text, inner) for key, inner in _section(fields, "sources", "source")},
+        sources={key: parse_source(key.text, inner, read) for key, inner in _section(fields, "sources", "source")},
         steps={key: parse_step(key.text, inner, read) for key, inner in _section(fields, "steps", "step")},
         sinks={key: parse_sink(key.text, inner, read) for key, inner in _section(fields, "sinks", "sink")},
     )

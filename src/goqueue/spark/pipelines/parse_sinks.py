@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from goqueue.spark.pipelines.fields import Fields, Reference
-from goqueue.spark.pipelines.functions import ReadText, parse_function
+from goqueue.spark.pipelines.functions import ReadFile, parse_function
 from goqueue.spark.pipelines.model import BatchSink, ConsoleSink, FileFormat, FileSink, Mode, Sink, TopicSink
 from goqueue.spark.pipelines.nodes import Place, Scalar, Table
 from goqueue.spark.pipelines.parse_sources import check_topic
@@ -22,7 +22,7 @@ class SinkDraft:
     place: Place
 
 
-def parse_sink(name: str, fields: Fields, read: ReadText) -> SinkDraft:
+def parse_sink(name: str, fields: Fields, read: ReadFile) -> SinkDraft:
     """Return a sink."""
     kind = fields.among(_KINDS)
     reads = fields.references("from")

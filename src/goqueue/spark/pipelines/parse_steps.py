@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from goqueue.spark.pipelines.fields import Fields, Reference, check_sql
-from goqueue.spark.pipelines.functions import ReadText, parse_function
+from goqueue.spark.pipelines.functions import ReadFile, parse_function
 from goqueue.spark.pipelines.model import (
     Action,
     Aggregate,
@@ -37,8 +37,13 @@ class StepDraft:
     reads: tuple[Reference, ...]
     query: Query | None = None
 
+    @property
+    def groups_in_sql(self) -> bool:
+        """Whether its SQL groups rows."""
+        return self.query is not None and self.query.groups
 
-def parse_step(name: str, fields: Fields, read: ReadText) -> StepDraft:
+
+def parse_step(name: str, fields: Fields, read: ReadFile) -> StepDraft:
     """Return a step."""
     kind = fields.among(_TRANSFORMS, is_needed=False)
     reads = fields.references("from")

@@ -10,7 +10,6 @@ from goqueue.spark.pipelines.describe import is_stream, sink_words, source_words
 from goqueue.spark.pipelines.model import (
     Action,
     ArchiveSource,
-    DecodeFormat,
     OnBadValue,
     PipelineSpec,
     Source,
@@ -115,4 +114,4 @@ def _dying(pipeline: PipelineSpec) -> Iterator[str]:
 def _may_fail_to_decode(source: Source) -> bool:
     if not isinstance(source, TopicSource | ArchiveSource):
         return False
-    return source.decode.format is DecodeFormat.JSON and source.decode.on_bad_value is OnBadValue.DLQ
+    return source.decode.may_fail and source.decode.on_bad_value is OnBadValue.DLQ

@@ -59,8 +59,11 @@ def read_batch(account: Mapping[str, Any]) -> Batch:
     """Return what a batch was like, by Spark's account of it."""
     durations = account.get("durationMs") or {}
     seconds = durations.get("triggerExecution", 0) / 1000
-    read = account.get("numInputRows") or 0
-    metrics = account.get("observedMetrics") or {}
+    read = account.get("numInputRows")
+    if read is None:
+        # Spark Connect tells it of each source only.
+        read = sum(source.get("numInputRows") or 0 for source in account.get("sources") or [])
+    metrics = {name: _counts(row) for name, row in (account.get("observedMetrics") or {}).items()}
     operators = account.get("stateOperators") or []
     return Batch(
         number=account["batchId"],
@@ -76,6 +79,13 @@ def read_batch(account: Mapping[str, Any]) -> Batch:
         watermark=_watermark(account.get("eventTime") or {}),
         bad_rows=bad_rows(metrics),
     )
+
+
+def _counts(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return observed values by name; Spark Connect tells names and values apart."""
+    if row.keys() != {"schema", "values"}:
+        return row
+    return dict(zip((field["name"] for field in row["schema"]["fields"]), row["values"], strict=True))
 
 
 def bad_rows(metrics: Mapping[str, Any]) -> dict[str, int]:

@@ -14,19 +14,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from goqueue.errors import Invalid
 from goqueue.seams.clock import Clock
 from goqueue.spark.pipelines.compile import compile_letters, compile_rows, dying_parts
 from goqueue.spark.pipelines.compile_sources import Ground
 from goqueue.spark.pipelines.describe import is_stream
 from goqueue.spark.pipelines.graph import upstream
-from goqueue.spark.pipelines.model import AvailableNow, PipelineSpec, Sink
+from goqueue.spark.pipelines.model import AvailableNow, ConsoleSink, PipelineSpec, Sink
 from goqueue.spark.pipelines.progress import LETTERS_NAME, RULES_PREFIX, WRITTEN_METRIC, QueryProgress
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_checkpoints import Checkpoints
 from goqueue.spark.pipelines.run_failures import Failure
 from goqueue.spark.pipelines.run_query import Event, Query, QueryPlan, State, StreamRun
-from goqueue.spark.pipelines.run_table import Observed, TableRun
+from goqueue.spark.pipelines.run_table import Observed, TableRun, TableWrite
 from goqueue.spark.pipelines.run_writes import Show, start_letters, start_stream, write_messages, write_table
+from goqueue.spark.session import SESSION_SETTINGS, is_remote, leave
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -88,19 +90,20 @@ class PipelineRun:
         self._settings = settings
         self._clock = clock
         self._show = show
+        if is_remote(session):
+            require_no_console(spec)
         self._session = session.newSession()
         self._set_up()
         self._is_stopping = False
-        self._deadline = 0.0
-        queries = [self._of_sink(sink) for sink in spec.sinks]
+        self._queries = [self._of_sink(sink) for sink in spec.sinks]
         if dying_parts(spec):
-            queries.append(self._of_letters())
-        self._queries: list[Query] = queries
+            # Before all others: with `start: latest`, whoever begins later must not find what has no letter.
+            self._queries.insert(0, self._of_letters())
 
     @property
     def status(self) -> PipelineStatus:
         """How it is now."""
-        queries = self._queries
+        queries = sorted(self._queries, key=lambda query: query.progress.name == LETTERS_NAME)
         failures = [each.failure for each in queries if each.failure is not None]
         return PipelineStatus(
             self.spec.name,
@@ -129,6 +132,10 @@ class PipelineRun:
         for query in self._queries:
             query.stop(deadline)
 
+    def close(self) -> None:
+        """Leave the session; a server of Spark Connect then ends what is left in the middle."""
+        leave(self._session)
+
     def _state(self) -> State:
         states = {query.state for query in self._queries}
         if all(state.is_over for state in states):
@@ -139,7 +146,8 @@ class PipelineRun:
         return State.RUNNING
 
     def _set_up(self) -> None:
-        for name, text in self.spec.spark.items():
+        # A new session of Spark Connect begins with what its server has.
+        for name, text in {**SESSION_SETTINGS, **self.spec.spark}.items():
             if name.startswith("spark.sql.") and self._session.conf.isModifiable(name):
                 self._session.conf.set(name, text)
         # By default, Spark waits for ever for a query that does not stop.
@@ -153,7 +161,7 @@ class PipelineRun:
         ground = self._ground(sink.name)
         if not self._is_stream([sink.input]):
             return TableRun(
-                self.spec.name, sink.name, self._session, lambda: self._write_table(sink, ground), self._clock
+                self.spec.name, sink.name, self._session, lambda: self._plan_table(sink, ground), self._clock
             )
 
         checkpoint = self._settings.checkpoints.of_sink(sink.name)
@@ -176,7 +184,7 @@ class PipelineRun:
         ground = self._ground(LETTERS_NAME)
         if not self._is_stream(dying_parts(self.spec)):
             return TableRun(
-                self.spec.name, LETTERS_NAME, self._session, lambda: self._write_letters(ground), self._clock
+                self.spec.name, LETTERS_NAME, self._session, lambda: self._plan_letters(ground), self._clock
             )
         checkpoint = self._settings.checkpoints.of_letters
 
@@ -195,18 +203,17 @@ class PipelineRun:
         plan = QueryPlan(self.spec.name, LETTERS_NAME, checkpoint, start, self._backoff(), counts_written=True)
         return StreamRun(plan, self._clock)
 
-    def _write_table(self, sink: Sink, ground: Ground) -> Observed:
+    def _plan_table(self, sink: Sink, ground: Ground) -> TableWrite:
         observed = Observed()
         rows = observed.observe_written(compile_rows(self.spec, sink, ground, observed.observe))
-        write_table(sink, rows, ground, self._show)
-        return observed
+        return TableWrite(lambda: write_table(sink, rows, ground, self._show), observed)
 
-    def _write_letters(self, ground: Ground) -> Observed:
+    def _plan_letters(self, ground: Ground) -> TableWrite:
         observed = Observed()
         letters = compile_letters(self.spec, ground)
         assert letters is not None
-        write_messages(observed.observe_written(letters), self.spec.dead_letters, ground)
-        return observed
+        rows = observed.observe_written(letters)
+        return TableWrite(lambda: write_messages(rows, self.spec.dead_letters, ground), observed)
 
     def _is_stream(self, names: list[str]) -> bool:
         reads = {source.name: () for source in self.spec.sources} | {step.name: step.inputs for step in self.spec.steps}
@@ -218,6 +225,16 @@ class PipelineRun:
         if chosen is None:
             chosen = FAILURES_MAX_OF_AVAILABLE_NOW if isinstance(self.spec.trigger, AvailableNow) else 0
         return Backoff(failures_max=chosen)
+
+
+def require_no_console(spec: PipelineSpec) -> None:
+    """Refuse what Spark Connect cannot do: functions for batches run at the server, and so would what they print."""
+    consoles = [sink.name for sink in spec.sinks if isinstance(sink, ConsoleSink)]
+    if consoles:
+        raise Invalid(
+            f"sink {consoles[0]} of pipeline {spec.name} writes to the console, which does not work with Spark Connect",
+            hint="write to a topic or to files, or run it with another --master",
+        )
 
 
 def _observe(rows: DataFrame, name: str, counted: Mapping[str, Column]) -> DataFrame:

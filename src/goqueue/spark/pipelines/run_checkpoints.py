@@ -1,9 +1,10 @@
 """Where queries note how far they got: one directory for each sink of each pipeline, and one for the dead letters.
 
-    DIR/PIPELINE/sinks/SINK        with --checkpoint DIR, or DIR beside the pipeline file by default
-    CHECKPOINT/sinks/SINK          if the pipeline file names a directory of its own
-    .../dead-letters
+    DIR/PIPELINE/sinks/SINK
+    DIR/PIPELINE/dead-letters
 
+DIR is what `--checkpoint` says, or else the key `checkpoint` of the file, or else a directory beside the file. It may
+be the same for many pipelines.
 A sink that is renamed begins anew, and one that comes later begins at the start of its sources.
 """
 
@@ -35,8 +36,5 @@ class Checkpoints:
 
 def checkpoints_of(spec: PipelineSpec, file: PurePath, chosen: str = "") -> Checkpoints:
     """Return where a pipeline keeps its checkpoints; `chosen` by whoever runs it is stronger than its file."""
-    if chosen:
-        return Checkpoints(f"{chosen.rstrip('/')}/{spec.name}")
-    if spec.checkpoint:
-        return Checkpoints(spec.checkpoint.rstrip("/"))
-    return Checkpoints(f"{file.parent / DEFAULT_NAME / spec.name}")
+    directory = chosen or spec.checkpoint or str(file.parent / DEFAULT_NAME)
+    return Checkpoints(f"{directory.rstrip('/')}/{spec.name}")

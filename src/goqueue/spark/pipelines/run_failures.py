@@ -44,7 +44,15 @@ _MISFITS: Final = (
     "Provided schema doesn't match to the schema for existing state",
 )
 _LOST_BATCH: Final = re.compile(r"batch \d+ doesn't exist")
-_HOPELESS: Final = ("ForeignCheckpoint", "InvalidSettings", "Invalid", "ImportError", "ModuleNotFoundError")
+_HOPELESS: Final = (
+    "CheckpointOutdated",
+    "DataLost",
+    "ForeignCheckpoint",
+    "ImportError",
+    "Invalid",
+    "InvalidSettings",
+    "ModuleNotFoundError",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,8 @@ def failure_of(error: BaseException, checkpoint: str = "") -> Failure:
     if checkpoint and (any(sign in text for sign in _MISFITS) or _LOST_BATCH.search(text)):
         return Failure(
             f"the checkpoint does not fit the pipeline, which has changed since: {reason_in(text)}",
-            f"give the sink another name, or remove {checkpoint}; it then begins anew, from the start of its sources",
+            f"give the sink another name, or remove {checkpoint}; it then begins anew, from the start of its sources, "
+            f"and writes files to another path",
             is_hopeless=True,
         )
     if _is_of_spark(error):

@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from goqueue.errors import GoQueueError
 from goqueue.seams.clock import Clock
 from goqueue.spark.pipelines.progress import QueryProgress, advance, read_batch
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_failures import Failure, failure_of
-from goqueue.spark.pipelines.user_code import USUAL_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 # What Spark calls the state of a query before its first batch; one that is still there after a while has other worries.
 _SETTLING_MESSAGES: Final = ("Initializing", "Getting offsets")
 _SETTLING_S_MAX: Final = 30.0
-
-EXPECTED_ERRORS: Final = (PySparkException, Py4JError, GoQueueError, *USUAL_ERRORS)
-"""What Spark, the broker and the functions of users raise where a query is planned or written."""
 
 
 class State(StrEnum):
@@ -151,7 +146,8 @@ class StreamRun:
             return
         if self._handle is None:
             if self._deadline is not None:
-                self.state = State.ENDED
+                # What has failed, and is not tried again, has not ended well.
+                self.state = State.ENDED if self.failure is None else State.FAILED
             elif may_start and self._clock.monotonic() >= self._due:
                 yield from self._start()
             return
@@ -172,7 +168,7 @@ class StreamRun:
     def _start(self) -> Iterator[Event]:
         try:
             self._handle = self._plan.start()
-        except EXPECTED_ERRORS as error:
+        except Exception as error:  # noqa: BLE001 - the edge: whatever a function of users raises fails this query only
             yield self._failed(failure_of(error, self._plan.checkpoint))
         else:
             self._seen = (-1, "")
@@ -210,7 +206,7 @@ class StreamRun:
         error = handle.exception()
         self._handle = None
         self.progress = _at_rest(self.progress)
-        if error is None or self._deadline is not None:
+        if error is None:
             self.state = State.ENDED
             return
         yield self._failed(failure_of(error, self._plan.checkpoint))
@@ -219,7 +215,8 @@ class StreamRun:
         self._failures += 1
         self.failure = failure
         self.progress = _at_rest(self.progress)
-        delay_s = None if failure.is_hopeless else self._plan.backoff.delay_s(self._failures)
+        is_last = failure.is_hopeless or self._deadline is not None
+        delay_s = None if is_last else self._plan.backoff.delay_s(self._failures)
         if delay_s is None:
             self.state = State.FAILED
         else:

@@ -3,6 +3,9 @@
 Spark lets sinks in Python take rows of mode append only. So each batch is handed over as a DataFrame, and goes the same
 way as the rows of such a sink from there on: its tasks stage rows in transactions, and the driver commits them together
 under the query's id and the batch's number. A batch that is repeated after a failure is not written twice.
+
+The id is read from the checkpoint. Spark tells it to tasks as well, but with Spark Connect the function runs in a
+process of its own, and what it starts there belongs to no query.
 """
 
 from __future__ import annotations
@@ -23,8 +26,13 @@ from goqueue.spark.staging import Attempt, Staged, stage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_QUERY_ID: Final = "sql.streaming.queryId"
 _AGAIN: Final = "the query repeats the batch when it is restarted, and what is committed is not written again"
+
+
+class _Metadata(msgspec.Struct):
+    """What Spark keeps in a checkpoint about its query; a test holds on to it."""
+
+    id: str
 
 
 class _Told(msgspec.Struct):
@@ -38,12 +46,15 @@ class _Told(msgspec.Struct):
     size_bytes: int
 
 
-def writing_changes(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+def writing_changes(options: Mapping[str, str], checkpoint: str) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that writes the messages of each batch, exactly once."""
+    queries: list[str] = []
 
     def write(batch: DataFrame, number: int) -> None:
+        if not queries:
+            queries.append(_query_of(batch, checkpoint))
         checked = check_write(options, batch.schema, is_overwrite=False)
-        rows = batch.mapInArrow(_staging(checked, number), "told STRING").collect()
+        rows = batch.mapInArrow(_staging(checked, queries[0], number), "told STRING").collect()
         told = [msgspec.json.decode(row.told, type=_Told) for row in rows]
         staged = [
             Staged(each.sink, each.task, each.attempt, each.producer, each.rows, each.size_bytes) for each in told
@@ -53,12 +64,17 @@ def writing_changes(options: Mapping[str, str]) -> Callable[[DataFrame, int], No
     return write
 
 
-def _staging(options: SinkOptions, number: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _query_of(batch: DataFrame, checkpoint: str) -> str:
+    (metadata,) = batch.sparkSession.read.text(f"{checkpoint}/metadata", wholetext=True).collect()
+    return msgspec.json.decode(metadata.value, type=_Metadata).id
+
+
+def _staging(
+    options: SinkOptions, query: str, number: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        query = context.getLocalProperty(_QUERY_ID)
-        assert query, "Spark tells the tasks of a stream which query they belong to"
         task = context.partitionId()
         staged = stage(options, Attempt(query, task, context.attemptNumber(), task + number), batches)
         told = _Told(staged.sink, staged.task, staged.attempt, staged.producer, staged.rows, staged.size_bytes)

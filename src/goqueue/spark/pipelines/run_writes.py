@@ -23,6 +23,7 @@ from goqueue.spark.pipelines.model import (
     TopicSink,
     Trigger,
 )
+from goqueue.spark.pipelines.run_files import require_own
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,7 @@ def start_stream(
     sink: Sink, rows: DataFrame, ground: Ground, *, name: str, trigger: Trigger, checkpoint: str, show: Show
 ) -> StreamingQuery:
     """Start the query of a sink."""
-    stream = _triggered(_stream(sink, rows, ground, show), trigger)
+    stream = _triggered(_stream(sink, rows, ground, checkpoint, show), trigger)
     return stream.queryName(name).outputMode(sink.mode.value).option("checkpointLocation", checkpoint).start()
 
 
@@ -116,7 +117,7 @@ def _text(rows: DataFrame, name: str) -> Column:
     )
 
 
-def _stream(sink: Sink, rows: DataFrame, ground: Ground, show: Show) -> DataStreamWriter:
+def _stream(sink: Sink, rows: DataFrame, ground: Ground, checkpoint: str, show: Show) -> DataStreamWriter:
     match sink:
         case TopicSink():
             messages, options = messages_of(sink, rows), topic_options(sink.topic, ground)
@@ -124,8 +125,9 @@ def _stream(sink: Sink, rows: DataFrame, ground: Ground, show: Show) -> DataStre
                 return messages.writeStream.format("goqueue").options(**options)
             from goqueue.spark.pipelines.run_updates import writing_changes
 
-            return messages.writeStream.foreachBatch(writing_changes(options))
+            return messages.writeStream.foreachBatch(writing_changes(options, checkpoint))
         case FileSink():
+            require_own(sink, checkpoint)
             files = rows.writeStream.format(sink.format.value).option("path", sink.path)
             return files.partitionBy(*sink.partition_by) if sink.partition_by else files
         case ConsoleSink():

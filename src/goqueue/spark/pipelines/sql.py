@@ -4,6 +4,8 @@ This is no parser of SQL, that is Spark. It follows brackets, `FROM`, `JOIN` and
 
 - the name of a common table expression is visible behind its definition, up to the bracket in which it stands;
 - `FROM` inside of a function (`extract(hour FROM t)`, `trim(BOTH ' ' FROM s)`) and `IS DISTINCT FROM` name no table;
+- behind a dot stands a column, whatever word it is;
+- a recursive expression is visible inside of its own definition;
 - a name before a bracket is a function, and one with dots is a table of Spark's catalogue, which is not looked for.
 """
 
@@ -19,6 +21,7 @@ from goqueue.spark.pipelines.sql_tokens import Kind, SqlError, Token, tokens_of
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _BEHIND_TABLES = ("WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW",
                   "UNION", "EXCEPT", "INTERSECT", "MINUS", "SELECT", "QUALIFY", "VIEW")  # fmt: skip
+_BETWEEN_QUERIES = ("UNION", "EXCEPT", "INTERSECT", "MINUS", "ALL", "DISTINCT")
 _NO_TABLE = ("LATERAL", "VALUES", "SELECT", "WITH", "STREAM", "TABLE", "VIEW")
 _WINDOW_FUNCTIONS = ("WINDOW", "SESSION_WINDOW")
 
@@ -47,6 +50,7 @@ class _Level:
     is_query: bool = False
     is_in_tables: bool = False
     is_in_with: bool = False
+    is_recursive: bool = False
     defines: str = ""
 
 
@@ -92,6 +96,8 @@ def _tables(tokens: Sequence[Token]) -> Iterator[TableName]:
     for index, token in enumerate(tokens):
         level = levels[-1]
         if token.is_symbol("("):
+            if level.is_recursive:
+                level.defined |= {level.defines} - {""}
             # What stands in brackets where a table is expected is a query, or a table again.
             levels.append(_Level(is_in_tables=expects_table))
             continue
@@ -112,10 +118,13 @@ def _tables(tokens: Sequence[Token]) -> Iterator[TableName]:
 def _follow(level: _Level, tokens: Sequence[Token], index: int, *, was_bracket: bool) -> bool:
     """Keep track of where we are; tell whether a table comes next."""
     token = tokens[index]
+    if index and tokens[index - 1].is_symbol("."):
+        return False
     if level.is_in_with and _begins_definition(tokens, index):
         level.defines = token.text.casefold()
     if token.is_word("WITH"):
         level.is_in_with = True
+        level.is_recursive = index + 1 < len(tokens) and tokens[index + 1].is_word("RECURSIVE")
     elif token.is_word("SELECT"):
         level.is_query, level.is_in_tables, level.is_in_with = True, False, False
     elif token.is_word("FROM"):
@@ -124,7 +133,7 @@ def _follow(level: _Level, tokens: Sequence[Token], index: int, *, was_bracket: 
             return False
         level.is_query = level.is_in_tables = True
         return True
-    elif token.is_word("JOIN") or (token.is_word("TABLE") and (index == 0 or was_bracket)):
+    elif token.is_word("JOIN") or (token.is_word("TABLE") and _begins_query(tokens, index)):
         return True
     elif token.is_word(*_BEHIND_TABLES):
         level.is_in_tables = False
@@ -132,6 +141,12 @@ def _follow(level: _Level, tokens: Sequence[Token], index: int, *, was_bracket: 
         return level.is_in_tables
     # LATERAL and the like stand before what is in the place of a table.
     return token.is_word("LATERAL", "STREAM") and level.is_in_tables
+
+
+def _begins_query(tokens: Sequence[Token], index: int) -> bool:
+    """Tell whether a query may begin here: at the start, in brackets, behind the definitions or another query."""
+    before = tokens[index - 1] if index else None
+    return before is None or before.is_symbol("(") or before.is_symbol(")") or before.is_word(*_BETWEEN_QUERIES)
 
 
 def _begins_definition(tokens: Sequence[Token], index: int) -> bool:

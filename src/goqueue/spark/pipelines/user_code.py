@@ -1,4 +1,9 @@
-"""Running a Python file of the user's, as a pipeline or for a function that a pipeline names."""
+"""Running a Python file of the user's, as a pipeline or for a function that a pipeline names.
+
+Files beside it can be imported as if it was run by itself. None of these modules stays known by its name: functions are
+then sent to executors whole, with the modules that they use, and not as the name of something that executors do not
+have; and two pipelines may each have a `helpers.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,8 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
-USUAL_ERRORS: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What the code of users raises, short of what ends a process."""
-
-# While it runs a module is known by this name, which no import uses. Behind that it is not known at all, so that its
-# functions are sent to executors whole, and not as the name of a module that executors do not have.
+# While it runs a module is known by this name, which no import uses.
 _MODULE_NAME = "__goqueue_pipeline__"
 
 
@@ -34,13 +22,24 @@ def run_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no module")
     module = module_from_spec(spec)
-    # As if the file was run by itself: what lies beside it can be imported.
-    beside = str(path.resolve().parent)
-    sys.path.insert(0, beside)
+    beside = path.resolve().parent
+    known = set(sys.modules)
+    sys.path.insert(0, str(beside))
     sys.modules[_MODULE_NAME] = module
     try:
         spec.loader.exec_module(module)
     finally:
-        del sys.modules[_MODULE_NAME]
-        sys.path.remove(beside)
+        sys.path.remove(str(beside))
+        for name in [_MODULE_NAME, *_modules_of(beside, set(sys.modules) - known)]:
+            sys.modules.pop(name, None)
     return module
+
+
+def _modules_of(directory: Path, names: set[str]) -> list[str]:
+    """Return those modules whose files lie in a directory, or below it but in no environment of Python."""
+    found = []
+    for name in names:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).is_relative_to(directory) and "site-packages" not in Path(file).parts:
+            found.append(name)
+    return found

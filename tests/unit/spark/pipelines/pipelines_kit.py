@@ -21,7 +21,7 @@ sinks:
 
 def reading(text: str, environ: Mapping[str, str] | None = None, **python_files: str) -> Reading:
     """Read a text as the file `dir/pipeline.yaml`, with Python files beside it by their names."""
-    beside = {PurePath("dir") / f"{name}.py": content for name, content in python_files.items()}
+    beside = {PurePath("dir") / f"{name}.py": content.encode() for name, content in python_files.items()}
     return read_text(text, "dir/pipeline.yaml", environ or {}, beside.get)
 
 

@@ -30,6 +30,38 @@ def said_of_sink(line: str) -> list[str]:
     return said(f"pipeline: p\nsources:\n  it: {{topic: it}}\nsinks:\n  out: {line}\n")
 
 
+def test_what_is_written_comes_to_a_good_end() -> None:
+    """Places that two write, circles, and dead letters that are never final or always new."""
+    text = """\
+pipeline: p
+sources:
+  a: {topic: [a, p.dlq], decode: {format: json, schema: "id STRING, at TIMESTAMP"}}
+  b: {json: in, schema: "id STRING", stream: true}
+  c: {archive: old, decode: {format: json, schema: "id STRING"}}
+steps:
+  counted: {from: a, aggregate: {group_by: id, n: count(*)}}
+  checked: {from: counted, expect_or_dlq: {some: n > 0}}
+  grouped: {sql: "SELECT id, count(*) AS n FROM b GROUP BY id", expect_or_dlq: {some: n > 0}}
+sinks:
+  one: {from: b, json: out/x}
+  two: {from: b, json: ./out//x/}
+  three: {from: b, json: in}
+  four: {from: a, topic: a}
+  five: {from: checked, topic: five, mode: update}
+  six: {from: grouped, topic: six, mode: update}
+  seven: {from: c, topic: seven}
+"""
+    assert [line.partition(" (")[0] for line in said(text)] == [
+        "3:3 error: source a reads p.dlq, where dead letters go: they would be dead again, for ever",
+        "5:3 error: c would make dead letters of a table, at every start anew, beside those of streams",
+        "8:3 error: dead letters of step checked are never final: what it checks is aggregated without a watermark",
+        "9:3 warning: dead letters of step grouped are never final: what it checks is aggregated without a watermark",
+        "12:3 error: sinks one and two write to the same directory: one would lose its rows",
+        "13:3 error: sink three writes to the directory that source b reads: rows go in a circle",
+        "14:3 warning: sink four writes to a, which source a reads",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -157,7 +189,10 @@ def test_a_flaw_of_the_whole_file_is_told_with_its_place(text: str, told: list[s
             "{topic: a, max_rows_per_batch: many}",
             ("3:38 error: max_rows_per_batch of source it is 'many', not a whole number above 0"),
         ),
-        ("{topic: a, decode: avro}", "3:26 error: decode of source it cannot be 'avro' (choose from json, text, raw)"),
+        (
+            "{topic: a, decode: xml}",
+            "3:26 error: decode of source it cannot be 'xml' (choose from json, text, raw, avro, protobuf)",
+        ),
         (
             "{topic: a, decode: json}",
             (

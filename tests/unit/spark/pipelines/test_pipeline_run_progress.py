@@ -42,6 +42,20 @@ def test_totals_are_those_of_all_batches_and_rates_those_of_the_last() -> None:
     assert progress.bad_rows == {"valid.has_id": 2, "valid.positive": 0}
 
 
+def test_spark_connect_tells_names_of_counts_apart_from_them() -> None:
+    fields: list[dict[str, Any]] = [
+        {"name": name, "type": "long", "nullable": False} for name in ("has_id", "positive")
+    ]
+    metrics = {"goqueue.rules.valid": {"values": [1, None], "schema": {"type": "struct", "fields": fields}}}
+    assert read_batch(account(0, observedMetrics=metrics)).bad_rows == {"valid.has_id": 1, "valid.positive": 0}
+
+
+def test_spark_connect_tells_the_rows_of_each_source_only() -> None:
+    told = account(0, sources=[{"numInputRows": 3}, {"numInputRows": 4}])
+    del told["numInputRows"]
+    assert read_batch(told).rows_read == 7
+
+
 def test_an_idle_query_keeps_its_totals_and_has_no_rate() -> None:
     before = advance(QueryProgress("out"), read_batch(account(3)), 1)
     idle = account(3, rows=0, durationMs={"latestOffset": 1, "triggerExecution": 1}, observedMetrics={})
@@ -93,5 +107,5 @@ def test_checkpoints_are_beside_the_file_unless_it_or_the_caller_says_otherwise(
     assert checkpoints_of(spec, file).of_sink("out") == "dir/.goqueue/checkpoints/orders/sinks/out"
     assert checkpoints_of(spec, file).of_letters == "dir/.goqueue/checkpoints/orders/dead-letters"
     assert checkpoints_of(spec, file, "s3a://bucket/").of_sink("out") == "s3a://bucket/orders/sinks/out"
-    named = spec_of(SMALL + "checkpoint: s3a://mine/orders\n")
+    named = spec_of(SMALL + "checkpoint: s3a://mine\n")
     assert checkpoints_of(named, file).of_sink("out") == "s3a://mine/orders/sinks/out"

@@ -43,6 +43,11 @@ from goqueue.spark.pipelines.sql_tokens import SqlError
         ("SELECT sum(x) OVER (PARTITION BY y ORDER BY z), w FROM a WINDOW v AS (ORDER BY p), u AS (ORDER BY q)", ["a"]),
         ("SELECT a, b FROM c GROUP BY a, b HAVING count(*) > 1 ORDER BY a, b", ["c"]),
         ("SELECT * FROM a TABLESAMPLE (10 PERCENT), b PIVOT (sum(x) FOR y IN (1, 2))", ["a", "b"]),
+        ("SELECT m.from, subject FROM a m", ["a"]),
+        ("SELECT * FROM a m JOIN b ON m.join = b.select, c", ["a", "b", "c"]),
+        ("WITH RECURSIVE t AS (SELECT * FROM a UNION ALL SELECT * FROM t) SELECT * FROM t", ["a"]),
+        ("SELECT * FROM a UNION ALL TABLE b", ["a", "b"]),
+        ("WITH x AS (SELECT * FROM a) TABLE b", ["a", "b"]),
         ("SELECT 1", []),
     ],
 )

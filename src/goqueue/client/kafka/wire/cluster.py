@@ -16,6 +16,7 @@ _OFFERED = struct.Struct(">hhh")
 _PARTITION = struct.Struct(">hiii")
 _NO_TOPIC_ID = bytes(16)
 _TRANSACTION = 1
+_TOPIC = 2
 _BROKER = 4
 _IS_FALSE = b"\0"
 
@@ -154,8 +155,20 @@ def describe_broker(node_id: int) -> bytes:
     return array([resource]) + _IS_FALSE + _IS_FALSE + NO_TAGS
 
 
+def describe_topics(names: Sequence[str], setting: str) -> bytes:
+    """Ask for one setting of some topics."""
+    keys = array([text(setting)])
+    resources = [INT8.pack(_TOPIC) + text(name) + keys + NO_TAGS for name in names]
+    return array(resources) + _IS_FALSE + _IS_FALSE + NO_TAGS
+
+
 def read_configs(fields: Fields) -> ConfigsReply:
     """Read the settings of the one broker that was asked for."""
+    return _only(list(read_configs_by_name(fields).values()))
+
+
+def read_configs_by_name(fields: Fields) -> dict[str, ConfigsReply]:
+    """Read the settings of all that was asked for."""
 
     def synonym() -> None:
         fields.text()
@@ -174,19 +187,19 @@ def read_configs(fields: Fields) -> ConfigsReply:
         fields.tags()
         return found
 
-    def resource() -> ConfigsReply:
+    def resource() -> tuple[str, ConfigsReply]:
         error, message = fields.number(INT16), fields.nullable_text() or ""
         fields.number(INT8)
-        fields.text()
+        name = fields.text()
         settings = dict(fields.array(setting, item_bytes_min=8))
         fields.tags()
-        return ConfigsReply(error, message, settings)
+        return name, ConfigsReply(error, message, settings)
 
     fields.number(INT32)
-    found = fields.array(resource, item_bytes_min=7)
+    found = dict(fields.array(resource, item_bytes_min=7))
     fields.tags()
     fields.end()
-    return _only(found)
+    return found
 
 
 def _only(found: list[T]) -> T:

@@ -1,0 +1,205 @@
+"""One run of `goqueue job archive`: the broker is asked first, then Spark is started, and what happens is shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from goqueue.cli.output import Format, show
+from goqueue.cli.pipeline_run_spark import spark_output
+from goqueue.cli.tables import count_text, print_facts, size_text
+from goqueue.spark.jobs.archive import ArchiveJob, ArchiveRequest, Copied, Outcome
+from goqueue.spark.jobs.archive_verify import Verification, Verified
+from goqueue.spark.session import SessionRequest, is_remote, start_session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+    from rich.progress import Progress, TaskID
+
+    from goqueue.cli.output import Row
+    from goqueue.spark.archive_spans import Span
+
+
+@dataclass(frozen=True, slots=True)
+class SparkChoice:
+    """Where Spark runs, and whether it may say something itself."""
+
+    master: str = ""
+    has_logs: bool = False
+
+
+def run(request: ArchiveRequest, spark: SparkChoice, output_format: Format) -> None:
+    """Archive what is new, and show how it goes."""
+    job = ArchiveJob(request)
+    with _screen(output_format) as screen:
+        if job.needs_spark:
+            screen.say(f"{count_text(job.plan.offsets, 'offset')} of topic {request.topic} to archive; starting Spark")
+            with _session(spark) as session:
+                outcome = job.run(session, screen.tell)
+        else:
+            outcome = job.run(None)
+    _show_outcome(request.topic, job.path, outcome, output_format)
+
+
+def verify(topic: str, path: str, spark: SparkChoice, output_format: Format) -> bool:
+    """Check an archive, and show what is wrong; tell whether nothing is."""
+    verification = Verification(topic, path)
+    with _screen(output_format) as screen:
+        screen.say(f"checking the archive of topic {topic}; starting Spark")
+        with _session(spark) as session:
+            verified = verification.run(session)
+    _show_verified(topic, path, verified, output_format)
+    return not verified.findings
+
+
+@contextmanager
+def _session(spark: SparkChoice) -> Iterator[SparkSession]:
+    """Have a Spark; one that this process has already is used, and left as it is."""
+    from pyspark.sql import SparkSession
+
+    if (there := SparkSession.getActiveSession()) is not None:
+        yield there
+        return
+    with ExitStack() as stack:
+        output = None if spark.has_logs else stack.enter_context(spark_output())
+        session = start_session(SessionRequest("goqueue job archive", spark.master or None, output=output))
+        stack.callback(session.stop)
+        if not spark.has_logs and not is_remote(session):
+            # Why a task fails is told by ourselves, and in a sentence.
+            session.sparkContext.setLogLevel("OFF")
+        yield session
+
+
+class _Screen(Protocol):
+    def say(self, line: str) -> None: ...
+
+    def tell(self, copied: Copied) -> None: ...
+
+
+@contextmanager
+def _screen(output_format: Format) -> Iterator[_Screen]:
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    if output_format is not Format.TABLE:
+        yield _JsonLines()
+    elif not console.is_terminal:
+        yield _Lines()
+    else:
+        from rich.progress import Progress
+
+        with Progress(console=console, transient=True) as progress:
+            yield _Bar(progress)
+
+
+class _JsonLines:
+    def say(self, line: str) -> None:
+        self._show("note", {"text": line})
+
+    def tell(self, copied: Copied) -> None:
+        self._show("progress", _progress(copied))
+
+    def _show(self, kind: str, row: Row) -> None:
+        show(kind, [row], Format.JSON)
+        sys.stdout.flush()
+
+
+class _Lines:
+    def say(self, line: str) -> None:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+    def tell(self, copied: Copied) -> None:
+        self.say(_progress_line(copied))
+
+
+class _Bar:
+    """A bar of what is copied, below everything that is said."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bar: TaskID | None = None
+
+    def say(self, line: str) -> None:
+        self._progress.console.print(line, style="dim", soft_wrap=True)
+        if self._bar is None:
+            self._bar = self._progress.add_task("archiving", total=None)
+
+    def tell(self, copied: Copied) -> None:
+        if self._bar is not None:
+            self._progress.update(self._bar, total=copied.offsets, completed=copied.offsets_done)
+
+
+def _progress(copied: Copied) -> dict[str, int]:
+    return {
+        "offsets_done": copied.offsets_done,
+        "offsets": copied.offsets,
+        "rows": copied.rows,
+        "bytes": copied.bytes,
+    }
+
+
+def _progress_line(copied: Copied) -> str:
+    share = copied.offsets_done / copied.offsets if copied.offsets else 1.0
+    rows = count_text(copied.rows, "row")
+    return f"{share:.0%}: {copied.offsets_done:,} of {copied.offsets:,} offsets, {rows}, {size_text(copied.bytes)}"
+
+
+def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format) -> None:
+    if output_format is not Format.TABLE:
+        row: dict[str, object] = {
+            "topic": topic,
+            "path": path,
+            "rows": outcome.rows,
+            "files": outcome.files,
+            "bytes": outcome.bytes,
+            "commits": outcome.commits,
+            "merged_files": outcome.merged_files,
+            "deleted_files": outcome.deleted_files,
+            "is_registered_now": outcome.is_registered_now,
+            "ranges": _spans(outcome.ranges),
+            "gaps": _spans(outcome.gaps),
+        }
+        show("archive", [row], output_format)  # type: ignore[list-item]
+        return
+    if not outcome.commits:
+        sys.stdout.write(f"nothing is new in topic {topic}\n")
+    facts = [
+        ("archived", f"{count_text(outcome.rows, 'row')} in {count_text(outcome.files, 'file')}"),
+        ("size", size_text(outcome.bytes)),
+        *(
+            (f"partition {number}", f"offsets {span.start} to {span.end - 1}")
+            for number, span in outcome.ranges.items()
+        ),
+        *((f"missing of {number}", f"offsets {gap.start} to {gap.end - 1}") for number, gap in outcome.gaps.items()),
+    ]
+    if outcome.merged_files:
+        facts.append(("merged", count_text(outcome.merged_files, "file")))
+    if outcome.deleted_files:
+        facts.append(("deleted", count_text(outcome.deleted_files, "file")))
+    if outcome.is_registered_now:
+        facts.append(("from now on", "reads with Spark use this archive for what the log has not any more"))
+    if outcome.commits or outcome.deleted_files:
+        print_facts(facts, title=f"topic {topic} in {path}")
+
+
+def _spans(spans: Mapping[int, Span]) -> list[dict[str, int]]:
+    return [{"partition": number, "start": span.start, "end": span.end} for number, span in sorted(spans.items())]
+
+
+def _show_verified(topic: str, path: str, verified: Verified, output_format: Format) -> None:
+    if output_format is not Format.TABLE:
+        show("finding", [{"text": line} for line in verified.findings], output_format)
+        row = {"topic": topic, "path": path, **verified._asdict(), "findings": len(verified.findings)}
+        show("verified", [row], output_format)
+        return
+    for line in verified.findings:
+        sys.stdout.write(f"wrong: {line}\n")
+    amount = f"{count_text(verified.files, 'file')}, {count_text(verified.rows, 'row')}, {size_text(verified.bytes)}"
+    verdict = f"{count_text(len(verified.findings), 'problem')} found" if verified.findings else "all is well"
+    sys.stdout.write(f"checked {amount} of topic {topic} in {path}: {verdict}\n")

@@ -1,0 +1,139 @@
+"""The commits of an archive, read and written.
+
+A commit holds only if nobody else has changed what it is about: whoever writes one says which state it follows on. If
+another job was quicker with its number, but is about another topic, the next number is taken; otherwise the commit is
+refused, and the files that it would have named are left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from goqueue.seams.clock import Clock
+from goqueue.spark.archive_manifest import (
+    COMMITS,
+    ArchiveConflict,
+    ArchiveDamaged,
+    ArchivedFile,
+    Commit,
+    State,
+    TopicArchive,
+    apply,
+    check,
+    commit_name,
+    commit_number,
+    decode_commit,
+    encode_commit,
+    fold,
+)
+from goqueue.spark.archive_spans import Spans
+from goqueue.spark.archive_store import ArchiveStore, NameTaken
+
+SNAPSHOT_COMMITS: Final = 20
+_ATTEMPTS: Final = 20
+_REMOVED_MS: Final = 30 * 86_400_000
+
+
+def is_archive(store: ArchiveStore) -> bool:
+    """Tell whether something was archived there."""
+    return any(commit_number(name) is not None for name in store.names(COMMITS))
+
+
+def load(store: ArchiveStore, known: State | None = None) -> State:
+    """Return what an archive holds; what is `known` already is not read again."""
+    start = known or State()
+    numbers = sorted(number for name in store.names(COMMITS) if (number := commit_number(name)) is not None)
+    if numbers and numbers != list(range(len(numbers))):
+        raise ArchiveDamaged(
+            f"a commit of the archive at {store.path} is missing: there are {len(numbers)}, the last is {numbers[-1]}",
+            hint="restore the directory from a copy",
+        )
+    if start.number >= len(numbers):
+        raise ArchiveDamaged(
+            f"the archive at {store.path} ends with commit {len(numbers) - 1}, and was at {start.number} before",
+            hint="restore the directory from a copy",
+        )
+    commits: list[Commit] = []
+    for number in reversed(numbers[start.number + 1 :]):
+        commits.append(decode_commit(store.read(commit_name(number)), number))
+        if commits[-1].snapshot is not None:
+            break
+    return fold(start, reversed(commits))
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job wants to commit."""
+
+    topic: str
+    topic_id: UUID
+    covered: Mapping[int, Spans] = {}
+    gaps: Mapping[int, Spans] = {}
+    added: Sequence[ArchivedFile] = ()
+    removed: Sequence[str] = ()
+
+
+def write(store: ArchiveStore, state: State, change: Change, clock: Clock) -> State:
+    """Commit a change that was made for a state; return the state after it, which is durable.
+
+    ArchiveConflict if another job has changed this topic since; nothing has happened then.
+    """
+    _require_files(store, change.added)
+    base = state.topics.get(change.topic)
+    for _ in range(_ATTEMPTS):
+        commit = Commit(
+            number=state.number + 1,
+            at_ms=clock.now_ms(),
+            topic=change.topic,
+            topic_id=change.topic_id,
+            covered=dict(change.covered),
+            gaps=dict(change.gaps),
+            added=tuple(change.added),
+            removed=tuple(change.removed),
+        )
+        check(state, commit)
+        after = apply(state, commit)
+        if commit.number % SNAPSHOT_COMMITS == SNAPSHOT_COMMITS - 1:
+            after = _without_old(after, commit.at_ms)
+            commit = msgspec.structs.replace(commit, snapshot=after)
+        try:
+            store.create(commit_name(commit.number), encode_commit(commit))
+        except NameTaken:
+            state = load(store, state)
+            _require_same(base, state.topics.get(change.topic), store.path, change.topic)
+        else:
+            return after
+    raise ArchiveConflict(
+        f"other jobs write to the archive at {store.path} all the time", hint="run it again, or use another directory"
+    )
+
+
+def _require_files(store: ArchiveStore, files: Iterable[ArchivedFile]) -> None:
+    for file in files:
+        if store.size(file.path) != file.bytes:
+            raise ArchiveDamaged(
+                f"{file.path} was written with {file.bytes} bytes, and is not there like that",
+                hint="the driver and all executors have to see the same directory",
+            )
+
+
+def _require_same(before: TopicArchive | None, now: TopicArchive | None, path: str, topic: str) -> None:
+    if (before and before.last_commit) != (now and now.last_commit):
+        raise ArchiveConflict(
+            f"another job has archived topic {topic!r} to {path} at the same time, and nothing of this one is kept",
+            hint="run one job for a topic at a time; to run this one again goes on where the other one has ended",
+        )
+
+
+def _without_old(state: State, now_ms: int) -> State:
+    """Return a state that has forgotten files which were replaced long ago."""
+    topics = {
+        name: msgspec.structs.replace(
+            topic, removed={path: at_ms for path, at_ms in topic.removed.items() if at_ms > now_ms - _REMOVED_MS}
+        )
+        for name, topic in state.topics.items()
+    }
+    return msgspec.structs.replace(state, topics=topics)

@@ -1,0 +1,58 @@
+"""Sets of offsets as spans: `[start, end)`, in order, none of them empty, none touching the next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Offsets from `start` on and before `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets there are."""
+        return self.end - self.start
+
+
+Spans = tuple[Span, ...]
+
+
+def union(spans: Iterable[Span]) -> Spans:
+    """Return all offsets of some spans, each once."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if start >= end:
+            continue
+        if found and start <= found[-1].end:
+            found[-1] = Span(found[-1].start, max(found[-1].end, end))
+        else:
+            found.append(Span(start, end))
+    return tuple(found)
+
+
+def within(spans: Spans, whole: Span) -> Spans:
+    """Return the offsets that lie in one span as well."""
+    cut = (Span(max(start, whole.start), min(end, whole.end)) for start, end in spans)
+    return tuple(each for each in cut if each.size > 0)
+
+
+def missing(spans: Spans, whole: Span) -> Spans:
+    """Return the offsets of one span that are not in the others."""
+    found: list[Span] = []
+    start = whole.start
+    for each in within(spans, whole):
+        if start < each.start:
+            found.append(Span(start, each.start))
+        start = each.end
+    if start < whole.end:
+        found.append(Span(start, whole.end))
+    return tuple(found)
+
+
+def overlap(left: Spans, right: Spans) -> Spans:
+    """Return the offsets that lie in both."""
+    return union(each for whole in right for each in within(left, whole))

@@ -1,0 +1,35 @@
+"""How values are to be read, as it is said: small, picklable, and known without Arrow or Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """How values are written."""
+
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+class Prefix(StrEnum):
+    """What comes before each value."""
+
+    NONE = "none"
+    CONFLUENT = "confluent"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How to read values.
+
+    The schema is a list of columns for JSON, a schema in JSON for Avro, and a set of descriptors for Protobuf, which
+    also needs the full name of the message.
+    """
+
+    format: Format
+    schema: str | bytes
+    message: str = ""
+    prefix: Prefix = Prefix.NONE

@@ -1,0 +1,35 @@
+"""What a replay has to know about its source before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from goqueue.client.kafka import TopicPartition
+from goqueue.spark.offsets_lookup import Bounds, connect, look, require_all
+from goqueue.spark.options import Kind, parse_options
+
+
+class SourceFacts(NamedTuple):
+    """The offsets of each partition, and the time of the oldest message; None if none has a time."""
+
+    bounds: Mapping[int, Bounds]
+    oldest_ms: int | None
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has."""
+        return len(self.bounds)
+
+
+def look_at_source(bootstrap: str, topic: str) -> SourceFacts:
+    """Ask the broker; UnknownTopic if there is no such topic."""
+    options = parse_options({"kafka.bootstrap.servers": bootstrap, "topic": topic}, Kind.BATCH)
+    with connect(options) as data:
+        seen = look(data, options)
+        require_all(seen, options)
+        bounds = seen[topic].partitions
+        places = [TopicPartition(topic, number) for number in bounds]
+        found = data.offsets(places, 0, options.isolation)
+    times = [each.timestamp_ms for each in found.values() if each.offset is not None and each.timestamp_ms >= 0]
+    return SourceFacts(bounds, min(times, default=None))

@@ -1,0 +1,38 @@
+"""`goqueue job archive` tells what is wrong before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from goqueue.client import Client, topics
+from goqueue.testing.broker import Broker
+from tests.cli.command import Command
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--format", "yaml"), "as a table or as json"),
+        (("--keep", "soon"), "write 500ms, 30s"),
+        (("--file-size", "1KiB"), "files have at least 64KiB"),
+    ],
+)
+def test_mistakes_in_the_call_are_told(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+    refused = Command("http://127.0.0.1:1").refused("job", "archive", "orders", tmp_path, *options, exit_code=2)
+    assert told in refused
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    with Broker() as broker:
+        goqueue = Command(broker.http)
+        at = ("--broker", broker.bootstrap)
+        assert "there is no topic 'orders'" in goqueue.refused("job", "archive", "orders", tmp_path, *at)
+        with Client(broker.http) as client:
+            client.send(topics.create("orders"))
+        assert "[invalid]" in goqueue.refused("job", "archive", "orders", " ", *at)
+        assert "nothing is new in topic orders" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
+        assert "30 days" in goqueue.refused("job", "archive", "orders", tmp_path / "a", *at, "--keep", "31d")
+        told = goqueue.refused("job", "archive", "orders", tmp_path / "a", "--verify")
+    assert "does not hold topic 'orders', but nothing [not_archived]" in told

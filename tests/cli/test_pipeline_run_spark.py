@@ -1,0 +1,45 @@
+"""What Spark prints, as it reaches those who run pipelines."""
+
+from __future__ import annotations
+
+from goqueue.cli.pipeline_run_spark import worth_reading
+
+OF_A_HELPER = """\
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "/opt/pyspark/python/lib/pyspark.zip/pyspark/sql/streaming/python_streaming_source_runner.py", line 280, in main
+EOFError
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/opt/site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 313, in <module>
+    outfile.flush()
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+OF_A_USER = """\
+Traceback (most recent call last):
+  File "/srv/orders/transforms.py", line 3, in clean
+    return 1 / 0
+ZeroDivisionError: division by zero
+"""
+
+
+def shown(text: str) -> str:
+    return "".join(worth_reading(iter(text.splitlines(keepends=True))))
+
+
+def test_stack_traces_of_helpers_are_left_out_wherever_they_are() -> None:
+    assert shown(OF_A_HELPER) == ""
+    assert shown(f"before\n{OF_A_HELPER}after\n{OF_A_HELPER}{OF_A_HELPER}end\n") == "before\nafter\nend\n"
+
+
+def test_what_users_print_is_kept_and_so_are_their_stack_traces() -> None:
+    text = f"rows: 3\n\n  indented\n{OF_A_USER}next\n{OF_A_USER}"
+    assert shown(text) == text
+    assert shown(OF_A_USER + OF_A_HELPER + OF_A_USER) == OF_A_USER + OF_A_USER
+    assert shown(OF_A_HELPER + "java.lang.OutOfMemoryError: Java heap space\n").startswith("java.lang.OutOf")
+
+
+def test_what_java_says_of_its_modules_is_left_out() -> None:
+    assert shown("WARNING: Using incubator modules: jdk.incubator.vector\nWARNING: else\n") == "WARNING: else\n"

@@ -1,0 +1,270 @@
+"""`goqueue job replay` with a real Spark and broker: what is published again, and that it is once, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from goqueue.client import Client, topics
+from goqueue.errors import UnknownTopic
+from goqueue.testing.broker import Broker
+from tests.cli.command import INSTALLED, Command, Row, installed_environ
+from tests.spark.read_kit import WAIT_S, new_topic, publish
+from tests.spark.sink_kit import committed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker(goqueue_session_broker: Broker) -> Broker:
+    return goqueue_session_broker
+
+
+class Replays:
+    """The command, with the session and the broker of the tests, and a directory of its own for notes."""
+
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self._usual = ["--broker", broker.bootstrap, "--checkpoint", directory, "--format", "json"]
+        self._command = Command(broker.http)
+
+    def __call__(self, *arguments: object, exit_code: int = 0) -> dict[str, list[Row]]:
+        """Run a replay, and return what it has told by kinds."""
+        result = self._command("job", "replay", *arguments, *self._usual)
+        assert result.exit_code == exit_code, result.output
+        told: dict[str, list[Row]] = {}
+        for line in result.stdout.splitlines():
+            row = json.loads(line)
+            told.setdefault(row.pop("kind"), []).append(row)
+        return told
+
+    def refused(self, *arguments: object) -> str:
+        """Run a replay, which fails; return why."""
+        result = self._command("job", "replay", *arguments, *self._usual)
+        assert result.exit_code == 1, result.output
+        return result.stderr
+
+
+@pytest.fixture
+def replay(spark: SparkSession, broker: Broker, tmp_path: Path) -> Replays:
+    del spark
+    return Replays(broker, tmp_path)
+
+
+def old_messages(broker: Broker, topic: str, count: int) -> None:
+    """Write messages of long ago, a minute apart, to two partitions in turn, with keys and headers."""
+    with Client(broker.http) as client:
+        client.send(topics.create(topic, partitions=2, config={"retention.ms": "-1"}))
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for number in range(count):
+        producer.produce(
+            topic,
+            f"order {number}",
+            f"key-{number}",
+            partition=number % 2,
+            timestamp=NOW_MS + number * 60_000,
+            headers=[("goqueue-priority", b"4"), ("trace", b"x")] if number % 3 == 0 else None,
+        )
+    assert producer.flush(WAIT_S) == 0
+
+
+def values(broker: Broker, topic: str) -> Counter[str]:
+    return Counter((row.value or b"").decode() for row in committed(broker.bootstrap, topic))
+
+
+def exists(broker: Broker, topic: str) -> bool:
+    with Client(broker.http) as client:
+        try:
+            client.send(topics.describe(topic))
+        except UnknownTopic:
+            return False
+    return True
+
+
+def test_chosen_messages_are_published_once_as_they_were(replay: Replays, broker: Broker) -> None:
+    old_messages(broker, "orders", 12)
+    # Of 12 messages, 2 to 9 are within these times, and the even ones of them are chosen.
+    bounds = ("--from", "2023-11-14T22:15:20Z", "--to", "2023-11-14T22:23:20Z", "--where")
+    even = "substring(text, 7) % 2 = 0 AND key IS NOT NULL"
+
+    told = replay("orders", "again", *bounds, even, "--dry-run")
+    assert [row["messages"] for row in told["partition"]] == [4]
+    (counted,) = told["partition"]
+    assert (counted["partition"], counted["first_offset"], counted["last_offset"]) == (0, 1, 4)
+    assert (counted["first_time_ms"], counted["last_time_ms"]) == (NOW_MS + 120_000, NOW_MS + 480_000)
+    wrong = replay.refused("orders", "again", *bounds, "amont > 7")
+    assert "--where 'amont > 7' cannot be used" in wrong
+    assert "`amont` cannot be resolved" in wrong
+    wrong = replay.refused("orders", "again", "--where", "CAST(text AS INT) > 7", "--dry-run")
+    assert "the messages cannot be counted" in wrong
+    assert "'order 0'" in wrong
+    assert not exists(broker, "again")
+
+    told = replay("orders", "again", *bounds, even)
+    (last,) = told["replay"]
+    assert (last["ending"], last["read"], last["published"], last["left"]) == ("done", 8, 4, 0)
+    assert any("made topic again like orders: 2 partitions" in str(row["text"]) for row in told["note"])
+
+    rows = committed(broker.bootstrap, "again")
+    assert [row.value for row in rows] == [b"order 2", b"order 4", b"order 6", b"order 8"]
+    assert [(row.partition, row.key, row.timestamp_ms) for row in rows] == [
+        (0, f"key-{number}".encode(), NOW_MS + number * 60_000) for number in (2, 4, 6, 8)
+    ]
+    origin = [
+        (("goqueue-replay-topic", b"orders"), ("goqueue-replay-partition", b"0"), ("goqueue-replay-offset", number))
+        for number in (b"1", b"2", b"3", b"4")
+    ]
+    assert [row.headers[-3:] for row in rows] == origin
+    assert [row.headers[:-3] for row in rows] == [(), (), (("goqueue-priority", b"4"), ("trace", b"x")), ()]
+
+    told = replay("orders", "again", *bounds, even)
+    assert list(told) == ["note"]
+    assert "was done at" in str(told["note"][0]["text"])
+    refusal = replay.refused("orders", "again", *bounds, "true")
+    assert f"was begun with --where '{even}' and not 'true'" in refusal
+    assert "[replay_differs]" in refusal
+    assert values(broker, "again").total() == 4
+
+    replay("orders", "again", *bounds, even, "--restart", "--partitions", "key", "--no-origin")
+    assert set(values(broker, "again").values()) == {2}
+
+
+def test_a_topic_can_be_replayed_into_itself_and_a_rate_is_kept(
+    replay: Replays, broker: Broker, tmp_path: Path
+) -> None:
+    topic = new_topic(broker)
+    publish(broker.bootstrap, topic, [str(number) for number in range(10)])
+
+    told = replay(topic, topic, "--rate", 4)
+
+    read = [row["read"] for row in told["batch"]]
+    assert isinstance(read[-1], int)
+    assert read[-1] == 10
+    assert all(0 <= int(str(after)) - int(str(before)) <= 4 for before, after in pairwise([0, *read]))
+    assert told["replay"][0]["ending"] == "done"
+    assert values(broker, topic) == Counter({str(number): 2 for number in range(10)})
+
+    # A crash behind the last batch, before that is noted: nothing is left to do, and it finds out.
+    notes = tmp_path / f"{topic}-to-{topic}" / "job.json"
+    notes.write_text(json.dumps({**json.loads(notes.read_text()), "done_at": ""}))
+    told = replay(topic, topic, "--rate", 4)
+    assert (told["replay"][0]["ending"], told["replay"][0]["published"]) == ("done", 0)
+
+
+@contextmanager
+def signal_when_published(broker: Broker, topic: str) -> Iterator[None]:
+    """Have this process be asked to stop as soon as something is in a topic."""
+    is_over = threading.Event()
+
+    def run() -> None:
+        while not is_over.wait(0.1):
+            if values(broker, topic):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(WAIT_S)
+
+
+def test_a_replay_that_is_asked_to_stop_ends_its_batch_and_goes_on_with_the_same_command(
+    replay: Replays, broker: Broker
+) -> None:
+    source, target = new_topic(broker), new_topic(broker)
+    publish(broker.bootstrap, source, [str(number) for number in range(60)])
+
+    with signal_when_published(broker, target):
+        told = replay(source, target, "--rate", 2, exit_code=130)
+    (last,) = told["replay"]
+    assert last["ending"] == "stopped"
+    assert "the same command goes on where it was" in str(last["advice"])
+    published = values(broker, target).total()
+    assert last["published"] == published
+    assert 0 < published < 60
+    publish(broker.bootstrap, source, ["too late"])
+
+    # How fast it goes is not part of what is replayed.
+    told = replay(source, target)
+    assert "goes on where it was" in str(told["note"][0]["text"])
+    assert told["replay"][0]["ending"] == "done"
+    assert values(broker, target) == Counter(str(number) for number in range(60))
+
+
+@contextmanager
+def running(broker: Broker, directory: Path, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run the command in processes of its own, with a Spark of its own; nothing of it is left."""
+    where = ["--broker", broker.bootstrap, "--checkpoint", str(directory), "--master", "local[2]"]
+    process: subprocess.Popen[str] = subprocess.Popen(
+        [INSTALLED, "job", "replay", *arguments, *where, "--format", "json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=installed_environ(broker.http),
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def rows(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    return map(json.loads, process.stdout)
+
+
+def test_a_replay_that_is_killed_and_run_again_publishes_everything_once(
+    replay: Replays, broker: Broker, tmp_path: Path
+) -> None:
+    source, target = new_topic(broker, partitions=2), new_topic(broker, partitions=3)
+    written = [f"{number:04}" for number in range(1_000)]
+    publish(broker.bootstrap, source, written[:500])
+    publish(broker.bootstrap, source, written[500:], partition=1)
+    arguments = [source, target, "--batch", "40"]
+    with running(broker, tmp_path, arguments) as process:
+        assert any(row["kind"] == "batch" and row["published"] >= 120 for row in rows(process))
+        assert "is running already" in replay.refused(*arguments)
+        os.killpg(process.pid, signal.SIGKILL)
+    before = values(broker, target).total()
+    assert 120 <= before < 1_000
+
+    told = replay(source, target, "--batch", 400)
+
+    (last,) = told["replay"]
+    assert last["ending"] == "done"
+    assert values(broker, target) == Counter(written)
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_the_command_well(broker: Broker, tmp_path: Path) -> None:
+    source = new_topic(broker)
+    publish(broker.bootstrap, source, [str(number) for number in range(1_000)])
+
+    with running(broker, tmp_path, [source, f"{source}-again", "--batch", "10"]) as process:
+        told = rows(process)
+        assert any(row["kind"] == "batch" for row in told)
+        os.killpg(process.pid, signal.SIGINT)
+        (last,) = (row for row in told if row["kind"] == "replay")
+        assert process.wait(WAIT_S) == 130
+
+    assert last["ending"] == "stopped"
+    assert 0 < last["published"] <= values(broker, f"{source}-again").total() < 1_000

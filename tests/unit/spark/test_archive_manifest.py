@@ -1,0 +1,201 @@
+"""Commits of an archive: they add up to one state, one of them has each number, and none is half there."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from goqueue.seams.clock import SystemClock
+from goqueue.spark.archive_commits import SNAPSHOT_COMMITS, Change, is_archive, load, write
+from goqueue.spark.archive_manifest import (
+    ArchiveConflict,
+    ArchiveDamaged,
+    ArchivedFile,
+    State,
+    commit_name,
+    commit_number,
+)
+from goqueue.spark.archive_spans import Span, missing, overlap, union, within
+from goqueue.spark.archive_store import ArchiveStore, NameTaken, normal_path
+from goqueue.testing.broker import MovableClock
+
+ID = UUID(int=1)
+CLOCK = SystemClock()
+
+spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)).map(lambda pair: Span(pair[0], sum(pair)))).map(tuple)
+
+
+@given(spans, spans, st.integers(0, 40), st.integers(0, 20))
+def test_spans_are_sets_of_offsets(left: tuple[Span, ...], right: tuple[Span, ...], start: int, size: int) -> None:
+    one, other, whole = union(left), union(right), Span(start, start + size)
+    expected = {offset for span in left for offset in range(*span)}
+
+    assert _offsets(one) == sorted(expected)
+    assert _offsets(within(one, whole)) == sorted(expected & set(range(*whole)))
+    assert _offsets(missing(one, whole)) == sorted(set(range(*whole)) - expected)
+    assert _offsets(overlap(one, other)) == sorted(expected & set(_offsets(other)))
+    assert all(before.end < after.start for before, after in pairwise(one))
+
+
+def _offsets(spans: tuple[Span, ...]) -> list[int]:
+    return [offset for span in spans for offset in range(*span)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    return ArchiveStore(str(tmp_path / "archive"))
+
+
+def added(store: ArchiveStore, first: int, last: int) -> ArchivedFile:
+    """Put a file there, with what a commit says of it."""
+    path = f"topic=orders/date=2026-01-01/0-0-{first}-{last}.parquet"
+    with store.write_to(path) as opened:
+        opened.write(b"rows")
+    return ArchivedFile(
+        path=path, partition=0, date="2026-01-01", first=first, last=last, rows=1, bytes=4, sha256=opened.sha256
+    )
+
+
+def change(store: ArchiveStore, start: int, end: int, topic: str = "orders") -> Change:
+    return Change(topic=topic, topic_id=ID, covered={0: (Span(start, end),)}, added=[added(store, start, end - 1)])
+
+
+def test_state_is_what_all_commits_add_up_to_however_it_is_read(store: ArchiveStore) -> None:
+    state = load(store)
+    assert (state, is_archive(store)) == (State(), False)
+    seen = [state]
+    for number in range(2 * SNAPSHOT_COMMITS + 3):
+        state = write(store, state, change(store, 10 * number, 10 * number + 10), CLOCK)
+        seen.append(state)
+
+    assert is_archive(store)
+    assert all(load(store, known) == state for known in seen)
+    topic = state.topics["orders"]
+    assert (topic.covered, topic.end(0), topic.end(1)) == ({0: (Span(0, 430),)}, 430, None)
+    assert [file.first for file in topic.files_of(0, Span(95, 111))] == [90, 100, 110]
+    # With a snapshot, what lies before it is not read.
+    store.delete(commit_name(3))
+    with pytest.raises(ArchiveDamaged, match="is missing: there are 42, the last is 42"):
+        load(store)
+
+
+def test_files_are_replaced_and_gaps_noted(store: ArchiveStore) -> None:
+    clock = MovableClock()
+    state = write(store, load(store), change(store, 0, 10), clock)
+    merge = Change(
+        topic="orders", topic_id=ID, added=[added(store, 0, 8)], removed=[state.topics["orders"].files[0].path]
+    )
+    state = write(store, state, merge, clock)
+    state = write(store, state, Change(topic="orders", topic_id=ID, gaps={0: (Span(10, 15),)}), clock)
+
+    topic = state.topics["orders"]
+    assert ([file.last for file in topic.files], list(topic.removed)) == ([8], list(merge.removed))
+    assert (topic.end(0), topic.gaps, topic.last_commit) == (15, {0: (Span(10, 15),)}, 2)
+    for wrong in (change(store, 9, 12), change(store, 12, 14), merge):
+        with pytest.raises(ArchiveConflict, match=r"already|any more"):
+            write(store, state, wrong, clock)
+    with pytest.raises(ArchiveConflict, match="another topic"):
+        write(store, state, Change(topic="orders", topic_id=UUID(int=2)), clock)
+    uncovered = Change(topic="orders", topic_id=ID, added=[added(store, 90, 95)])
+    with pytest.raises(ArchiveDamaged, match="not all covered"):
+        write(store, state, uncovered, clock)
+    assert load(store) == state
+
+
+def test_a_commit_names_no_file_that_is_not_there_as_it_was_written(store: ArchiveStore) -> None:
+    wanted = change(store, 0, 10)
+    store.delete(wanted.added[0].path)
+    with pytest.raises(ArchiveDamaged, match="was written with 4 bytes"):
+        write(store, load(store), wanted, CLOCK)
+    assert not is_archive(store)
+
+
+def _stores(tmp_path: Path) -> list[ArchiveStore]:
+    """Return two stores of one directory of each kind: names that can be taken once, and claims."""
+    claims = fs.SubTreeFileSystem("/", fs.LocalFileSystem())
+    return [
+        ArchiveStore(str(tmp_path / "names")),
+        ArchiveStore(str(tmp_path / "claims"), files=(claims, str(tmp_path / "claims"))),
+    ]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["names", "claims"])
+def test_of_many_who_write_the_same_commit_at_once_one_does_at_most(tmp_path: Path, kind: int) -> None:
+    store = _stores(tmp_path)[kind]
+    writers, start = 6, threading.Barrier(6)
+    won: list[int] = []
+
+    def create(number: int) -> None:
+        start.wait(30)
+        try:
+            store.create("_goqueue/commits/7.json", b"%d" % number * 1000)
+        except NameTaken:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert len(won) <= 1
+    assert kind == 1 or won
+    assert store.names("_goqueue/commits") == ["7.json"] * len(won)
+    assert not won or store.read("_goqueue/commits/7.json") == b"%d" % won[0] * 1000
+
+
+def test_a_claim_of_somebody_who_died_counts_for_ten_minutes(tmp_path: Path) -> None:
+    clock = MovableClock()
+    claims = fs.SubTreeFileSystem("/", fs.LocalFileSystem())
+    store = ArchiveStore(str(tmp_path), files=(claims, str(tmp_path)), clock=clock)
+    (tmp_path / f"7.json.{clock.now_ms():014}-aa.claim").write_bytes(b"")
+    with pytest.raises(NameTaken, match="another job is about to write"):
+        store.create("/7.json", b"mine")
+    clock.advance(601)
+    store.create("/7.json", b"mine")
+    assert store.names("") == ["7.json"]
+
+
+def test_jobs_of_other_topics_share_the_numbers_and_those_of_the_same_are_refused(store: ArchiveStore) -> None:
+    state = load(store)
+    write(store, state, change(store, 0, 10), CLOCK)
+    after = write(store, state, change(store, 0, 10, topic="returns"), CLOCK)
+    with pytest.raises(ArchiveConflict, match=r"another job has archived topic 'orders'.*go"):
+        write(store, state, change(store, 10, 20), CLOCK)
+    assert (after.number, load(store)) == (1, after)
+
+
+def test_commits_that_are_not_what_was_written_are_seen(store: ArchiveStore) -> None:
+    state = write(store, load(store), change(store, 0, 10), CLOCK)
+    raw = store.read(commit_name(0))
+    for damaged, told in (
+        (raw[:50], "cannot be read"),
+        (raw.replace(b'"version": 1', b'"version": 2'), "of version 2"),
+        (raw.replace(b'"number": 0', b'"number": 1'), "says that it is number 1"),
+    ):
+        store.delete(commit_name(0))
+        store.create(commit_name(0), damaged)
+        with pytest.raises(ArchiveDamaged, match=told):
+            load(store)
+    store.delete(commit_name(0))
+    with pytest.raises(ArchiveDamaged, match="was at 0 before"):
+        load(store, state)
+
+
+def test_states_survive_json_and_names_their_numbers() -> None:
+    assert commit_number(commit_name(7).rpartition("/")[2]) == 7
+    assert [commit_number(name) for name in ("7.json", "x", f"{7:020}.json.aa.new", f"{7:020}.json.1-a.claim")] == [
+        None
+    ] * 4
+    assert msgspec.json.decode(msgspec.json.encode(State()), type=State) == State()
+    assert normal_path("s3://bucket/archive/") == "s3://bucket/archive"
+    assert normal_path("file:///data/archive/") == normal_path("/data/archive") == "/data/archive"

@@ -1,0 +1,175 @@
+"""Replays without Spark: where they begin and end, their pace, and what they note about themselves."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.cli.command import Command
+
+from goqueue.cli.consume_start import parse_start
+from goqueue.cli.job_replay_bounds import Held, bounds_of, check_bounds
+from goqueue.cli.job_replay_output import Bar, Lines
+from goqueue.errors import Corrupt
+from goqueue.spark.jobs.replay import ReplayStatus, pace
+from goqueue.spark.jobs.replay_notes import JobDirectory, ReplayDiffers, ReplayNotes, ReplayWish, require_same
+from goqueue.spark.pipelines.progress import QueryProgress
+from goqueue.spark.pipelines.run_failures import Failure
+from goqueue.spark.pipelines.run_query import BatchDone, QueryFailed, State
+
+NOW_MS = 1_000_000
+HELD = {0: Held(5, 20), 1: Held(0, 8)}
+WISH = ReplayWish(
+    source="orders", target="again", start="10m ago", end="end", where="", partitions="auto", has_origin=True
+)
+
+
+def bounds(start: str, end: str) -> dict[str, str]:
+    return bounds_of("orders", parse_start(start, now_ms=NOW_MS), parse_start(end, now_ms=NOW_MS), HELD)
+
+
+def offsets(text: str) -> dict[str, int]:
+    found: dict[str, dict[str, int]] = json.loads(text)
+    return found["orders"]
+
+
+def test_names_and_times_are_left_to_the_source() -> None:
+    assert bounds("beginning", "end") == {"startingOffsets": "earliest", "endingOffsets": "latest"}
+    assert bounds("10m ago", "1970-01-01T00:16:40Z") == {"startingTimestamp": "400000", "endingTimestamp": "1000000"}
+
+
+def test_an_offset_is_the_nearest_that_a_partition_has() -> None:
+    found = bounds("3", "12")
+    assert offsets(found["startingOffsets"]) == {"0": 5, "1": 3}
+    assert offsets(found["endingOffsets"]) == {"0": 12, "1": 8}
+    found = bounds("-10", "-1")
+    assert offsets(found["startingOffsets"]) == {"0": 10, "1": 0}
+    assert offsets(found["endingOffsets"]) == {"0": 19, "1": 7}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "mistake"),
+    [
+        ("end", "end", "--from end"),
+        ("beginning", "beginning", "--to beginning"),
+        ("7", "7", "--to is not behind --from"),
+        ("-3", "-5", "--to is not behind --from"),
+        ("10m ago", "20m ago", "--to is not behind --from"),
+        ("7", "8", ""),
+        ("-5", "-3", ""),
+        ("-5", "end", ""),
+        ("beginning", "10m ago", ""),
+        ("1h ago", "10m ago", ""),
+    ],
+)
+def test_what_ends_before_it_begins_is_a_mistake(start: str, end: str, mistake: str) -> None:
+    now_ms = NOW_MS * 10_000
+    found = check_bounds(parse_start(start, now_ms=now_ms), parse_start(end, now_ms=now_ms))
+    assert found.startswith(mistake)
+    assert bool(found) == bool(mistake)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 500))
+def test_a_pace_never_exceeds_its_rate_though_a_batch_reads_one_of_each_partition(rate: int, partitions: int) -> None:
+    offsets_per_batch, interval_s = pace(rate, partitions, 500_000)
+
+    assert interval_s is not None
+    assert max(offsets_per_batch, partitions) / interval_s <= rate
+    assert pace(None, partitions, 7) == (7, None)
+
+
+def test_the_time_left_is_told_once_it_can_be() -> None:
+    assert ReplayStatus(State.RUNNING).seconds_left is None
+    assert ReplayStatus(State.RUNNING, left=5).seconds_left is None
+    assert ReplayStatus(State.RUNNING, left=50, rows_per_second=10.0).seconds_left == 5.0
+    assert ReplayStatus(State.ENDED, left=0).seconds_left == 0.0
+
+
+def test_notes_come_back_and_are_forgotten_without_touching_anything_else(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path / "jobs" / "one"))
+    assert directory.read() is None
+    directory.forget()
+    notes = ReplayNotes(wish=WISH, bounds={"endingOffsets": "latest"}, keeps_partitions=True, began_at="now")
+    directory.write(notes)
+    directory.write(notes)
+    assert directory.read() == notes
+    query, other = Path(directory.checkpoint), Path(directory.path) / "other"
+    for path in (query, other):
+        path.mkdir()
+        (path / "file").write_text("x")
+
+    directory.forget()
+
+    assert directory.read() is None
+    assert not query.exists()
+    assert (other / "file").read_text() == "x"
+
+
+def test_a_file_of_somebody_else_is_not_taken_for_notes(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"name": "mine"}')
+    with pytest.raises(Corrupt, match="are no notes of a replay"):
+        JobDirectory(str(tmp_path)).read()
+
+
+def test_a_job_goes_on_only_with_the_same_wish() -> None:
+    notes = ReplayNotes(wish=WISH, bounds={}, keeps_partitions=True, began_at="now")
+    require_same("one", notes, WISH)
+
+    other = ReplayWish(
+        source="orders", target="again", start="beginning", end="end", where="true", partitions="auto", has_origin=False
+    )
+    with pytest.raises(ReplayDiffers) as caught:
+        require_same("one", notes, other)
+
+    assert caught.value.message == (
+        "replay one was begun with --from '10m ago' and not 'beginning', --where nothing and not 'true', "
+        "--origin yes and not no"
+    )
+    assert "--restart" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--from", "end"], "behind the end there is nothing to replay"),
+        (["--from", "yesterday"], "is neither beginning, end, an offset"),
+        (["--rate", "5", "--batch", "7"], "leave --batch out"),
+        (["--name", "../x"], "is no name of a job"),
+        (["--format", "yaml"], "printed as a table or as json"),
+    ],
+)
+def test_a_mistake_in_the_call_is_told_at_once(arguments: list[str], why: str) -> None:
+    told = Command("http://127.0.0.1:1")("job", "replay", "orders", "again", *arguments)
+    assert told.exit_code == 2
+    assert why in " ".join(told.stderr.replace("│", " ").split())
+
+
+def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    status = ReplayStatus(State.RUNNING, 1_500, 700, 3, 4_500, 50.0, 30.0)
+    done = BatchDone("one", QueryProgress("replay"))
+    failed = QueryFailed("one", "replay", Failure("the broker is away"), 2.0)
+    lines, text = Lines(), io.StringIO()
+    lines.tell(done, status)
+    lines.tell(done, status)
+    lines.tell(failed, status)
+    lines.finish("one", status, "stopped", "the same command goes on where it was")
+    assert capsys.readouterr().out.splitlines() == [
+        "1,500 read, 700 published, 50 a second, 4,500 left, about 1 min 30 s more",
+        "the replay failed and starts again in 2 s: the broker is away",
+        "replay one stopped",
+        "  1,500 messages read, 700 published in 30 s",
+        "  the same command goes on where it was",
+    ]
+
+    with Bar(Console(file=text, force_terminal=True, width=150, markup=False, highlight=False)) as bar:
+        bar.refresh(status)
+        bar.tell(failed, status)
+        bar.finish("one", status, "stopped", "")
+    assert "25%" in text.getvalue()
+    assert "the replay failed and starts again in 2 s" in text.getvalue()
+    assert "replay one stopped" in text.getvalue()
