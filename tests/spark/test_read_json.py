@@ -31,6 +31,11 @@ def test_each_value_is_data_or_an_error(spark: SparkSession) -> None:
         (b"6", None, FITS + "6"),
         (b'{"id": 7', None, 'the value is not JSON: {"id": 7'),
         (b"eight", None, "the value is not JSON: eight"),
+        (b'{"id": 9}{"id": 10}', None, 'the value is not JSON: {"id": 9}{"id": 10}'),
+        (b'{"id": 9}, {"id": 10}', None, 'the value is not JSON: {"id": 9}, {"id": 10}'),
+        (b'{"id": 11} more', None, 'the value is not JSON: {"id": 11} more'),
+        (b"{'id': 12}", None, "the value is not JSON: {'id': 12}"),
+        (b' {"id": 13}\n ', (13, None, None), None),
         (b"", None, "the value is empty"),
         (b'{"name": "\xff"}', None, "the value is not UTF-8"),
     ]

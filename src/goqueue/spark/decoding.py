@@ -41,23 +41,35 @@ def decode_json(rows: DataFrame, schema: str | StructType, *, column: str = "val
     _check_room(rows)
     text = F.col(column).cast("string")
     with_unread = StructType([*wanted.fields]).add(_UNREAD, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _UNREAD}
-    parsed = rows.withColumn(_PARSED, F.from_json(text, with_unread, options))
+    parsed = rows.withColumn(_PARSED, F.from_json(text, with_unread, json_options(_UNREAD)))
     fields = [F.col(_PARSED).getField(name).alias(name) for name in wanted.fieldNames()]
     excerpt = F.substring(text, 1, _EXCERPT_CHARACTERS)
     reason = (
         F.when(~F.is_valid_utf8(text), F.lit("the value is not UTF-8"))
         .when(F.trim(text) == "", F.lit("the value is empty"))
-        .when(F.try_parse_json(text).isNull(), F.concat(F.lit("the value is not JSON: "), excerpt))
+        .when(F.try_parse_json(text).isNull() | ~is_one_json(text), F.concat(F.lit("the value is not JSON: "), excerpt))
         .otherwise(F.concat(F.lit(f"the value does not fit {wanted.simpleString()}: "), excerpt))
     )
     is_unread = F.col(_PARSED).isNull() | F.col(_PARSED).getField(_UNREAD).isNotNull()
-    is_bad = F.col(column).isNotNull() & (is_unread | ~F.is_valid_utf8(text))
+    is_bad = F.col(column).isNotNull() & (is_unread | ~is_one_json(text) | ~F.is_valid_utf8(text))
     return (
         parsed.withColumn(DATA, F.when(F.col(column).isNotNull() & ~is_bad, F.struct(*fields)))
         .withColumn(ERROR, F.when(is_bad, reason))
         .drop(_PARSED)
     )
+
+
+def json_options(unread: str) -> dict[str, str]:
+    """Return how Spark is to read JSON: by the standard, and with what it cannot read in a column of that name."""
+    return {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": unread, "allowSingleQuotes": "false"}
+
+
+def is_one_json(text: Column) -> Column:
+    """Tell whether a text is one value of JSON and nothing else: Spark does not look at what stands behind it."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    length = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
+    return F.coalesce(length == 1, F.lit(False))  # noqa: FBT003 - a column
 
 
 def decode_avro(rows: DataFrame, schema: str, *, column: str = "value", prefix: str = Prefix.NONE) -> DataFrame:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructType
 
 from goqueue.spark.decode_values import DATA, ERROR, reader_of
 from goqueue.spark.decode_values_spec import Decoding
-from goqueue.spark.decoding import decoded_column
+from goqueue.spark.decoding import decoded_column, is_one_json, json_options
 from goqueue.spark.pipelines.dead_letters import MESSAGE_COLUMN, Cause, Reason, letters
 from goqueue.spark.pipelines.expectations import Judged, Observe
 from goqueue.spark.pipelines.model import Decode, DecodeFormat, OnBadValue
@@ -70,8 +70,7 @@ def decode(messages: DataFrame, how: Decode, by: Decoder) -> Judged:
 def _parsed(messages: DataFrame, schema: str) -> DataFrame:
     text = F.try_validate_utf8(F.col("value").cast("string"))
     fields = _struct(schema).add(_CORRUPT, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return messages.withColumn(_DATA, F.from_json(text, fields, options)).withColumn(_WHY, _why(text))
+    return messages.withColumn(_DATA, F.from_json(text, fields, json_options(_CORRUPT))).withColumn(_WHY, _why(text))
 
 
 def _decoded(messages: DataFrame, values: Decoding) -> DataFrame:
@@ -92,7 +91,7 @@ def _why(text: Column) -> Column:
         F.when(F.col("value").isNull(), F.lit("there is no value"))
         .when(text.isNull(), F.lit("the value is not UTF-8"))
         .when(~text.rlike(r"\S"), F.lit("the value is empty"))
-        .when(~text.rlike(r"\A\s*\{"), F.lit("the value is no JSON object"))
+        .when(~text.rlike(r"\A\s*\{") | ~is_one_json(text), F.lit("the value is no JSON object"))
         .when(
             F.col(_DATA).isNull() | F.col(_DATA).getField(_CORRUPT).isNotNull(),
             F.lit("the value is no JSON object of the schema"),
