@@ -41,5 +41,13 @@ def test_what_users_print_is_kept_and_so_are_their_stack_traces() -> None:
     assert shown(OF_A_HELPER + "java.lang.OutOfMemoryError: Java heap space\n").startswith("java.lang.OutOf")
 
 
+def test_what_else_goes_wrong_in_helpers_is_told() -> None:
+    for news in ("OSError: [Errno 12] Cannot allocate memory", "ModuleNotFoundError: No module named 'goqueue'"):
+        text = OF_A_HELPER.replace("BrokenPipeError: [Errno 32] Broken pipe", news)
+        assert shown(text).endswith(f"{news}\n")
+    own = OF_A_HELPER.replace("/opt/site-packages/pyspark/sql/streaming", "/srv/pyspark/orders")
+    assert "/srv/pyspark/orders" in shown(own)
+
+
 def test_what_java_says_of_its_modules_is_left_out() -> None:
     assert shown("WARNING: Using incubator modules: jdk.incubator.vector\nWARNING: else\n") == "WARNING: else\n"

@@ -8,6 +8,7 @@ handed on, and so are their stack traces.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,10 @@ STDERR = 2
 _LAST_WORDS_S = 1.0
 _TRACEBACK = "Traceback (most recent call last):"
 _BETWEEN = ("During handling of the above exception,", "The above exception was the direct cause")
+_CUT_OFF = ("EOFError", "BrokenPipeError", "ConnectionResetError", "KeyboardInterrupt", "SystemExit")
+_FILE = re.compile(r'^  File "([^"]+)"', re.MULTILINE)
+_SPARK = re.compile(r"(-packages|pyspark\.zip)/pyspark/")
+_LIBRARY = re.compile(rf"{_SPARK.pattern}|/lib/python3[^/]*/(?!site-packages|dist-packages)|^<frozen ")
 _NOISE = ("WARNING: Using incubator modules",)
 
 
@@ -69,4 +74,7 @@ def worth_reading(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _is_of_helper(trace: list[str]) -> bool:
-    return any("/pyspark/" in line or "pyspark.zip" in line for line in trace)
+    """Tell whether PySpark's own code was cut off from whoever it talks to; what else went wrong there is news."""
+    files = _FILE.findall("".join(trace))
+    is_spark_alone = all(_LIBRARY.search(file) for file in files) and any(_SPARK.search(file) for file in files)
+    return is_spark_alone and trace[-1].strip().split(":")[0] in _CUT_OFF

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, assert_never
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from goqueue.errors import Invalid
 from goqueue.spark.decode_values_format import BadValue, ValueFormat
@@ -23,7 +25,7 @@ ERROR: Final = "error"
 
 # Python's objects take a multiple of the bytes they are made of, so few values are read at a time.
 _ROWS_MAX: Final = 10_000
-_BYTES_MAX: Final = 8 * 1024 * 1024
+_BYTES_MAX: Final = 1024 * 1024
 
 
 class Decoded(NamedTuple):
@@ -31,6 +33,10 @@ class Decoded(NamedTuple):
 
     data: pa.Array
     error: pa.Array
+
+
+# What is raised where columns are built: too large, of another kind, or nested too deeply for where that is found out.
+_MISFITS = (ValueError, TypeError, ArithmeticError, RecursionError, msgspec.DecodeError)
 
 
 class ValueReader:
@@ -53,6 +59,15 @@ class ValueReader:
 
     def decode(self, values: pa.Array) -> Decoded:
         """Return data and errors, a row each for every value."""
+        parts = [self._decode(values.slice(start, count)) for start, count in _parts(values)]
+        if len(parts) == 1:
+            return parts[0]
+        return Decoded(
+            pa.concat_arrays([part.data for part in parts] or [pa.array([], self.type)]),
+            pa.concat_arrays([part.error for part in parts] or [pa.array([], pa.string())]),
+        )
+
+    def _decode(self, values: pa.Array) -> Decoded:
         found: list[Any] = []
         errors: list[str | None] = []
         raw: list[bytes | None] = values.to_pylist()
@@ -68,7 +83,7 @@ class ValueReader:
             errors.append(error)
         try:
             data = self._format.build(found)
-        except (ValueError, TypeError, OverflowError):
+        except _MISFITS:
             data = self._build_what_fits(raw, found, errors)
         return Decoded(data, pa.array(errors, pa.string()))
 
@@ -84,7 +99,7 @@ class ValueReader:
         for index, (value, item) in enumerate(zip(values, found, strict=True)):
             try:
                 self._format.build([item])
-            except (ValueError, TypeError, OverflowError) as bad:
+            except _MISFITS as bad:
                 found[index] = None
                 errors[index] = self._words(value or b"", bad)
         return self._format.build(found)
@@ -125,19 +140,24 @@ class ValueColumns:
         if self._reader is None:
             yield batch
             return
-        for part in _parts(batch):
+        for start, count in _parts(batch.column("value")):
+            part = batch.slice(start, count)
             decoded = self._reader.decode(part.column("value"))
             arrays = {DATA: decoded.data, ERROR: decoded.error}
             columns = [arrays[name] if name in arrays else part.column(name) for name in self._columns]
             yield pa.RecordBatch.from_arrays(columns, names=list(self._columns))
 
 
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    values = batch.column("value")
-    bytes_each = max(1, values.nbytes // max(1, len(values)))
-    rows = max(1, min(_ROWS_MAX, _BYTES_MAX // bytes_each))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
+def _parts(values: pa.Array) -> Iterator[tuple[int, int]]:
+    """Yield where values are to be cut, as start and count: what they become is up to some hundred times as large."""
+    start = size = 0
+    for index, length in enumerate(pc.binary_length(values).to_pylist()):
+        size += length or 0
+        if index > start and (size > _BYTES_MAX or index - start == _ROWS_MAX):
+            yield start, index - start
+            start, size = index, length or 0
+    if start < len(values):
+        yield start, len(values) - start
 
 
 def _format_of(decoding: Decoding) -> ValueFormat:

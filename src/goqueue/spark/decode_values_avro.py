@@ -40,12 +40,15 @@ from goqueue.spark.decode_values_format import (
     FIELDS_MAX,
     LOCAL_TIMESTAMP,
     TIMESTAMP,
+    BadValue,
     ValueFormat,
     list_type,
     map_type,
 )
 
 _DIGITS_MAX: Final = 38
+# So many digits have 16 bytes; some more may repeat the sign.
+_DECIMAL_BYTES_MAX: Final = 64
 _exact = Context(prec=200)
 
 _UNION_HINT: Final = "a union can have null and one other type"
@@ -87,7 +90,7 @@ class AvroFormat(ValueFormat):
             written = msgspec.json.decode(schema)
         except (msgspec.DecodeError, RecursionError) as error:
             raise Invalid(f"the Avro schema is not JSON: {error}", hint='write {"type": "record", ...}') from None
-        if not isinstance(written, dict) or written.get("type") not in {"record", "error"}:
+        if not isinstance(written, dict) or written.get("type") not in ("record", "error"):
             raise Invalid("the Avro schema is not that of a record", hint='write {"type": "record", ...}')
         try:
             column = _Schema().column(written, "", ())
@@ -222,7 +225,9 @@ def _logical(kind: str, written: Mapping[str, Any], plain: _Column, path: tuple[
 
 def _decimal(written: Mapping[str, Any], plain: _Column, path: tuple[str, ...]) -> _Column:
     precision, scale = written.get("precision"), written.get("scale", 0)
-    if not (isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _DIGITS_MAX):
+    if not (isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _DIGITS_MAX) or (
+        precision == 0
+    ):
         raise wrong(
             path,
             f"is a decimal with precision {precision} and scale {scale}",
@@ -230,6 +235,9 @@ def _decimal(written: Mapping[str, Any], plain: _Column, path: tuple[str, ...]) 
         )
 
     def exact(raw: bytes) -> Decimal:
+        if len(raw) > _DECIMAL_BYTES_MAX:
+            # Making a number of a megabyte takes minutes, and it would not fit anyway.
+            raise BadValue(f"a decimal has {len(raw):,} bytes")
         return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-scale, _exact)
 
     return _Column(pa.decimal128(precision, scale), wire.converted(plain.read, exact))

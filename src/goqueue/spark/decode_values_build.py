@@ -45,12 +45,14 @@ def list_column(item: Column) -> Column:
     return Column(kind, build)
 
 
-def map_column(key: Column, value: Column) -> Column:
-    """Return a column of mappings."""
+def map_column(key: Column, value: Column, *, is_sorted: bool = False) -> Column:
+    """Return a column of mappings; `is_sorted` by their keys, where they have another order in every process."""
     kind = map_type(key.type, value.type)
 
     def build(found: list[Any]) -> pa.Array:
         maps = [{} if each is None else each for each in found]
+        if is_sorted:
+            maps = [{name: each[name] for name in sorted(each)} for each in maps]
         keys = key.build([name for each in maps for name in each])
         values = value.build([each[name] for each in maps for name in each])
         return pa.MapArray.from_arrays(_starts(maps), keys, values, type=kind, mask=_nulls(found))

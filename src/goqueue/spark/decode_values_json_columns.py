@@ -110,7 +110,9 @@ def _number(found: float | str) -> float:
 
 
 def _decimal(found: msgspec.Raw, scale: int) -> Decimal | None:
-    text = _text(found)
+    raw = bytes(found)
+    # A number as it is written: as a float it would lose digits.
+    text = _text(found) if raw[:1] == b'"' or raw == b"null" else raw.decode()
     if text is None:
         return None
     if not _DECIMAL.fullmatch(text):

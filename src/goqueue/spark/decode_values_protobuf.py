@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from typing_extensions import override
 
@@ -123,11 +123,16 @@ class _Walk:
         return struct_column(columns, [_taker(field) for field in descriptor.fields])
 
     def _field(self, field: FieldDescriptor, path: tuple[str, ...]) -> Column:
+        if hasattr(Message, field.name):
+            raise Invalid(
+                f"Protobuf: field {'.'.join(path)} has the name of a method of Protobuf's messages, and cannot be read",
+                hint="give it another name: only its number is in the values",
+            )
         self.has_required = self.has_required or field.is_required
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
             key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
-            return map_column(self._item(key, path), self._item(value, (*path, "{}")))
+            return map_column(self._item(key, path), self._item(value, (*path, "{}")), is_sorted=True)
         if field.is_repeated:
             return list_column(self._item(field, (*path, "[]")))
         return self._item(field, path)

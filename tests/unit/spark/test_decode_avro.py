@@ -133,13 +133,18 @@ def test_no_row_is_dropped_and_each_value_is_data_or_an_error() -> None:
         (["long"], b"\x02\x00", "field x: a union has no type 1"),
         ({"type": "array", "items": "long"}, HUGE + b"\x02", "field x: the value ends here"),
         ({"type": "map", "values": "long"}, b"\x02\x09k\x02\x00", "field x: a length is -5, and 3 bytes are left"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+            b"\x80\xea\x30" + b"\x7f" * 400_000,
+            "field x: a decimal has 400,000 bytes",
+        ),
         ({"type": "long", "logicalType": "timestamp-millis"}, HUGE, ARROW),
         ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, b"\x04\x7f\xff", ARROW),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_the_field(kind: object, value: bytes, told: str) -> None:
     said = error_of(kind, value)
-    assert told in {said, ARROW}
+    assert said == told or (told == ARROW and said)
 
 
 def test_a_value_that_fits_no_column_does_not_harm_its_neighbours() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 
 from goqueue.errors import Invalid
-from goqueue.spark.decode_values import Decoded, ValueColumns, fields_of, reader_of
+from goqueue.spark.decode_values import Decoded, ValueColumns, ValueReader, fields_of, reader_of
 from goqueue.spark.decode_values_spec import Decoding, Format
 
 MOMENT = datetime(2030, 1, 31, 8, 0, 0, 500_000, UTC)
@@ -40,6 +40,8 @@ def decoded(schema: str, *values: bytes | None) -> Decoded:
         ("DOUBLE", b'"-INF"', -math.inf),
         ("DECIMAL(5, 2)", b"1.005", Decimal("1.01")),
         ("DECIMAL(5, 2)", b'"-12"', Decimal("-12.00")),
+        ("DECIMAL(20, 2)", b"123456789012345678.91", Decimal("123456789012345678.91")),
+        ("DECIMAL(5, 2)", b"12e-1", Decimal("1.20")),
         ("DECIMAL(5, 2)", b"null", None),
         ("DECIMAL", b"7", Decimal(7)),
         ("BINARY", b'"YWJj"', b"abc"),
@@ -94,6 +96,15 @@ def test_what_does_not_fit_a_column_is_an_error_of_that_row_alone(kind: str, wri
     assert found.error.to_pylist() == [None, f"the value does not fit {simple}: {bad.decode()}", None]
 
 
+def test_values_that_nest_deeply_are_data_or_an_error_of_that_row_alone() -> None:
+    """Where the stack ends depends on how deep it is already, and is not the same when columns are built."""
+    deep = [b'{"x": ' + b"[" * depth + b"]" * depth + b"}" for depth in range(900, 1001)]
+    found = decoded("x STRING", b"{}", *deep)
+    assert [found.data[0].as_py(), found.error[0].as_py()] == [{"x": None}, None]
+    for data, error in zip(found.data.to_pylist()[1:], found.error.to_pylist()[1:], strict=True):
+        assert (data is None) is (error is not None)
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
@@ -140,6 +151,30 @@ def test_columns_come_in_the_order_that_was_asked_for_and_large_batches_in_parts
     assert [part.num_rows for part in parts] == [10_000, 10_000, 5_000]
     assert parts[2].schema.names == ["error", "offset", "data"]
     assert parts[2].slice(4_999).to_pylist() == [{"error": None, "offset": 24_999, "data": {"x": 1}}]
+
+
+def test_few_large_values_among_small_ones_are_decoded_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What values become is much larger than they are."""
+    sizes: list[int] = []
+    real = ValueReader._decode
+
+    def decode(self: ValueReader, values: pa.Array) -> Decoded:
+        sizes.append(sum(len(value) for value in values.to_pylist() if value))
+        return real(self, values)
+
+    monkeypatch.setattr(ValueReader, "_decode", decode)
+    large = b'{"x": "' + b"a" * 900_000 + b'"}'
+    values = [b'{"x": "b"}', None, large, large, *[b"{}"] * 50, large]
+
+    found = decoded("x STRING", *values)
+
+    assert [None if each is None else len(each["x"] or "") for each in found.data.to_pylist()] == [
+        1, None, 900_000, 900_000, *[0] * 50, 900_000,
+    ]  # fmt: skip
+    assert found.error.null_count == len(values)
+    assert len(sizes) == 3
+    assert max(sizes) < 1024 * 1024
+    assert decoded("x STRING").data.to_pylist() == []
 
 
 def test_a_read_without_these_columns_decodes_nothing() -> None:

@@ -154,6 +154,14 @@ def test_the_prefix_has_to_name_this_message() -> None:
     assert found.data.to_pylist() == [{"x": 1}]
 
 
+def test_maps_come_in_one_order() -> None:
+    """Protobuf has another one in every process."""
+    keys = [f"k{number}" for number in range(20)]
+    value = Order(by_sku={key: {"sku": key} for key in reversed(keys)}).SerializeToString()
+    (found,) = decoded(value).data.to_pylist()
+    assert [key for key, _ in found["by_sku"]] == sorted(keys)
+
+
 @pytest.mark.parametrize(
     ("descriptors", "name", "told"),
     [
@@ -162,6 +170,7 @@ def test_the_prefix_has_to_name_this_message() -> None:
         (ORDER, "shop.Ordr", "there is no message 'shop.Ordr' .*did you mean shop.Order"),
         (ORDER, "Order", "there is no message 'Order' .*did you mean shop.Order"),
         (descriptor_set(message("M")), "shop.M", "the message shop.M has no fields"),
+        (descriptor_set(message("M", ("HasField", "int32"))), "shop.M", "field HasField has the name of a method"),
         (
             descriptor_set(message("M", ("x", "N")), message("N", ("y", "M", "repeated"))),
             "shop.M",

@@ -105,6 +105,7 @@ class PipelineRun:
         """How it is now."""
         queries = sorted(self._queries, key=lambda query: query.progress.name == LETTERS_NAME)
         failures = [each.failure for each in queries if each.failure is not None]
+        failures.sort(key=lambda failure: not failure.is_consequence)
         return PipelineStatus(
             self.spec.name,
             self._state(),

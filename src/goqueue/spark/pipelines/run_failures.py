@@ -62,6 +62,8 @@ class Failure:
     reason: str
     hint: str = ""
     is_hopeless: bool = False
+    is_consequence: bool = False
+    """Whether something else is to blame: it was only stopped."""
 
     @override
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Of a function that has run no job, there are none for ever.
 _COUNTS_S_MAX: Final = 5.0
-_STOPPED = Failure("it was stopped before its table was written")
+_STOPPED = Failure("it was stopped before its table was written", is_consequence=True)
 
 
 class Observed:
@@ -108,7 +108,7 @@ class TableRun:
     def stop(self, deadline: float) -> None:
         self._deadline = deadline
         if self.state is State.STARTING:
-            self.state = State.ENDED
+            self.state, self.failure = State.FAILED, _STOPPED
         elif self.state is State.RUNNING:
             self.state = State.STOPPING
             self._session.interruptTag(self._tag)
@@ -137,7 +137,7 @@ class TableRun:
 
     def _ended(self) -> Event:
         if self._written_at is None:
-            is_stopped = self._deadline is not None
+            is_stopped = self._error is None or (self._deadline is not None and "CANCEL" in str(self._error).upper())
             return self._failed(_STOPPED if is_stopped or self._error is None else failure_of(self._error))
         seconds = self._written_at - self._began
         written = self._metrics.get(WRITTEN_METRIC, {}).get("rows", 0)
@@ -160,7 +160,8 @@ class TableRun:
             self._session.addTag(self._tag)
             write()
             self._written_at = self._clock.monotonic()
-            self._metrics.update(observed.metrics())
+            # At once: whoever looks may not wait any longer, and would see half of them.
+            self._metrics = dict(observed.metrics())
         except Exception as error:  # noqa: BLE001 - the edge of the thread: whoever looks is told
             self._error = error
 

@@ -24,6 +24,7 @@ from goqueue.spark.pipelines.model import (
     Trigger,
 )
 from goqueue.spark.pipelines.run_files import require_own
+from goqueue.spark.session import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,7 +128,8 @@ def _stream(sink: Sink, rows: DataFrame, ground: Ground, checkpoint: str, show: 
 
             return messages.writeStream.foreachBatch(writing_changes(options, checkpoint))
         case FileSink():
-            require_own(sink, checkpoint)
+            if not is_remote(ground.session):
+                require_own(sink, checkpoint)
             files = rows.writeStream.format(sink.format.value).option("path", sink.path)
             return files.partitionBy(*sink.partition_by) if sink.partition_by else files
         case ConsoleSink():

@@ -2,7 +2,7 @@
 
 Files beside it can be imported as if it was run by itself. None of these modules stays known by its name: functions are
 then sent to executors whole, with the modules that they use, and not as the name of something that executors do not
-have; and two pipelines may each have a `helpers.py`.
+have; and two pipelines may each have a `helpers.py`. An import inside of a function comes too late for that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+
+import goqueue
 
 # While it runs a module is known by this name, which no import uses.
 _MODULE_NAME = "__goqueue_pipeline__"
@@ -36,10 +38,12 @@ def run_file(path: Path) -> ModuleType:
 
 
 def _modules_of(directory: Path, names: set[str]) -> list[str]:
-    """Return those modules whose files lie in a directory, or below it but in no environment of Python."""
+    """Return those modules whose files lie in a directory, or below it but in no installation of Python or GoQueue."""
+    others = [Path(each).resolve() for each in (sys.prefix, sys.base_prefix)] + [Path(goqueue.__file__).parent]
+    installed = [each for each in others if each.is_relative_to(directory)]
     found = []
     for name in names:
         file = getattr(sys.modules[name], "__file__", None)
-        if file and Path(file).is_relative_to(directory) and "site-packages" not in Path(file).parts:
+        if file and Path(file).is_relative_to(directory) and not any(map(Path(file).is_relative_to, installed)):
             found.append(name)
     return found
