@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,5 +35,12 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         assert "[invalid]" in goqueue.refused("job", "archive", "orders", " ", *at)
         assert "nothing is new in topic orders" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
         assert "30 days" in goqueue.refused("job", "archive", "orders", tmp_path / "a", *at, "--keep", "31d")
-        told = goqueue.refused("job", "archive", "orders", tmp_path / "a", "--verify")
+        told = goqueue.refused("job", "archive", "orders", tmp_path / "b", "--verify")
+        # The first run has noted where the log starts, and told the topic of the archive: that must not vanish.
+        shutil.rmtree(tmp_path / "a")
+        gone = goqueue.refused("job", "archive", "orders", tmp_path / "a", *at)
+        goqueue.done("topic", "alter", "orders", "--unset", "goqueue.archive.path")
+        assert "reads with Spark use" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
+    assert "it is not there" in gone
+    assert "topic alter orders --unset goqueue.archive.path" in gone
     assert "does not hold topic 'orders', but nothing [not_archived]" in told

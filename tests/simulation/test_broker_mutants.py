@@ -239,6 +239,7 @@ LIKELY: Mapping[Callable[[Patch], None], int] = {
     readers_see_what_is_not_durable: 39,
     the_catalogue_does_not_wait: 5,
     deletions_are_not_awaited: 5,
+    names_are_free_before_files_are_gone: 32,
 }
 """Seeds that have found those which most others do not find."""
 

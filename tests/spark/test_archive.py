@@ -236,6 +236,10 @@ def test_gaps_and_topics_made_anew_are_told_and_what_to_do(spark: SparkSession, 
     path.rename(tmp_path / "moved")
     with pytest.raises(PySparkException, match=r"setting goqueue.archive.path names: there is no archive .*=never"):
         reading(spark, broker.bootstrap, topic).load().collect()
+    for is_registered in (True, False):
+        with pytest.raises(ArchiveUnreachable, match=r"it is not there \(mount it, .* --unset goqueue.archive.path"):
+            job(broker, topic, path, is_registered=is_registered)
+    assert not path.exists()
     # Who reads only what the log has needs no archive.
     publish(broker.bootstrap, topic, ["last"])
     assert reading(spark, broker.bootstrap, topic, startingOffsets=f'{{"{topic}": {{"0": 20}}}}').load().count() == 1
@@ -250,6 +254,21 @@ def test_gaps_and_topics_made_anew_are_told_and_what_to_do(spark: SparkSession, 
     remove_records(broker.bootstrap, topic, before=1)
     with pytest.raises(PySparkException, match="is that of an earlier topic"):
         reading(spark, broker.bootstrap, topic, **moved).load().collect()
+
+
+def test_what_is_removed_from_a_partition_that_was_empty_at_first_is_a_gap(broker: Broker, tmp_path: Path) -> None:
+    topic, path = new_topic(broker, partitions=2), tmp_path / "archive"
+    publish(broker.bootstrap, topic, ["0", "1"])
+    remove_records(broker.bootstrap, topic, before=2)
+    first = job(broker, topic, path)
+    assert not first.needs_spark
+    assert (first.run(None).commits, archived(path, topic).begins) == (1, {0: 2, 1: 0})
+    for partition in (0, 1):
+        publish(broker.bootstrap, topic, ["2", "3"], partition=partition)
+        remove_records(broker.bootstrap, topic, before=3 - partition * 2, partition=partition)
+
+    with pytest.raises(ArchiveGap, match=r": offsets 2 to 2 of partition 0, offsets 0 to 0 of partition 1 \("):
+        job(broker, topic, path)
 
 
 def test_verification_finds_what_is_damaged_or_gone(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -271,5 +290,8 @@ def test_verification_finds_what_is_damaged_or_gone(spark: SparkSession, broker:
     remove_records(broker.bootstrap, topic, before=2, partition=1)
     with pytest.raises(PySparkException, match="names a file that is not there"):
         reading(spark, broker.bootstrap, topic).load().collect()
+    remove_records(broker.bootstrap, topic, before=2, partition=0)
+    with pytest.raises(PySparkException, match="are not what was written"):
+        reading(spark, broker.bootstrap, topic, endingOffsets=f'{{"{topic}": {{"0": -1, "1": 0}}}}').load().collect()
     with pytest.raises(ArchiveUnreachable):
         ArchiveStore("s4://nowhere/archive")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +19,11 @@ from confluent_kafka import Producer
 
 from goqueue.client import Client, topics
 from goqueue.errors import UnknownTopic
+from goqueue.spark.jobs.replay_source import look_at_source
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, Row, installed_environ
-from tests.spark.read_kit import WAIT_S, new_topic, publish
+from tests.spark.archive_kit import DAY_MS, NOON_MS, archive, kept_topic, publish_at
+from tests.spark.read_kit import WAIT_S, delete_topic, new_topic, publish, remove_records
 from tests.spark.sink_kit import committed
 
 if TYPE_CHECKING:
@@ -159,21 +161,20 @@ def test_a_topic_can_be_replayed_into_itself_and_a_rate_is_kept(
     assert values(broker, topic) == Counter({str(number): 2 for number in range(10)})
 
     # A crash behind the last batch, before that is noted: nothing is left to do, and it finds out.
-    notes = tmp_path / f"{topic}-to-{topic}" / "job.json"
-    notes.write_text(json.dumps({**json.loads(notes.read_text()), "done_at": ""}))
+    (tmp_path / f"{topic}-to-{topic}" / "done.json").unlink()
     told = replay(topic, topic, "--rate", 4)
     assert (told["replay"][0]["ending"], told["replay"][0]["published"]) == ("done", 0)
 
 
 @contextmanager
-def signal_when_published(broker: Broker, topic: str) -> Iterator[None]:
-    """Have this process be asked to stop as soon as something is in a topic."""
+def when_published(broker: Broker, topic: str, act: Callable[[], None]) -> Iterator[None]:
+    """Have something done as soon as something is in a topic."""
     is_over = threading.Event()
 
     def run() -> None:
         while not is_over.wait(0.1):
             if values(broker, topic):
-                os.kill(os.getpid(), signal.SIGTERM)
+                act()
                 return
 
     thread = threading.Thread(target=run)
@@ -191,7 +192,7 @@ def test_a_replay_that_is_asked_to_stop_ends_its_batch_and_goes_on_with_the_same
     source, target = new_topic(broker), new_topic(broker)
     publish(broker.bootstrap, source, [str(number) for number in range(60)])
 
-    with signal_when_published(broker, target):
+    with when_published(broker, target, lambda: os.kill(os.getpid(), signal.SIGTERM)):
         told = replay(source, target, "--rate", 2, exit_code=130)
     (last,) = told["replay"]
     assert last["ending"] == "stopped"
@@ -206,6 +207,60 @@ def test_a_replay_that_is_asked_to_stop_ends_its_batch_and_goes_on_with_the_same
     assert "goes on where it was" in str(told["note"][0]["text"])
     assert told["replay"][0]["ending"] == "done"
     assert values(broker, target) == Counter(str(number) for number in range(60))
+
+
+def test_a_replay_that_goes_on_without_what_is_lost_ends_when_its_source_is_deleted(
+    replay: Replays, broker: Broker, tmp_path: Path
+) -> None:
+    source, target = new_topic(broker), new_topic(broker)
+    publish(broker.bootstrap, source, [str(number) for number in range(60)])
+
+    with when_published(broker, target, lambda: delete_topic(broker, source)):
+        told = replay(source, target, "--rate", 4, "--skip-lost")
+
+    (last,) = told["replay"]
+    assert (last["ending"], last["left"]) == ("done", 0)
+    published = values(broker, target)
+    assert 0 < published.total() < 60
+    assert set(published.values()) == {1}
+    assert any(f"begins, and notes in {tmp_path}/{source}-to-{target}" in str(row["text"]) for row in told["note"])
+
+    (tmp_path / f"{source}-to-{target}" / "done.json").unlink()
+    refusal = replay.refused(source, target, "--skip-lost")
+    assert f"topic '{source}', which replay {source}-to-{target} was reading, is gone" in refusal
+
+
+def test_what_the_log_has_not_any_more_is_replayed_from_the_archive(
+    replay: Replays, broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    source, target, path = kept_topic(broker, partitions=2), kept_topic(broker, partitions=2), tmp_path / "archive"
+    publish_at(broker, source, [(NOON_MS + n * DAY_MS // 4, f"a{n}") for n in range(8)])
+    publish_at(broker, source, [(NOON_MS + n, f"b{n}") for n in range(4)], partition=1)
+    archive(spark, broker, source, path)
+    publish(broker.bootstrap, source, ["new"])
+    remove_records(broker.bootstrap, source, 8)
+    remove_records(broker.bootstrap, source, 2, partition=1)
+    everything = Counter([f"a{n}" for n in range(8)] + [f"b{n}" for n in range(4)] + ["new"])
+
+    told = replay(source, target, "--batch", 8)
+    (last,) = told["replay"]
+    assert (last["ending"], last["read"], last["published"], last["left"]) == ("done", 13, 13, 0)
+    rows = committed(broker.bootstrap, target)
+    assert Counter((row.value or b"").decode() for row in rows) == everything
+    assert {row.timestamp_ms for row in rows if row.value == b"a3"} == {NOON_MS + 3 * DAY_MS // 4}
+    assert {dict(row.headers)["goqueue-replay-offset"] for row in rows if row.value == b"a3"} == {b"3"}
+    # As old as that is what the target gets, and may remove.
+    assert look_at_source(broker.bootstrap, source, "auto").oldest_ms == NOON_MS
+
+    moved = path.rename(tmp_path / "moved")
+    refusal = replay.refused(source, target, "--name", "again", "--dry-run")
+    assert f"there is no archive at {path}" in refusal
+    assert "with --archive never only what the log has is replayed" in refusal
+    assert "goqueue.archive=" not in refusal
+    told = replay(source, target, "--name", "again", "--dry-run", "--archive", moved)
+    assert [row["messages"] for row in told["partition"]] == [9, 4]
+    bounds = look_at_source(broker.bootstrap, source, "never").bounds
+    assert {number: each.first for number, each in bounds.items()} == {0: 8, 1: 2}
 
 
 @contextmanager

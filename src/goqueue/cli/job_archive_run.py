@@ -167,11 +167,14 @@ def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format
         }
         show("archive", [row], output_format)  # type: ignore[list-item]
         return
-    if not outcome.commits:
+    if not outcome.ranges and not outcome.gaps:
         sys.stdout.write(f"nothing is new in topic {topic}\n")
-    facts = [
+    copied = [
         ("archived", f"{count_text(outcome.rows, 'row')} in {count_text(outcome.files, 'file')}"),
         ("size", size_text(outcome.bytes)),
+    ]
+    facts = [
+        *(copied if outcome.ranges else ()),
         *(
             (f"partition {number}", f"offsets {span.start} to {span.end - 1}")
             for number, span in outcome.ranges.items()
@@ -184,7 +187,7 @@ def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format
         facts.append(("deleted", count_text(outcome.deleted_files, "file")))
     if outcome.is_registered_now:
         facts.append(("from now on", "reads with Spark use this archive for what the log has not any more"))
-    if outcome.commits or outcome.deleted_files:
+    if facts:
         print_facts(facts, title=f"topic {topic} in {path}")
 
 

@@ -57,6 +57,7 @@ class ReplayOptions:
     rate: int | None
     batch: int
     skips_lost: bool
+    archive: str
     name: str
     checkpoint: str
     is_restart: bool
@@ -102,6 +103,14 @@ _Batch = Annotated[
 _SkipLost = Annotated[
     bool, typer.Option("--skip-lost", help="Go on without messages that retention has removed meanwhile.")
 ]
+_Archive = Annotated[
+    str,
+    typer.Option(
+        "--archive",
+        metavar="auto|never|PATH",
+        help="Where messages are read that the log has not any more: in the topic's archive, nowhere, or in another.",
+    ),
+]
 _Name = Annotated[str, typer.Option("--name", help="The name of the job; SOURCE-to-TARGET if not given.")]
 _Checkpoint = Annotated[
     str, typer.Option("--checkpoint", metavar="DIR", help=f"Where jobs note how far they are: {DEFAULT_DIRECTORY}.")
@@ -126,6 +135,7 @@ def replay(
     rate: _Rate = None,
     batch: _Batch = None,
     skip_lost: _SkipLost = False,
+    archive: _Archive = "auto",
     name: _Name = "",
     checkpoint: _Checkpoint = DEFAULT_DIRECTORY,
     restart: _Restart = False,
@@ -163,6 +173,7 @@ def replay(
         rate=rate,
         batch=batch or BATCH_DEFAULT,
         skips_lost=skip_lost,
+        archive=archive,
         name=_checked_name(name or f"{source}-to-{target}"),
         checkpoint=checkpoint,
         is_restart=restart,

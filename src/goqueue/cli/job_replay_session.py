@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-import msgspec
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -31,6 +29,8 @@ from goqueue.client import Client, topics
 from goqueue.errors import Conflict, NotFound, TopicExists, UnknownTopic
 from goqueue.model.units import duration_text
 from goqueue.seams.clock import SystemClock
+from goqueue.spark.archive_lookup import PATH_SETTING, WrongArchive
+from goqueue.spark.archive_store import ArchiveUnreachable
 from goqueue.spark.jobs.replay import (
     ReplayPlan,
     ReplayRun,
@@ -41,6 +41,7 @@ from goqueue.spark.jobs.replay import (
 )
 from goqueue.spark.jobs.replay_notes import JobDirectory, ReplayNotes, ReplayWish, require_same
 from goqueue.spark.jobs.replay_source import SourceFacts, look_at_source
+from goqueue.spark.options_values import ArchiveUse, parse_archive
 from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url
 from goqueue.spark.pipelines.run_failures import reason_in
 from goqueue.spark.session import SessionRequest, SparkLost, is_remote, start_session
@@ -50,7 +51,10 @@ if TYPE_CHECKING:
 
 _STOPPED = 130
 _OF_SPARK = (PySparkException, Py4JError, ConnectionError)
-_NOT_COPIED = "goqueue.archive.path"
+_ARCHIVE_HINT = (
+    "see that the archive can be read from here and from every executor, or name another with --archive PATH; with "
+    "--archive never only what the log has is replayed"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +77,11 @@ def run_replay(options: ReplayOptions, output_format: Format) -> int:
         notes = None if options.is_restart else directory.read()
         if notes is not None:
             require_same(options.name, notes, _wish(options))
-            if notes.done_at:
-                screen.say(f"replay {options.name} was done at {notes.done_at}, and nothing is published again")
+            if done_at := directory.done_at:
+                screen.say(f"replay {options.name} was done at {done_at}, and nothing is published again")
                 screen.say("to publish all of it once more, use --restart or another --name")
                 return 0
-        ground = _ask_broker(options)
-        if notes is not None and ground.target is None:
-            raise UnknownTopic(
-                f"topic {options.target!r}, to which replay {options.name} was publishing, is gone",
-                hint="--restart begins anew, and makes it again",
-            )
+        ground = _ask_broker(options) if notes is None else _ask_again(options)
         return _replay(options, directory, notes, ground, screen, stack)
 
 
@@ -96,6 +95,8 @@ def _replay(
 ) -> int:
     plan = _plan(options, ground, notes)
     session = _spark(options, screen, stack)
+    if is_remote(session):
+        directory.require_shared()
     stops: SimpleQueue[str] = SimpleQueue()
     # Not before: Spark brings a handler of its own when it starts.
     stack.enter_context(stop_signals(stops))
@@ -110,18 +111,19 @@ def _replay(
         notes = ReplayNotes(
             wish=_wish(options), bounds=dict(plan.bounds), keeps_partitions=plan.keeps_partitions, began_at=_now()
         )
-        directory.write(notes)
+        directory.begin(notes)
+        screen.say(f"replay {options.name} begins, and notes in {directory.path} how far it is")
     else:
-        screen.say(f"replay {options.name}, begun at {notes.began_at}, goes on where it was")
+        screen.say(f"replay {options.name}, begun at {notes.began_at}, goes on where it was, see {directory.path}")
     run = ReplayRun(session, plan, directory.checkpoint, SystemClock())
-    again = "the same command goes on where it was"
+    again = f"the same command goes on where it was, which {directory.path} knows"
     try:
         status, is_done = run.work(stops, screen, stop_s=options.around.stop_seconds)
     except _OF_SPARK as error:
         # What goes wrong with the query is told by its status; this is Spark itself.
         raise SparkLost(f"Spark does not answer any more: {reason_in(str(error))}", hint=again) from error
     if is_done:
-        directory.write(msgspec.structs.replace(notes, done_at=_now()))
+        directory.finish(_now())
         screen.finish(options.name, status, "done", "")
         return 0
     if status.state.value == "failed":
@@ -147,11 +149,43 @@ def _ask_broker(options: ReplayOptions) -> _Ground:
     http_url = options.around.server or find_http_url(bootstrap)
     if not http_url:
         raise NotFound("the broker does not tell its HTTP address", hint="name it with --server")
-    source = look_at_source(bootstrap, options.source)
+    source = _look_at_source(options, bootstrap)
     target: topics.Topic | None = None
     with Client(http_url) as client, suppress(UnknownTopic):
         target = client.send(topics.describe(options.target))
     return _Ground(bootstrap, http_url, source, target)
+
+
+def _ask_again(options: ReplayOptions) -> _Ground:
+    """Ask the broker for what a job was at work with."""
+    try:
+        ground = _ask_broker(options)
+    except UnknownTopic as error:
+        raise UnknownTopic(
+            f"topic {options.source!r}, which replay {options.name} was reading, is gone, and the rest of it is lost",
+            hint="if it is elsewhere, say where with --broker; otherwise this job cannot go on",
+        ) from error
+    if ground.target is None:
+        raise UnknownTopic(
+            f"topic {options.target!r}, to which replay {options.name} was publishing, is gone",
+            hint="--restart begins anew, and makes it again",
+        )
+    return ground
+
+
+def _look_at_source(options: ReplayOptions, bootstrap: str) -> SourceFacts:
+    try:
+        return look_at_source(bootstrap, options.source, _archive(options))
+    except ArchiveUnreachable as error:
+        raise ArchiveUnreachable(error.message, hint=_ARCHIVE_HINT) from error
+    except WrongArchive as error:
+        raise WrongArchive(error.message, hint=_ARCHIVE_HINT) from error
+
+
+def _archive(options: ReplayOptions) -> str:
+    """Return what the source is told of archives: a path as all machines write it."""
+    use = parse_archive(options.archive)
+    return use.value if isinstance(use, ArchiveUse) else use
 
 
 def _plan(options: ReplayOptions, ground: _Ground, notes: ReplayNotes | None) -> ReplayPlan:
@@ -170,6 +204,7 @@ def _plan(options: ReplayOptions, ground: _Ground, notes: ReplayNotes | None) ->
         bootstrap=ground.bootstrap,
         http_url=ground.http_url,
         bounds=bounds,
+        archive=_archive(options),
         where=options.where,
         keeps_partitions=keeps_partitions,
         has_origin=options.has_origin,
@@ -217,6 +252,8 @@ def _stop(session: SparkSession) -> None:
 def _advice(status: ReplayStatus, again: str) -> str:
     if status.failure is not None and status.failure.reason.startswith("DataLost"):
         return "with --skip-lost it goes on without what is lost"
+    if status.failure is not None and status.failure.reason.startswith(("ArchiveUnreachable", "WrongArchive")):
+        return f"{_ARCHIVE_HINT}; {again}"
     return f"when the cause is removed, {again}"
 
 
@@ -224,7 +261,7 @@ def _make_target(options: ReplayOptions, ground: _Ground, screen: ReplayScreen) 
     partitions = ground.source.partitions
     with Client(ground.http_url) as client, suppress(TopicExists):
         settings = client.send(topics.describe(options.source)).config
-        own = {name: text for name, text in settings.items() if name != _NOT_COPIED}
+        own = {name: text for name, text in settings.items() if name != PATH_SETTING}
         client.send(topics.create(options.target, partitions=partitions, config=own))
         screen.say(f"made topic {options.target} like {options.source}: {partitions} partitions, the same settings")
 
@@ -259,10 +296,9 @@ def _wish(options: ReplayOptions) -> ReplayWish:
 @contextmanager
 def _only_one(directory: JobDirectory, name: str) -> Iterator[None]:
     """Hold a lock on the directory of the job, if it is here: two runs would share its checkpoint."""
-    if not directory.is_local:
+    if (path := directory.local) is None:
         yield
         return
-    path = Path(directory.path)
     path.mkdir(parents=True, exist_ok=True)
     with (path / "lock").open("w", encoding="utf-8") as opened:
         try:

@@ -70,6 +70,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     topic_id: UUID
+    begins: Mapping[int, int] = {}
     covered: Mapping[int, Spans] = {}
     gaps: Mapping[int, Spans] = {}
     added: Sequence[ArchivedFile] = ()
@@ -81,14 +82,22 @@ def write(store: ArchiveStore, state: State, change: Change, clock: Clock) -> St
 
     ArchiveConflict if another job has changed this topic since; nothing has happened then.
     """
-    _require_files(store, change.added)
     base = state.topics.get(change.topic)
+    if lost := _lost_file(store, change.added):
+        # Another job may have committed, and has then deleted what this one could not commit any more.
+        _require_same(base, load(store, state).topics.get(change.topic), store.path, change.topic)
+        raise ArchiveDamaged(
+            f"{lost.path} was written with {lost.bytes} bytes, and is not there like that",
+            hint="the driver and all executors have to see the same directory",
+        )
+    taken: NameTaken | None = None
     for _ in range(_ATTEMPTS):
         commit = Commit(
             number=state.number + 1,
             at_ms=clock.now_ms(),
             topic=change.topic,
             topic_id=change.topic_id,
+            begins=dict(change.begins),
             covered=dict(change.covered),
             gaps=dict(change.gaps),
             added=tuple(change.added),
@@ -101,23 +110,22 @@ def write(store: ArchiveStore, state: State, change: Change, clock: Clock) -> St
             commit = msgspec.structs.replace(commit, snapshot=after)
         try:
             store.create(commit_name(commit.number), encode_commit(commit))
-        except NameTaken:
+        except NameTaken as error:
+            taken = error
             state = load(store, state)
             _require_same(base, state.topics.get(change.topic), store.path, change.topic)
         else:
             return after
+    assert taken is not None
     raise ArchiveConflict(
-        f"other jobs write to the archive at {store.path} all the time", hint="run it again, or use another directory"
-    )
+        f"nothing could be committed to the archive at {store.path}: {taken.message}",
+        hint=taken.hint or "other jobs write to it all the time: run it again, or use another directory",
+    ) from taken
 
 
-def _require_files(store: ArchiveStore, files: Iterable[ArchivedFile]) -> None:
-    for file in files:
-        if store.size(file.path) != file.bytes:
-            raise ArchiveDamaged(
-                f"{file.path} was written with {file.bytes} bytes, and is not there like that",
-                hint="the driver and all executors have to see the same directory",
-            )
+def _lost_file(store: ArchiveStore, files: Iterable[ArchivedFile]) -> ArchivedFile | None:
+    """Return a file that is not there as it was written."""
+    return next((file for file in files if store.size(file.path) != file.bytes), None)
 
 
 def _require_same(before: TopicArchive | None, now: TopicArchive | None, path: str, topic: str) -> None:

@@ -24,9 +24,11 @@ def archived_files(path: str) -> list[str] | None:
         return None
     topics = load(store).topics
     wanted = topics.values() if topic is None else [topics[topic]] if topic in topics else []
-    return [f"{root}/{file.path}" for each in wanted for file in each.files]
+    return [f"{root.rstrip('/')}/{file.path}" for each in wanted for file in each.files]
 
 
 def _split(path: str) -> tuple[str, str | None]:
-    root, _, last = path.rpartition("/")
-    return (root, last.removeprefix(_TOPIC_DIRECTORY)) if last.startswith(_TOPIC_DIRECTORY) else (path, None)
+    root, slash, last = path.rpartition("/")
+    if not last.startswith(_TOPIC_DIRECTORY):
+        return path, None
+    return root or slash or ".", last.removeprefix(_TOPIC_DIRECTORY)

@@ -15,6 +15,7 @@ from goqueue.client.kafka import Isolation, KafkaData
 from goqueue.errors import Conflict
 from goqueue.spark.archive_commits import is_archive, load
 from goqueue.spark.archive_manifest import ArchivedFile, State, TopicArchive
+from goqueue.spark.archive_paths import normal_path
 from goqueue.spark.archive_rows import ArchivedPartition
 from goqueue.spark.archive_spans import Span, Spans, missing, within
 from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable
@@ -100,7 +101,7 @@ class Archives:
     def _paths(self, data: KafkaData, wanted: Mapping[str, TopicLog]) -> Mapping[str, str]:
         if isinstance(self._options.archive, str):
             return dict.fromkeys(wanted, self._options.archive)
-        return data.topic_setting(wanted, PATH_SETTING)
+        return {name: normal_path(path) for name, path in data.topic_setting(wanted, PATH_SETTING).items()}
 
     def _topic(self, name: str, path: str, log: TopicLog) -> TopicArchive | None:
         known = self._states.get(path)

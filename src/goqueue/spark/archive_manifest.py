@@ -11,12 +11,19 @@ job has committed something of the topic under that number or a greater one, and
 A commit is one JSON object, and its number is that of its file:
 
     {"version": 1, "number": 7, "at_ms": 1794821222000, "topic": "orders", "topic_id": "6b1f...",
+     "begins": {"1": 0},                        where a partition was when it was archived for the first time
      "covered": {"0": [[4711, 9000]]},          offsets that are archived from now on, start and end (exclusive)
      "gaps": {"0": [[4000, 4711]]},             offsets that were gone before they could be archived
      "added": [{"path": "topic=orders/...", "partition": 0, "date": "2026-11-16", "first": 4711, "last": 8999,
-                "rows": 4289, "bytes": 123456, "sha256": "...", "first_ms": 1794821200000, "last_ms": 1794821221000}],
+                "rows": 4289, "bytes": 123456, "sha256": "...", "footer_bytes": 3456, "footer_sha256": "...",
+                "first_ms": 1794821200000, "last_ms": 1794821221000}],
      "removed": ["topic=orders/..."],           files whose rows are in added ones
-     "snapshot": null}
+     "snapshot": null,
+     "sha256": "..."}
+
+The last field is the checksum of all bytes before it, up to the comma: one wrong digit of an offset would be rows lost.
+The footer of a file, its last bytes, says where its rows are and has checksums of them, so it has one of its own.
+`begins` tells what was removed since then from what was never there.
 
 `first_ms` and `last_ms` are the least and the greatest timestamp, null if no record has one. A date of null is that of
 records without a timestamp. Covered offsets without a row are those of markers of transactions, of what was aborted or
@@ -26,6 +33,7 @@ that of `State`. Rows of one partition and date are in order, within a file and 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
@@ -41,6 +49,10 @@ NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """How the directory of rows without a date is called, so that others who read Parquet take it for null."""
 
 _NUMBER_DIGITS: Final = 20
+_END: Final = b"\n}"
+_CHECKSUM: Final = b',\n "sha256": "'
+_CHECKSUM_END: Final = b'"\n}\n'
+_RESTORE: Final = "restore it from a copy of the archive"
 
 
 class ArchiveDamaged(Corrupt):
@@ -66,6 +78,8 @@ class ArchivedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rows: int
     bytes: int
     sha256: str
+    footer_bytes: int
+    footer_sha256: str
     first_ms: int | None = None
     last_ms: int | None = None
 
@@ -80,6 +94,8 @@ class TopicArchive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     id: UUID
     last_commit: int
     """The number of the last commit that was about this topic."""
+    begins: dict[int, int] = {}
+    """Where the log of each partition started when it was archived for the first time."""
     covered: dict[int, Spans] = {}
     gaps: dict[int, Spans] = {}
     files: tuple[ArchivedFile, ...] = ()
@@ -87,10 +103,10 @@ class TopicArchive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     removed: dict[str, int] = {}
     """Files that were replaced, and when."""
 
-    def end(self, partition: int) -> int | None:
-        """Return the offset with which the next run begins; None if nothing was archived of this partition."""
-        ends = [spans[-1].end for each in (self.covered, self.gaps) if (spans := each.get(partition))]
-        return max(ends, default=None)
+    def end(self, partition: int) -> int:
+        """Return the offset with which the next run begins; a partition that came later begins with its first."""
+        ends = (spans[-1].end for each in (self.covered, self.gaps) if (spans := each.get(partition)))
+        return max(self.begins.get(partition, 0), *ends, 0)
 
     def files_of(self, partition: int, span: Span) -> tuple[ArchivedFile, ...]:
         """Return the files in which rows of a span may be."""
@@ -113,6 +129,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     at_ms: int
     topic: str
     topic_id: UUID
+    begins: dict[int, int] = {}
     covered: dict[int, Spans] = {}
     gaps: dict[int, Spans] = {}
     added: tuple[ArchivedFile, ...] = ()
@@ -134,7 +151,8 @@ def commit_number(file_name: str) -> int | None:
 
 def encode_commit(commit: Commit) -> bytes:
     """Return a commit as it is stored."""
-    return msgspec.json.format(msgspec.json.encode(commit), indent=1) + b"\n"
+    fields = msgspec.json.format(msgspec.json.encode(commit), indent=1).removesuffix(_END)
+    return fields + _CHECKSUM + _checksum(fields) + _CHECKSUM_END
 
 
 def decode_commit(raw: bytes, number: int) -> Commit:
@@ -146,12 +164,19 @@ def decode_commit(raw: bytes, number: int) -> Commit:
             raise ArchiveDamaged(
                 f"{name} is of version {version}, and this release knows {VERSION}", hint="use a newer release"
             )
-        commit = msgspec.json.decode(raw, type=Commit)
+        fields, _, checksum = raw.rpartition(_CHECKSUM)
+        if checksum != _checksum(fields) + _CHECKSUM_END:
+            raise ArchiveDamaged(f"{name} is not what was written: its checksum is another", hint=_RESTORE)
+        commit = msgspec.json.decode(fields + _END, type=Commit)
     except msgspec.DecodeError as error:
-        raise ArchiveDamaged(f"{name} cannot be read: {error}", hint="restore it from a copy of the archive") from None
+        raise ArchiveDamaged(f"{name} cannot be read: {error}", hint=_RESTORE) from None
     if commit.number != number or (commit.snapshot is not None and commit.snapshot.number != number):
         raise ArchiveDamaged(f"{name} says that it is number {commit.number}", hint="somebody has renamed files there")
     return commit
+
+
+def _checksum(fields: bytes) -> bytes:
+    return hashlib.sha256(fields).hexdigest().encode()
 
 
 class _Versioned(msgspec.Struct):
@@ -174,6 +199,7 @@ def apply(state: State, commit: Commit) -> State:
     after = TopicArchive(
         id=commit.topic_id,
         last_commit=commit.number,
+        begins=commit.begins | before.begins,
         covered=_extended(before.covered, commit.covered, before.gaps),
         gaps=_extended(before.gaps, commit.gaps, before.covered),
         files=_changed(before.files, commit),

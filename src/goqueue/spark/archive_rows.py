@@ -1,6 +1,7 @@
 """Rows of an archive: those of a span of offsets, and where a time begins.
 
 What it gives is exactly what a read of the log gave when the rows were archived: the same columns, of the same types.
+All that is read is compared with checksums (see `archive_blocks`): what differs is damage, and never a row.
 Of a file, only those row groups are read whose statistics say that they matter, and only the columns that are wanted.
 A file may be replaced by another one that holds its rows, and deleted, while it is to be read: then the archive is
 looked at again, and the read goes on in the other one, where it was.
@@ -8,21 +9,26 @@ looked at again, and the read goes on in the other one, where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from goqueue.spark.archive_blocks import BLOCKS_KEY, CheckedFile
 from goqueue.spark.archive_commits import load
 from goqueue.spark.archive_manifest import ArchiveDamaged, ArchivedFile
 from goqueue.spark.archive_spans import Span
-from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable
+from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable, sha256_of
 from goqueue.spark.columns import schema_of
 from goqueue.spark.options import ARCHIVE
 
 _BATCH_ROWS = 16_384
+_BATCH_BYTES = 4 * 1024 * 1024
+_WHOLE_HINT = "restore it from a copy; `goqueue job archive --verify` finds all that is wrong"
 _US_PER_MS = 1000
+_MAGIC = b"PAR1"
 
 Files = tuple[ArchivedFile, ...]
 
@@ -85,7 +91,7 @@ class ArchivedPartition:
             missing = file.path if file is not None else str(error)
             raise ArchiveDamaged(
                 f"the archive at {self._store.path} names a file that is not there: {missing}",
-                hint="restore it from a copy; `goqueue job archive --verify` finds all that is wrong",
+                hint=_WHOLE_HINT,
             ) from error
 
     def _named(self) -> Files:
@@ -104,14 +110,14 @@ def _read_file(
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Yield the rows of a span, and with each batch the offset behind it."""
     wanted = schema_of(columns)
-    with store.open(file.path) as opened, _parquet(opened, file) as stored:
+    with _opened(store, file) as stored:
         groups = [
             number
             for number in range(stored.metadata.num_row_groups)
             if _may_hold(stored.metadata.row_group(number), "offset", span.start, span.end - 1)
         ]
         named = list(dict.fromkeys((*columns, "offset")))
-        for batch in stored.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups, columns=named):
+        for batch in batches_of(stored, groups, named):
             offsets = batch.column("offset")
             is_in = pc.and_(pc.greater_equal(offsets, span.start), pc.less(offsets, span.end))
             rows = batch.filter(is_in)
@@ -121,7 +127,7 @@ def _read_file(
 
 def _first_in_file(store: ArchiveStore, file: ArchivedFile, time_ms: int) -> int | None:
     time_us = time_ms * _US_PER_MS
-    with store.open(file.path) as opened, _parquet(opened, file) as stored:
+    with _opened(store, file) as stored:
         for number in range(stored.metadata.num_row_groups):
             rows = stored.read_row_group(number, columns=["offset", "timestamp"])
             young = rows.filter(pc.greater_equal(rows["timestamp"].cast(pa.int64()), time_us))
@@ -130,13 +136,41 @@ def _first_in_file(store: ArchiveStore, file: ArchivedFile, time_ms: int) -> int
     return None
 
 
-def _parquet(opened: pa.NativeFile, file: ArchivedFile) -> parquet.ParquetFile:
+def batches_of(stored: parquet.ParquetFile, groups: Iterable[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some row groups, one of which is in memory at a time; if rows are large, few in a batch."""
+    for number in groups:
+        group = stored.metadata.row_group(number)
+        fitting = group.num_rows * _BATCH_BYTES // max(group.total_byte_size, 1)
+        yield from stored.iter_batches(
+            batch_size=max(1, min(_BATCH_ROWS, fitting)), row_groups=[number], columns=columns, use_threads=False
+        )
+
+
+@contextmanager
+def _opened(store: ArchiveStore, file: ArchivedFile) -> Iterator[parquet.ParquetFile]:
+    """Open a file; what was not written like that is ArchiveDamaged, here and when it is read."""
     try:
-        return parquet.ParquetFile(opened)
+        with store.open(file.path) as opened:
+            metadata = parquet.read_metadata(pa.BufferReader(_MAGIC + _footer(opened, file)))
+            checksums = (metadata.metadata or {}).get(BLOCKS_KEY.encode(), b"").decode()
+            checked = CheckedFile(opened, file.bytes - file.footer_bytes, checksums)
+            with parquet.ParquetFile(pa.PythonFile(checked, mode="r"), metadata=metadata) as stored:
+                yield stored
     except FileNotFoundError:
         raise
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ArchiveDamaged(f"{file.path} cannot be read: {error}", hint="restore it from a copy") from error
+    except (pa.ArrowException, OSError) as error:
+        raise ArchiveDamaged(f"{file.path} cannot be read: {error}", hint=_WHOLE_HINT) from error
+
+
+def _footer(opened: pa.NativeFile, file: ArchivedFile) -> bytes:
+    size = opened.size()
+    raw = opened.read_at(file.footer_bytes, file.bytes - file.footer_bytes) if size == file.bytes else b""
+    if sha256_of(raw) != file.footer_sha256:
+        raise ArchiveDamaged(
+            f"{file.path} cannot be read: it has {size} bytes, and is not what was written with {file.bytes}",
+            hint=_WHOLE_HINT,
+        )
+    return bytes(raw)
 
 
 def _may_hold(group: parquet.RowGroupMetaData, column: str, first: int, last: int) -> bool:

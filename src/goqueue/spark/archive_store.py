@@ -4,7 +4,9 @@ Owns how something is created of which there can be only one. Local files are wr
 theirs, which fails if it is taken; what was written is on the disk before. Hadoop refuses to rename onto a name that
 is taken. Object stores have no such thing in pyarrow: there, whoever wants a name first claims it with an object of its
 own and looks who else does, and gives up if there is anybody. A claim lasts for ten minutes: a process that sleeps for
-longer between its look and its write, which is one request, can overwrite what another one has written.
+longer between its look and its write, which is one request, can overwrite what another one has written. Claims are
+dated by the clock of whoever makes them: so clocks have to agree within minutes, or a claim counts for longer, or is
+taken for a dead one while its owner still writes.
 """
 
 from __future__ import annotations
@@ -13,20 +15,21 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
 
-from goqueue.errors import Conflict, Invalid, Unavailable
-from goqueue.model.units import quoted
+from goqueue.errors import Conflict, Unavailable
 from goqueue.seams.clock import Clock, SystemClock
 from goqueue.seams.disk import RealDisk
 from goqueue.seams.entropy import Entropy, SystemEntropy
+from goqueue.spark.archive_blocks import BlockChecksums
+from goqueue.spark.archive_paths import normal_path
 
 _CLAIM_MS = 600_000
-_SCHEMES = {"s3a://": "s3://", "s3n://": "s3://"}
 
 
 class ArchiveUnreachable(Unavailable):
@@ -48,18 +51,6 @@ class StoredFile(NamedTuple):
     bytes: int
 
 
-def normal_path(written: str) -> str:
-    """Return a path in the one way in which everybody writes it: absolute, or a URI, without a slash at the end."""
-    text = written.strip()
-    if not text:
-        raise Invalid("the path of an archive is empty", hint="name a directory, or a URI such as s3://bucket/archive")
-    if text.startswith("file:"):
-        text = "/" + text.removeprefix("file:").lstrip("/")
-    if "://" in text:
-        return text.rstrip("/")
-    return str(Path(text).expanduser().absolute())
-
-
 class ArchiveStore:
     """Files below one directory; all paths begin there, and are written with slashes."""
 
@@ -76,7 +67,7 @@ class ArchiveStore:
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         with self._telling():
-            opened: tuple[fs.FileSystem, str] = files or fs.FileSystem.from_uri(_uri(self.path))
+            opened: tuple[fs.FileSystem, str] = files or fs.FileSystem.from_uri(self.path)
         self._files, self._root = opened
         self._is_local = isinstance(self._files, fs.LocalFileSystem)
 
@@ -130,16 +121,17 @@ class ArchiveStore:
         if not self._is_local:
             return
         disk, full = RealDisk(), Path(self._full(path))
-        opened = disk.open(full, writable=False)
-        try:
-            opened.sync()
-        finally:
-            opened.close()
-        for directory in full.parents:
-            disk.sync_directory(directory)
-            # The directory of the archive may be new, too, so its name counts as well.
-            if directory == Path(self._root).parent:
-                break
+        with self._telling():
+            opened = disk.open(full, writable=False)
+            try:
+                opened.sync()
+            finally:
+                opened.close()
+            for directory in full.parents:
+                disk.sync_directory(directory)
+                # The directory of the archive may be new, too, so its name counts as well.
+                if directory == Path(self._root).parent:
+                    break
 
     def delete(self, path: str) -> None:
         """Delete a file; harmless if it is gone."""
@@ -165,7 +157,8 @@ class ArchiveStore:
         self.sync(temporary)
         try:
             if self._is_local:
-                os.link(self._full(temporary), self._full(path))
+                with self._telling():
+                    os.link(self._full(temporary), self._full(path))
                 self.sync(path)
             else:
                 self._move(temporary, path)
@@ -194,7 +187,11 @@ class ArchiveStore:
                     continue
                 since_ms = int(other[len(name) + 1 :].partition("-")[0])
                 if since_ms > now_ms - _CLAIM_MS:
-                    raise NameTaken(f"another job is about to write {path}")
+                    ends_at = datetime.fromtimestamp((since_ms + _CLAIM_MS) // 1000, UTC).isoformat()
+                    raise NameTaken(
+                        f"another job is about to write {path}, and has claimed it with {directory}/{other}",
+                        hint=f"if that job is dead, its claim ends at {ends_at}: run this again then",
+                    )
                 self.delete(f"{directory}/{other}")
             if self.exists(path):
                 raise NameTaken(f"{path} is there already")
@@ -234,11 +231,16 @@ class HashingFile:
         self._opened = opened
         self._hash = hashlib.sha256()
         self._bytes = 0
+        self._tail = hashlib.sha256()
+        self._tail_start = 0
+        self.blocks = BlockChecksums()
 
     def write(self, part: Any) -> int:
         """Write bytes, or what has them in a buffer."""
         raw = memoryview(part).cast("B")
         self._hash.update(raw)
+        self._tail.update(raw)
+        self.blocks.update(raw)
         self._opened.write(raw)
         self._bytes += len(raw)
         return len(raw)
@@ -272,10 +274,24 @@ class HashingFile:
         """End the file."""
         self._opened.close()
 
+    def begin_tail(self) -> None:
+        """Have what is written from now on counted by itself, too."""
+        self._tail, self._tail_start = hashlib.sha256(), self._bytes
+
     @property
     def sha256(self) -> str:
         """The checksum of what was written."""
         return self._hash.hexdigest()
+
+    @property
+    def tail_bytes(self) -> int:
+        """How many bytes the tail has."""
+        return self._bytes - self._tail_start
+
+    @property
+    def tail_sha256(self) -> str:
+        """The checksum of the tail."""
+        return self._tail.hexdigest()
 
     def __enter__(self) -> HashingFile:
         return self
@@ -287,12 +303,3 @@ class HashingFile:
 def sha256_of(raw: bytes) -> str:
     """Return the checksum of bytes."""
     return hashlib.sha256(raw).hexdigest()
-
-
-def _uri(path: str) -> str:
-    if "://" not in path and not path.startswith("/"):
-        raise Invalid(f"{quoted(path)} is no path of an archive", hint="name a directory, or s3://bucket/archive")
-    for written, known in _SCHEMES.items():
-        if path.startswith(written):
-            return known + path.removeprefix(written)
-    return path

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from goqueue.seams.entropy import Entropy
+from goqueue.spark.archive_blocks import BLOCKS_KEY
 from goqueue.spark.archive_manifest import NO_DATE, ArchivedFile
 from goqueue.spark.archive_store import ArchiveStore, HashingFile
 from goqueue.spark.columns import SCHEMA
@@ -26,7 +27,10 @@ TARGET_BYTES: Final = 128 * 1024 * 1024
 
 _GROUP_ROWS_MAX: Final = 65_536
 _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
-_OPEN_DATES_MAX: Final = 8
+_WAITING_GROUPS_MAX: Final = 4
+_OPEN_FILES_MAX: Final = 16
+_BATCH_BYTES: Final = 2048
+"""What a batch takes in memory beside its values, about: some have a row only."""
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date.min - _EPOCH).days
@@ -87,7 +91,11 @@ def _day_text(day: int) -> str | None:
 
 
 class _Writing:
-    """The files that are being written; those of dates that did not come for a while are ended first."""
+    """The files that are being written.
+
+    Rows wait in memory, so that dates may come in turn and each has one file nevertheless. If too much waits, the date
+    with most of it is written; if too many files are open, that of the date that did not come for longest is ended.
+    """
 
     def __init__(self, store: ArchiveStore, target: Target, entropy: Entropy) -> None:
         self._store = store
@@ -95,16 +103,25 @@ class _Writing:
         self._entropy = entropy
         self._open: dict[str | None, _DayFile] = {}
         self._done: list[ArchivedFile] = []
+        self._group_bytes = min(_GROUP_BYTES_MAX, target.target_bytes)
+        self._waiting_bytes = 0
 
     def add(self, day: str | None, rows: pa.RecordBatch) -> None:
         opened = self._open.pop(day, None) or self._new(day, rows)
         # The last one of the dictionary is the one that was used last.
         self._open[day] = opened
+        before = opened.waiting_bytes
         opened.add(rows)
+        self._waiting_bytes += opened.waiting_bytes - before
         if opened.bytes >= self._target.target_bytes:
             self._end(day)
-        elif len(self._open) > _OPEN_DATES_MAX:
-            self._end(next(iter(self._open)))
+        while self._waiting_bytes > _WAITING_GROUPS_MAX * self._group_bytes:
+            most = max(self._open.values(), key=lambda each: each.waiting_bytes)
+            self._waiting_bytes -= most.waiting_bytes
+            most.write_group()
+        begun = [each for each, file in self._open.items() if file.is_begun]
+        if len(begun) > _OPEN_FILES_MAX:
+            self._end(begun[0])
 
     def finish(self) -> list[ArchivedFile]:
         for day in list(self._open):
@@ -114,10 +131,12 @@ class _Writing:
     def _new(self, day: str | None, rows: pa.RecordBatch) -> _DayFile:
         first = rows.column("offset")[0].as_py()
         path = file_path(self._target, day, first, self._entropy.token(16).hex())
-        return _DayFile(self._store.write_to(path), path, day)
+        return _DayFile(self._store, path, day, self._group_bytes)
 
     def _end(self, day: str | None) -> None:
-        ended = self._open.pop(day).end(self._target.partition)
+        opened = self._open.pop(day)
+        self._waiting_bytes -= opened.waiting_bytes
+        ended = opened.end(self._target.partition)
         self._store.sync(ended.path)
         self._done.append(ended)
 
@@ -133,16 +152,17 @@ class _Writing:
 
 
 class _DayFile:
-    """A file that is being written; rows are kept until they fill a row group."""
+    """A file that is being written; rows are kept until they fill a row group, and with the first the file begins."""
 
-    def __init__(self, opened: HashingFile, path: str, day: str | None) -> None:
-        self._opened = opened
-        self._writer = parquet.ParquetWriter(opened, SCHEMA, compression="zstd", write_statistics=True)
+    def __init__(self, store: ArchiveStore, path: str, day: str | None, group_bytes: int) -> None:
+        self._store = store
         self._path = path
         self._day = day
+        self._group_bytes = group_bytes
+        self._file: tuple[HashingFile, parquet.ParquetWriter] | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._rows = 0
         self._first: int | None = None
         self._last = 0
@@ -151,7 +171,12 @@ class _DayFile:
     @property
     def bytes(self) -> int:
         """How much was written."""
-        return self._opened.tell()
+        return self._file[0].tell() if self._file else 0
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something was written."""
+        return self._file is not None
 
     def add(self, rows: pa.RecordBatch) -> None:
         for start in range(0, rows.num_rows, _GROUP_ROWS_MAX):
@@ -168,15 +193,20 @@ class _DayFile:
             self._stamps = [min(seen), max(seen)]
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_rows >= _GROUP_ROWS_MAX or self._waiting_bytes >= _GROUP_BYTES_MAX:
-            self._write_group()
+        self.waiting_bytes += rows.nbytes + _BATCH_BYTES
+        if self._waiting_rows >= _GROUP_ROWS_MAX or self.waiting_bytes >= self._group_bytes:
+            self.write_group()
 
     def end(self, partition: int) -> ArchivedFile:
-        self._write_group()
-        self._writer.close()
-        self._opened.close()
+        self.write_group()
+        assert self._file is not None
         assert self._first is not None
+        opened, writer = self._file
+        # All that is left to write is the footer.
+        writer.add_key_value_metadata({BLOCKS_KEY: opened.blocks.text()})
+        opened.begin_tail()
+        writer.close()
+        opened.close()
         return ArchivedFile(
             path=self._path,
             partition=partition,
@@ -184,18 +214,32 @@ class _DayFile:
             first=self._first,
             last=self._last,
             rows=self._rows,
-            bytes=self._opened.tell(),
-            sha256=self._opened.sha256,
+            bytes=opened.tell(),
+            sha256=opened.sha256,
+            footer_bytes=opened.tail_bytes,
+            footer_sha256=opened.tail_sha256,
             first_ms=self._stamps[0] if self._stamps else None,
             last_ms=self._stamps[1] if self._stamps else None,
         )
 
     def abandon(self) -> None:
-        self._writer.close()
-        self._opened.close()
+        if self._file:
+            opened, writer = self._file
+            writer.close()
+            opened.close()
 
-    def _write_group(self) -> None:
+    def write_group(self) -> None:
+        """Write what waits."""
+        self._file = self._file or self._begin()
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, SCHEMA)
-            self._writer.write_table(table, row_group_size=_GROUP_ROWS_MAX * 2)
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+            self._file[1].write_table(table, row_group_size=_GROUP_ROWS_MAX * 2)
+        self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
+
+    def _begin(self) -> tuple[HashingFile, parquet.ParquetWriter]:
+        opened = self._store.write_to(self._path)
+        # We have our own checksums, see `archive_blocks`; those of pages are for others who read the file.
+        writer = parquet.ParquetWriter(
+            opened, SCHEMA, compression="zstd", write_statistics=True, write_page_checksum=True
+        )
+        return opened, writer

@@ -41,12 +41,13 @@ def removed(place: TopicPartition, start: int, end: int, log_start: int, next_of
     )
 
 
-def cut_off(place: TopicPartition, offset: int, log_end: int) -> Loss:
-    """Return the loss of records at the end of a log."""
+def cut_off(place: TopicPartition, offset: int, log_end: int, *, is_end: bool = False) -> Loss:
+    """Return the loss of records at the end of a log, which ends before a position, or before the end of the query."""
+    where = f"offset {offset}, where the query is to end" if is_end else f"the position {offset} of the query"
     return Loss(
-        f"{place} ends at offset {log_end}, before the position {offset} of the query: the broker has lost records, or "
+        f"{place} ends at offset {log_end}, before {where}: the broker has lost records, or "
         "kafka.isolation.level was changed",
-        f"goes on at offset {log_end}",
+        f"ends at offset {log_end}" if is_end else f"goes on at offset {log_end}",
     )
 
 
@@ -60,10 +61,11 @@ def deleted(topic: str) -> Loss:
     return Loss(f"topic {topic!r} was deleted, or is not subscribed any more", "goes on without it")
 
 
-def recreated(topic: str) -> Loss:
-    """Return the loss of a topic that has another one in its place."""
+def recreated(topic: str, *, is_new_read: bool = True) -> Loss:
+    """Return the loss of a topic that has another one in its place, which is read from now on, or not."""
     return Loss(
-        f"topic {topic!r} was deleted and made again since the query read it", "reads the new topic from its start"
+        f"topic {topic!r} was deleted and made again since the query read it",
+        "reads the new topic from its start" if is_new_read else "goes on without it",
     )
 
 

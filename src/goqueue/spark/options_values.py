@@ -17,6 +17,7 @@ import msgspec
 from goqueue.client.kafka import Place, TopicPartition
 from goqueue.errors import Invalid
 from goqueue.model.units import quoted
+from goqueue.spark.archive_paths import normal_path
 
 PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
@@ -121,7 +122,8 @@ def parse_text(written: str) -> str:
 def parse_archive(written: str) -> ArchiveUse | str:
     """Return whether to read archives, or the path of the one to read."""
     text = parse_text(written)
-    return next((use for use in ArchiveUse if use.value == text.lower()), text)
+    # Executors have directories of their own, so a path is made absolute here.
+    return next((use for use in ArchiveUse if use.value == text.lower()), None) or normal_path(text)
 
 
 def parse_topic(written: str) -> Named:

@@ -18,7 +18,9 @@ a moment only; another topic of its name ends that. To join means that a positio
 is read yet: so a range of rows always lies between two positions that are written down.
 
 A stream with an end, which its position names, reads nothing behind it, joins nothing that it does not name, and has
-lost nothing once it is there.
+lost nothing once it is there. A log that ends before it is a loss, too. Whatever such a stream has lost and goes on
+without, it counts as read, or it would never be at its end: it waits for no topic to come back, and does not read
+another one of the same name.
 """
 
 from __future__ import annotations
@@ -64,10 +66,9 @@ def next_step(
     A stream that `is_assigned` reads partitions that somebody has chosen: what is new to it may be an old one.
     """
     target = start.end or target
-    done = {name for name in start.topics if _is_done(name, start)}
-    seen = {name: topic for name, topic in seen.items() if name not in done}
+    topics, losses = _at_rest(start, seen)
+    seen = {name: topic for name, topic in seen.items() if name not in topics}
     standing: dict[str, dict[int, int]] = {}
-    losses: list[Loss] = [deleted(name) for name in sorted(start.topics) if name not in seen and name not in done]
     for name, topic in sorted(seen.items()):
         position = start.topics.get(name)
         if position is None and target is not None and name not in target.topics:
@@ -84,9 +85,11 @@ def next_step(
     waiting = {place: size for place, size in backlog.items() if size > 0}
     for place, count in (waiting if limit is None else share(waiting, limit)).items():
         standing[place.topic][place.partition] += count
-    topics = {name: position for name, position in start.topics.items() if name not in seen}
     for name, offsets in standing.items():
-        topics[name] = TopicPosition(seen[name].id, _unseen(start.topics.get(name), seen[name]) | offsets)
+        position, ends = start.topics.get(name), _ends(name, start)
+        topics[name] = TopicPosition(
+            seen[name].id, _unseen(position, seen[name], ends) | _without_cut(offsets, position, seen[name], ends)
+        )
     return Step(Positions(topics, start.end), tuple(losses), sum(waiting.values()))
 
 
@@ -103,17 +106,22 @@ def readable(start: Positions, end: Positions, seen: Seen) -> Readable:
             continue
         topic = seen.get(place.topic)
         if topic is None or topic.id != topic_end.id:
-            losses.append(deleted(place.topic) if topic is None else recreated(place.topic))
+            is_new_read = end.end is None
+            losses.append(deleted(place.topic) if topic is None else recreated(place.topic, is_new_read=is_new_read))
             continue
         wanted = Range(place.topic, topic.id, place.partition, first, last)
-        available, lost = within(wanted, topic.partitions.get(place.partition))
+        is_end = end.end is not None and end.end.reached(place, topic.id) == last
+        available, lost = within(wanted, topic.partitions.get(place.partition), is_end=is_end)
         losses += lost
         ranges += available
     return Readable(tuple(ranges), tuple(dict.fromkeys(losses)))
 
 
-def within(wanted: Range, bounds: Bounds | None) -> tuple[tuple[Range, ...], tuple[Loss, ...]]:
-    """Return what of a range can be read, from an archive or the log, and what of it is lost."""
+def within(wanted: Range, bounds: Bounds | None, *, is_end: bool = False) -> tuple[tuple[Range, ...], tuple[Loss, ...]]:
+    """Return what of a range can be read, from an archive or the log, and what of it is lost.
+
+    If it reaches up to the end of a stream, `is_end` has errors say so.
+    """
     place = TopicPartition(wanted.topic, wanted.partition)
     if bounds is None:
         return (), (left(place),)
@@ -124,7 +132,7 @@ def within(wanted: Range, bounds: Bounds | None) -> tuple[tuple[Range, ...], tup
         for hole in missing(union(Span(piece.start, piece.end) for piece in pieces), before)
     ]
     if wanted.end > bounds.end:
-        losses.append(cut_off(place, wanted.end, bounds.end))
+        losses.append(cut_off(place, wanted.end, bounds.end, is_end=is_end))
     parts = [piece.cut(wanted.start, wanted.end) for piece in pieces]
     ranges = [wanted._replace(start=part.start, end=part.end, archived=part) for part in parts]
     ranges.append(wanted._replace(start=max(wanted.start, bounds.start), end=min(wanted.end, bounds.end)))
@@ -181,15 +189,58 @@ def _is_done(name: str, start: Positions) -> bool:
     return ends is not None and all(offsets.get(number, 0) >= end for number, end in ends.items())
 
 
+def _at_rest(start: Positions, seen: Seen) -> tuple[dict[str, TopicPosition], list[Loss]]:
+    """Return the topics in which a stream does not go on, with where it is in them: those read to their end, and lost.
+
+    One without an end goes on in another topic of the same name; one with an end is through with those that are lost.
+    """
+    topics: dict[str, TopicPosition] = {}
+    losses: list[Loss] = []
+    for name, position in sorted(start.topics.items()):
+        ends = _ends(name, start)
+        if _is_done(name, start):
+            topics[name] = position
+        elif name not in seen or (ends is not None and seen[name].id != position.id):
+            losses.append(deleted(name) if name not in seen else recreated(name, is_new_read=False))
+            numbers = {*position.offsets, *(ends or {})}
+            topics[name] = TopicPosition(
+                position.id, {number: _through(number, position.offsets.get(number, 0), ends) for number in numbers}
+            )
+    return topics, losses
+
+
+def _through(number: int, offset: int, ends: Mapping[int, int] | None) -> int:
+    """Return where a stream is in a partition of which it has lost the rest: at the end if it has one."""
+    return offset if ends is None else max(offset, ends.get(number, 0))
+
+
+def _without_cut(
+    offsets: Mapping[int, int], position: TopicPosition | None, topic: SeenTopic, ends: Mapping[int, int] | None
+) -> dict[int, int]:
+    """Return where a stream is if it is through with each log that has nothing left before the end."""
+    if position is None:
+        return dict(offsets)
+    return {
+        number: _through(number, offset, ends)
+        if number in position.offsets and offset >= topic.partitions[number].end
+        else offset
+        for number, offset in offsets.items()
+    }
+
+
 def _is_same(position: TopicPosition | None, topic: SeenTopic) -> bool:
     return position is not None and position.id == topic.id
 
 
-def _unseen(position: TopicPosition | None, topic: SeenTopic) -> dict[int, int]:
+def _unseen(position: TopicPosition | None, topic: SeenTopic, ends: Mapping[int, int] | None) -> dict[int, int]:
     """Return where a stream is in partitions of a topic that are not there."""
     if position is None or position.id != topic.id:
         return {}
-    return {number: offset for number, offset in position.offsets.items() if number not in topic.partitions}
+    return {
+        number: _through(number, offset, ends)
+        for number, offset in position.offsets.items()
+        if number not in topic.partitions
+    }
 
 
 def _standing(
@@ -211,11 +262,12 @@ def _standing(
         offsets[number] = offset
         readable = bounds.readable_from(offset)
         if number in position.offsets and offset < readable:
-            lost.append(removed(place, offset, readable if end is None else min(end, readable), bounds.start, readable))
-            offsets[number] = readable
+            offsets[number] = readable if end is None else min(end, readable)
+            lost.append(removed(place, offset, offsets[number], bounds.start, readable))
         elif offset > bounds.end:
-            lost.append(cut_off(place, offset, bounds.end))
             offsets[number] = bounds.end
+        if max(offset, end or 0) > bounds.end:
+            lost.append(cut_off(place, max(offset, end or 0), bounds.end, is_end=end is not None))
     lost += [
         left(TopicPartition(name, number))
         for number, offset in position.offsets.items()

@@ -47,5 +47,14 @@ def described(
     """Return the description of a file that is not there."""
     name = path or f"topic=orders/date={date}/{partition}-{0:020}-{first:020}-aa.parquet"
     return ArchivedFile(
-        path=name, partition=partition, date=date, first=first, last=last, rows=last - first + 1, bytes=size, sha256=""
+        path=name,
+        partition=partition,
+        date=date,
+        first=first,
+        last=last,
+        rows=last - first + 1,
+        bytes=size,
+        sha256="",
+        footer_bytes=0,
+        footer_sha256="",
     )

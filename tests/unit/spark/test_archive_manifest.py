@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
@@ -13,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive_commits import SNAPSHOT_COMMITS, Change, is_archive, load, write
+from goqueue.spark.archive_listing import archived_files
 from goqueue.spark.archive_manifest import (
     ArchiveConflict,
     ArchiveDamaged,
@@ -22,9 +26,12 @@ from goqueue.spark.archive_manifest import (
     State,
     commit_name,
     commit_number,
+    decode_commit,
+    encode_commit,
 )
+from goqueue.spark.archive_paths import known_scheme, normal_path
 from goqueue.spark.archive_spans import Span, missing, overlap, union, within
-from goqueue.spark.archive_store import ArchiveStore, NameTaken, normal_path
+from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable, NameTaken
 from goqueue.testing.broker import MovableClock
 
 ID = UUID(int=1)
@@ -60,7 +67,16 @@ def added(store: ArchiveStore, first: int, last: int) -> ArchivedFile:
     with store.write_to(path) as opened:
         opened.write(b"rows")
     return ArchivedFile(
-        path=path, partition=0, date="2026-01-01", first=first, last=last, rows=1, bytes=4, sha256=opened.sha256
+        path=path,
+        partition=0,
+        date="2026-01-01",
+        first=first,
+        last=last,
+        rows=1,
+        bytes=4,
+        sha256=opened.sha256,
+        footer_bytes=opened.tail_bytes,
+        footer_sha256=opened.tail_sha256,
     )
 
 
@@ -79,9 +95,9 @@ def test_state_is_what_all_commits_add_up_to_however_it_is_read(store: ArchiveSt
     assert is_archive(store)
     assert all(load(store, known) == state for known in seen)
     topic = state.topics["orders"]
-    assert (topic.covered, topic.end(0), topic.end(1)) == ({0: (Span(0, 430),)}, 430, None)
+    assert (topic.covered, topic.end(0), topic.end(1)) == ({0: (Span(0, 430),)}, 430, 0)
     assert [file.first for file in topic.files_of(0, Span(95, 111))] == [90, 100, 110]
-    # With a snapshot, what lies before it is not read.
+    # With a snapshot, what lies before it is not read, but has to be there.
     store.delete(commit_name(3))
     with pytest.raises(ArchiveDamaged, match="is missing: there are 42, the last is 42"):
         load(store)
@@ -158,11 +174,33 @@ def test_a_claim_of_somebody_who_died_counts_for_ten_minutes(tmp_path: Path) -> 
     claims = fs.SubTreeFileSystem("/", fs.LocalFileSystem())
     store = ArchiveStore(str(tmp_path), files=(claims, str(tmp_path)), clock=clock)
     (tmp_path / f"7.json.{clock.now_ms():014}-aa.claim").write_bytes(b"")
-    with pytest.raises(NameTaken, match="another job is about to write"):
+    ends_at = datetime.fromtimestamp(clock.now_ms() // 1000 + 600, UTC).isoformat()
+    with pytest.raises(NameTaken, match=rf"another job is about to write .*-aa.claim .* ends at {re.escape(ends_at)}"):
         store.create("/7.json", b"mine")
     clock.advance(601)
     store.create("/7.json", b"mine")
     assert store.names("") == ["7.json"]
+
+
+def test_a_job_that_another_ones_claim_keeps_from_its_commit_says_which_and_how_long(tmp_path: Path) -> None:
+    clock, store = MovableClock(), _stores(tmp_path)[1]
+    claim = f"{commit_name(0)}.{SystemClock().now_ms():014}-aa.claim"
+    with store.write_to(claim) as opened:
+        opened.write(b"")
+    with pytest.raises(
+        ArchiveConflict, match=rf"nothing could be committed .*{claim} \(if that job is dead, its claim"
+    ):
+        write(store, load(store), change(store, 0, 10), clock)
+    assert not is_archive(store)
+
+
+def test_a_job_that_was_too_late_is_told_so_also_if_its_files_are_swept_already(store: ArchiveStore) -> None:
+    state = load(store)
+    late = change(store, 0, 10)
+    write(store, state, change(store, 0, 8), CLOCK)
+    store.delete(late.added[0].path)
+    with pytest.raises(ArchiveConflict, match="another job has archived topic 'orders'"):
+        write(store, state, late, CLOCK)
 
 
 def test_jobs_of_other_topics_share_the_numbers_and_those_of_the_same_are_refused(store: ArchiveStore) -> None:
@@ -180,12 +218,16 @@ def test_commits_that_are_not_what_was_written_are_seen(store: ArchiveStore) -> 
     for damaged, told in (
         (raw[:50], "cannot be read"),
         (raw.replace(b'"version": 1', b'"version": 2'), "of version 2"),
-        (raw.replace(b'"number": 0', b'"number": 1'), "says that it is number 1"),
+        (raw.replace(b'"number": 0', b'"number": 1'), "checksum is another"),
+        (encode_commit(msgspec.structs.replace(decode_commit(raw, 0), number=1)), "says that it is number 1"),
     ):
         store.delete(commit_name(0))
         store.create(commit_name(0), damaged)
         with pytest.raises(ArchiveDamaged, match=told):
             load(store)
+    for place, byte in enumerate(raw):
+        with pytest.raises(ArchiveDamaged):
+            decode_commit(raw[:place] + bytes([byte ^ 1 << place % 8]) + raw[place + 1 :], 0)
     store.delete(commit_name(0))
     with pytest.raises(ArchiveDamaged, match="was at 0 before"):
         load(store, state)
@@ -197,5 +239,32 @@ def test_states_survive_json_and_names_their_numbers() -> None:
         None
     ] * 4
     assert msgspec.json.decode(msgspec.json.encode(State()), type=State) == State()
-    assert normal_path("s3://bucket/archive/") == "s3://bucket/archive"
-    assert normal_path("file:///data/archive/") == normal_path("/data/archive") == "/data/archive"
+
+
+def test_a_directory_has_one_path_however_it_is_written() -> None:
+    for same in ("s3://bucket/archive/", "s3a://bucket/archive", " s3n://bucket/archive// "):
+        assert normal_path(same) == "s3://bucket/archive"
+    for same in ("file:///data/my%20archive/", "file:/data/my archive", "file://localhost/data/x/../my%20archive"):
+        assert normal_path(same) == normal_path("/data//my archive/") == "/data/my archive"
+    assert normal_path("x/../archive/.") == str(Path.cwd() / "archive")
+    for wrong in ("file:archive", "file://host/archive", "file:", " "):
+        with pytest.raises(Invalid, match=r"absolute|empty"):
+            normal_path(wrong)
+    assert known_scheme("hdfs://s3a://x") == "hdfs://s3a://x"
+
+
+def test_files_of_a_topic_are_listed_as_its_path_is_written(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = write(store, load(store), change(store, 0, 10), CLOCK)
+    (file,) = state.topics["orders"].files
+    monkeypatch.chdir(store.path)
+    assert archived_files("topic=orders") == archived_files(".") == [f"./{file.path}"]
+    assert archived_files(f"file://{store.path}/topic=orders/") == [f"file://{store.path}/{file.path}"]
+    assert archived_files("/topic=orders") is None
+
+
+def test_a_disk_that_refuses_is_an_archive_that_cannot_be_reached(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_text("a file")
+    with pytest.raises(ArchiveUnreachable, match="cannot be reached"):
+        ArchiveStore(str(tmp_path / "archive")).create("_goqueue/commits/7.json", b"")

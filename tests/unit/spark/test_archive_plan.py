@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -39,19 +40,29 @@ def archived(covered: dict[int, tuple[Span, ...]], **others: object) -> TopicArc
 
 
 def test_a_first_run_copies_what_the_log_has_and_later_ones_what_is_new() -> None:
-    assert plan_copy("t", LOG, None, allows_gaps=False) == ({0: (5, 20), 2: (8, 30)}, {})
+    assert plan_copy("t", LOG, None, allows_gaps=False) == ({0: (5, 20), 2: (8, 30)}, {}, {0: 5, 1: 0, 2: 8})
     before = archived({0: (Span(5, 12),), 2: (Span(8, 30),)})
-    assert plan_copy("t", LOG, before, allows_gaps=False) == ({0: (12, 20)}, {})
+    assert plan_copy("t", LOG, before, allows_gaps=False) == ({0: (12, 20)}, {}, {})
 
 
 def test_what_was_removed_before_it_was_archived_is_an_error_or_a_gap() -> None:
     before = archived({0: (Span(0, 3),), 2: (Span(0, 8),)})
     with pytest.raises(ArchiveGap, match=r"offsets 3 to 4 of partition 0 \(--allow-gaps"):
         plan_copy("t", LOG, before, allows_gaps=False)
-    assert plan_copy("t", LOG, before, allows_gaps=True) == ({0: (5, 20), 2: (8, 30)}, {0: (3, 5)})
+    assert plan_copy("t", LOG, before, allows_gaps=True) == ({0: (5, 20), 2: (8, 30)}, {0: (3, 5)}, {})
     # A gap that was noted is not found again.
     noted = archived({0: (Span(0, 3),), 2: (Span(0, 8),)}, gaps={0: (Span(3, 5),)})
     assert plan_copy("t", LOG, noted, allows_gaps=False).gaps == {}
+
+
+def test_gaps_are_seen_in_partitions_of_which_nothing_was_archived_yet() -> None:
+    # All three were there at the first run, the second one was empty and had lost ten records before.
+    before = archived({0: (Span(5, 20),)}, begins={0: 5, 1: 10, 2: 8})
+    log = Log(ID, {0: Span(5, 20), 1: Span(10, 12), 2: Span(9, 30), 3: Span(4, 6)})
+    with pytest.raises(ArchiveGap, match=r": offsets 8 to 8 of partition 2, offsets 0 to 3 of partition 3 \("):
+        plan_copy("t", log, before, allows_gaps=False)
+    planned = plan_copy("t", log, before, allows_gaps=True)
+    assert planned == ({1: (10, 12), 2: (9, 30), 3: (4, 6)}, {2: (8, 9), 3: (0, 4)}, {})
 
 
 def test_another_history_of_the_topic_is_refused() -> None:
@@ -167,6 +178,9 @@ def test_the_option_says_which_archive_is_read() -> None:
 
     def chosen(**others: str) -> object:
         return parse_options({**needed, **others}, Kind.STREAM).archive
+
+    # Executors may have another working directory.
+    assert chosen(**{"goqueue.archive": "data/archive"}) == str(Path.cwd() / "data/archive")
 
     assert chosen() is ArchiveUse.AUTO
     assert chosen(**{"goqueue.archive": " Never "}) is ArchiveUse.NEVER

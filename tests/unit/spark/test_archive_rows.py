@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
@@ -152,6 +154,58 @@ def test_files_that_are_gone_or_broken_are_damage_and_not_the_end(tmp_path: Path
         list(partition.read(Span(0, 10), ["offset"]))
     with pytest.raises(ArchiveDamaged, match="names a file that is not there"):
         partition.first_at(0, 40)
+
+
+def test_a_file_with_any_byte_changed_is_damaged(tmp_path: Path) -> None:
+    store, made = ArchiveStore(str(tmp_path)), rows([(offset, offset) for offset in range(20)])
+    (file,) = stored(store, [made])
+    raw = (tmp_path / file.path).read_bytes()
+    # All places by turns would take ten seconds.
+    for place in range(0, len(raw), 13):
+        changed = raw[:place] + bytes([raw[place] ^ 1 << place % 8]) + raw[place + 1 :]
+        (tmp_path / file.path).write_bytes(changed)
+        with pytest.raises(ArchiveDamaged, match=rf"^{file.path} cannot be read"):
+            list(ArchivedPartition(store, "orders", 0, (file,)).read(Span(0, 20), SCHEMA.names))
+    for changed in (raw[:-1], raw + b"x", b""):
+        (tmp_path / file.path).write_bytes(changed)
+        with pytest.raises(ArchiveDamaged, match="cannot be read"):
+            ArchivedPartition(store, "orders", 0, (file,)).first_at(0, 20)
+
+
+def test_large_values_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    store = ArchiveStore(str(tmp_path))
+    one = rows([(0, 0)]).to_pylist()[0]
+    # Each value is another one, or they would be stored once.
+    made = [one | {"offset": n, "value": bytes([n]) * 3_000_000} for n in range(8)]
+    (file,) = stored(store, (pa.RecordBatch.from_pylist(made[n : n + 4], schema=SCHEMA) for n in (0, 4)))
+    partition = ArchivedPartition(store, "orders", 0, (file,))
+    assert [batch.num_rows for batch in partition.read(Span(1, 8), SCHEMA.names)] == [1] * 7
+
+
+def test_only_what_is_read_has_to_be_whole(tmp_path: Path) -> None:
+    store, noise = ArchiveStore(str(tmp_path)), random.Random(1)
+    made = [row | {"value": noise.randbytes(300_000)} for row in rows([(offset, 0) for offset in range(4)]).to_pylist()]
+    (file,) = stored(store, [pa.RecordBatch.from_pylist(made, schema=SCHEMA)])
+    raw = bytearray((tmp_path / file.path).read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (tmp_path / file.path).write_bytes(raw)
+    partition = ArchivedPartition(store, "orders", 0, (file,))
+    with pytest.raises(ArchiveDamaged, match=r"the 65536 bytes from \d+ on are not what was written"):
+        list(partition.read(Span(0, 4), ["value"]))
+    assert offsets_of(partition.read(Span(0, 4), ["offset"])) == [0, 1, 2, 3]
+
+
+def test_dates_in_turn_make_one_file_each(tmp_path: Path) -> None:
+    store = ArchiveStore(str(tmp_path))
+    batches = [rows([(100 * n + each, each % 30 * DAY_MS) for each in range(100)]) for n in range(5)]
+    files = stored(store, batches)
+    assert (len(files), sum(file.rows for file in files)) == (30, 500)
+    # If too much waits, or too many files are open, there are more of them; rows stay in order.
+    large = (rows([(100 * n + each, each % 30 * DAY_MS) for each in range(100)], topic="x" * 1000) for n in range(20))
+    many = sorted(stored(store, large, target_bytes=200_000), key=lambda file: (file.date, file.first))
+    assert sum(file.rows for file in many) == 2000
+    assert 30 < len(many) < 150, "a file for each batch and date would be 600"
+    assert all(before.last < after.first for before, after in pairwise(many) if before.date == after.date)
 
 
 @given(

@@ -9,15 +9,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import fs
 from rich.console import Console
 from tests.cli.command import Command
+from typing_extensions import override
 
 from goqueue.cli.consume_start import parse_start
 from goqueue.cli.job_replay_bounds import Held, bounds_of, check_bounds
 from goqueue.cli.job_replay_output import Bar, Lines
 from goqueue.errors import Corrupt
-from goqueue.spark.jobs.replay import ReplayStatus, pace
-from goqueue.spark.jobs.replay_notes import JobDirectory, ReplayDiffers, ReplayNotes, ReplayWish, require_same
+from goqueue.spark.jobs.replay import ReplayStatus, ending_of, pace
+from goqueue.spark.jobs.replay_notes import (
+    JobDirectory,
+    JobDirectoryNotShared,
+    ReplayDiffers,
+    ReplayNotes,
+    ReplayWish,
+    require_same,
+)
 from goqueue.spark.pipelines.progress import QueryProgress
 from goqueue.spark.pipelines.run_failures import Failure
 from goqueue.spark.pipelines.run_query import BatchDone, QueryFailed, State
@@ -90,24 +99,96 @@ def test_the_time_left_is_told_once_it_can_be() -> None:
     assert ReplayStatus(State.ENDED, left=0).seconds_left == 0.0
 
 
+def test_a_replay_is_done_only_if_nothing_is_left() -> None:
+    def is_done(state: State, left: int | None, *, is_wished: bool = False) -> bool:
+        return ending_of(ReplayStatus(state, left=left), is_wished=is_wished)[1]
+
+    assert is_done(State.ENDED, 0)
+    assert is_done(State.ENDED, 0, is_wished=True)
+    # Nothing was left to do, so nothing was told.
+    assert is_done(State.ENDED, None)
+    assert not is_done(State.ENDED, None, is_wished=True)
+    assert not is_done(State.ENDED, 7, is_wished=True)
+    assert not is_done(State.FAILED, 0)
+
+    short = ReplayStatus(State.ENDED, left=1_500)
+    status, has_all = ending_of(short, is_wished=False)
+    assert (status.state, has_all) == (State.FAILED, False)
+    assert str(status.failure) == "the query has ended, but 1,500 offsets before its end were not read"
+    assert ending_of(short, is_wished=True) == (short, False)
+
+
 def test_notes_come_back_and_are_forgotten_without_touching_anything_else(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path / "jobs" / "one"))
     assert directory.read() is None
     directory.forget()
     notes = ReplayNotes(wish=WISH, bounds={"endingOffsets": "latest"}, keeps_partitions=True, began_at="now")
-    directory.write(notes)
-    directory.write(notes)
-    assert directory.read() == notes
-    query, other = Path(directory.checkpoint), Path(directory.path) / "other"
+    directory.begin(notes)
+    assert (directory.read(), directory.done_at) == (notes, "")
+    directory.finish("later")
+    assert (directory.read(), directory.done_at) == (notes, "later")
+    query, other = Path(directory.path) / "query", Path(directory.path) / "other"
+    assert directory.checkpoint == f"file://{query}"
     for path in (query, other):
         path.mkdir()
         (path / "file").write_text("x")
 
     directory.forget()
 
-    assert directory.read() is None
+    assert (directory.read(), directory.done_at) == (None, "")
     assert not query.exists()
     assert (other / "file").read_text() == "x"
+
+
+class Hadoop(fs.SubTreeFileSystem):  # type: ignore[misc]  # pyarrow has no types
+    """Files in a directory, of which none can be moved onto another."""
+
+    @override
+    def move(self, src: str, dest: str) -> None:
+        if self.get_file_info(dest).type is not fs.FileType.NotFound:
+            raise OSError(f"HDFS Rename failed: {dest} exists")
+        super().move(src, dest)
+
+
+def test_a_job_can_be_noted_and_done_where_nothing_can_be_replaced(tmp_path: Path) -> None:
+    hadoop = Hadoop(str(tmp_path), fs.LocalFileSystem())
+    directory = JobDirectory("hdfs://jobs/one", files=(hadoop, "jobs/one"))
+    notes = ReplayNotes(wish=WISH, bounds={}, keeps_partitions=True, began_at="now")
+
+    for _ in range(2):
+        directory.begin(notes)
+        directory.finish("later")
+        assert (directory.read(), directory.done_at) == (notes, "later")
+        directory.forget()
+
+    assert directory.checkpoint == "hdfs://jobs/one/query"
+    assert list((tmp_path / "jobs/one").iterdir()) == []
+
+
+def test_a_directory_is_the_same_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = [
+        f"{tmp_path}/my jobs/one",
+        "my jobs/one",
+        f"file://{tmp_path}/my%20jobs/one",
+        f"file:{tmp_path}/my%20jobs/one/",
+    ]
+
+    directories = [JobDirectory(each) for each in written]
+
+    assert {each.local for each in directories} == {tmp_path / "my jobs" / "one"}
+    assert {each.path for each in directories} == {f"{tmp_path}/my jobs/one"}
+    assert {each.checkpoint for each in directories} == {f"file://{tmp_path}/my jobs/one/query"}
+
+
+def test_with_spark_on_a_server_a_directory_is_one_that_both_have(tmp_path: Path) -> None:
+    with pytest.raises(JobDirectoryNotShared) as caught:
+        JobDirectory(str(tmp_path / "one")).require_shared()
+
+    assert f"does not keep its checkpoint in {tmp_path}/one of this machine" in caught.value.message
+    assert f"file://{tmp_path}" in caught.value.hint
+    JobDirectory(f"file://{tmp_path}/one").require_shared()
+    JobDirectory("hdfs://jobs/one", files=(Hadoop(str(tmp_path), fs.LocalFileSystem()), "one")).require_shared()
 
 
 def test_a_file_of_somebody_else_is_not_taken_for_notes(tmp_path: Path) -> None:

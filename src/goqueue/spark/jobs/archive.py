@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from goqueue.client import Client, topics
 from goqueue.client.kafka import KafkaData, Place, TopicPartition
 from goqueue.errors import Conflict, Invalid, NotFound
@@ -23,8 +25,9 @@ from goqueue.seams.clock import Clock, SystemClock
 from goqueue.spark.archive_commits import Change, load, write
 from goqueue.spark.archive_lookup import PATH_SETTING
 from goqueue.spark.archive_manifest import ArchivedFile, State, TopicArchive
+from goqueue.spark.archive_paths import normal_path
 from goqueue.spark.archive_spans import Span
-from goqueue.spark.archive_store import ArchiveStore, normal_path
+from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.archive_write import TARGET_BYTES
 from goqueue.spark.jobs.archive_plan import (
     MERGE_FILES_MIN,
@@ -118,9 +121,17 @@ class ArchiveJob:
             if topic.error is not None:
                 raise topic.error
             bounds = _bounds(data, request.topic, len(topic.partitions))
-            self._http_url = self._where_to_register(data)
+            named = data.topic_setting([request.topic], PATH_SETTING).get(request.topic)
+            is_known = named is not None and normal_path(named) == self.path
+            self._http_url = None if is_known or not request.is_registered else self._where_to_register(data, named)
         self._id = topic.id
         self._state = load(self._store)
+        if is_known and self._archived is None:
+            raise ArchiveUnreachable(
+                f"topic {request.topic!r} says that its archive is at {self.path}, and it is not there",
+                hint="mount it, or restore it from a copy; to begin anew, clear the setting first, with `goqueue topic "
+                f"alter {request.topic} --unset {PATH_SETTING}`",
+            )
         self.plan: Plan = plan_copy(
             request.topic, Log(topic.id, bounds), self._archived, allows_gaps=request.allows_gaps
         )
@@ -136,8 +147,8 @@ class ArchiveJob:
             self._outcome.gaps = dict(self.plan.gaps)
         if session is not None:
             self._copy(session, tell)
-        elif self.plan.gaps:
-            self._commit(Change(topic=self._request.topic, topic_id=self._id, gaps=_single(self.plan.gaps)))
+        elif self.plan.gaps or self.plan.begins:
+            self._commit(self._first_change())
         self._register()
         if session is not None:
             self._merge(session)
@@ -150,15 +161,13 @@ class ArchiveJob:
 
     def _copy(self, session: SparkSession, tell: Callable[[Copied], None]) -> None:
         request, outcome = self._request, self._outcome
-        left, gaps, done = dict(self.plan.spans), self.plan.gaps, 0
-        while left or gaps:
+        left, change, done = dict(self.plan.spans), self._first_change(), 0
+        while left or change.gaps or change.begins:
             spans = next_round(request.topic, left, request.round_offsets_max)
             ranges = [Range(request.topic, self._id, number, *span) for number, span in spans.items()]
             slices = slices_of(ranges, slice_records_max=request.slice_offsets_max)
             files = _flat(copy_slices(session, self._work(), slices, self._read_options()))
-            self._commit(
-                Change(topic=request.topic, topic_id=self._id, covered=_single(spans), gaps=_single(gaps), added=files)
-            )
+            self._commit(msgspec.structs.replace(change, covered=_single(spans), added=files))
             done += sum(span.size for span in spans.values())
             outcome.rows += sum(file.rows for file in files)
             outcome.files += len(files)
@@ -166,7 +175,12 @@ class ArchiveJob:
             for number, span in spans.items():
                 outcome.ranges[number] = Span(outcome.ranges.get(number, span).start, span.end)
             tell(Copied(done, self.plan.offsets, outcome.rows, outcome.bytes))
-            left, gaps = rest_of(left, spans), {}
+            left, change = rest_of(left, spans), Change(topic=request.topic, topic_id=self._id)
+
+    def _first_change(self) -> Change:
+        """Return what the first commit of a run notes, whatever else it does."""
+        plan = self.plan
+        return Change(topic=self._request.topic, topic_id=self._id, begins=plan.begins, gaps=_single(plan.gaps))
 
     def _merge(self, session: SparkSession) -> None:
         groups = self._merges()
@@ -208,12 +222,9 @@ class ArchiveJob:
         }
         return parse_options(written, Kind.BATCH)
 
-    def _where_to_register(self, data: KafkaData) -> str | None:
-        """Return whom to tell of the archive; None if that is known, or not wanted."""
+    def _where_to_register(self, data: KafkaData, named: str | None) -> str:
+        """Return whom to tell of the archive; a topic whose archive is elsewhere is refused."""
         request = self._request
-        named = data.topic_setting([request.topic], PATH_SETTING).get(request.topic)
-        if not request.is_registered or (named is not None and normal_path(named) == self.path):
-            return None
         if named is not None:
             raise ArchivedElsewhere(
                 f"topic {request.topic!r} says that its archive is at {named}, not at {self.path}",

@@ -39,10 +39,11 @@ class Log(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is new since the last run: spans to copy, and spans that are gone."""
+    """What is new since the last run: spans to copy, and spans that are gone; for a first run where each log starts."""
 
     spans: Mapping[int, Span]
     gaps: Mapping[int, Span]
+    begins: Mapping[int, int] = {}
 
     @property
     def offsets(self) -> int:
@@ -60,16 +61,17 @@ def plan_copy(name: str, log: Log, archived: TopicArchive | None, *, allows_gaps
     spans: dict[int, Span] = {}
     gaps: dict[int, Span] = {}
     for partition, (start, end) in sorted(log.bounds.items()):
-        reached = archived.end(partition) if archived else None
-        if reached is not None and reached > end:
+        # What was removed before the first run is no gap, and what was removed since is one.
+        reached = archived.end(partition) if archived else start
+        if reached > end:
             raise OtherTopic(
                 f"partition {partition} of topic {name!r} ends at offset {end}, and is archived up to {reached}: the "
                 "broker has lost records",
                 hint="archive what it has to another path",
             )
-        if reached is not None and reached < start:
+        if reached < start:
             gaps[partition] = Span(reached, start)
-        first = start if reached is None else max(start, reached)
+        first = max(start, reached)
         if first < end:
             spans[partition] = Span(first, end)
     if gaps and not allows_gaps:
@@ -77,7 +79,8 @@ def plan_copy(name: str, log: Log, archived: TopicArchive | None, *, allows_gaps
             f"records of topic {name!r} were removed before they were archived: {_told(gaps)}",
             hint="--allow-gaps notes them as missing and goes on; run the job more often, or raise retention.ms",
         )
-    return Plan(spans, gaps)
+    begins = {} if archived else {partition: start for partition, (start, _) in sorted(log.bounds.items())}
+    return Plan(spans, gaps, begins)
 
 
 def _told(gaps: Mapping[int, Span]) -> str:

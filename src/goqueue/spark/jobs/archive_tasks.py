@@ -21,6 +21,7 @@ from pyspark.sql.datasource import InputPartition
 from goqueue.errors import Unavailable
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.archive_manifest import ArchiveDamaged, ArchivedFile
+from goqueue.spark.archive_rows import batches_of
 from goqueue.spark.archive_store import ArchiveStore, sha256_of
 from goqueue.spark.archive_write import Target, write_rows
 from goqueue.spark.columns import SCHEMA
@@ -118,5 +119,6 @@ def _checked_rows(store: ArchiveStore, file: ArchivedFile) -> Iterator[pa.Record
         raise ArchiveDamaged(
             f"{file.path} is not what was written", hint="restore it from a copy; --verify finds all that is wrong"
         )
-    for batch in parquet.ParquetFile(pa.BufferReader(raw)).iter_batches():
+    stored = parquet.ParquetFile(pa.BufferReader(raw))
+    for batch in batches_of(stored, range(stored.metadata.num_row_groups), SCHEMA.names):
         yield batch.cast(SCHEMA)

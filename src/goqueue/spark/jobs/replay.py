@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from goqueue.errors import Conflict, Invalid
 from goqueue.seams.clock import Clock
 from goqueue.spark.jobs.replay_rows import MESSAGE_SCHEMA, chosen, messages
+from goqueue.spark.options import ARCHIVE
 from goqueue.spark.pipelines.progress import WRITTEN_METRIC
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_failures import Failure, reason_in
@@ -59,6 +60,8 @@ class ReplayPlan:
     bootstrap: str
     http_url: str
     bounds: Mapping[str, str]
+    archive: str
+    """What is read that the log has not any more: as the source's option says it."""
     where: str
     keeps_partitions: bool
     has_origin: bool
@@ -118,6 +121,19 @@ def pace(rate: int | None, partitions: int, batch: int) -> tuple[int, int | None
         return batch, None
     interval_s = max(1, -(-partitions // rate))
     return rate * interval_s, interval_s
+
+
+def ending_of(status: ReplayStatus, *, is_wished: bool) -> tuple[ReplayStatus, bool]:
+    """Return how a replay is that does not go on, and whether all is replayed.
+
+    What is left must be nothing: what was lost and is done without does not count. A run that had nothing to do any
+    more does not know it, and ends by itself.
+    """
+    has_ended = status.state is State.ENDED
+    if has_ended and not is_wished and status.left:
+        failure = Failure(f"the query has ended, but {status.left:,} offsets before its end were not read")
+        return replace(status, state=State.FAILED, failure=failure), False
+    return status, has_ended and (not is_wished or status.left == 0)
 
 
 def check_where(session: SparkSession, plan: ReplayPlan) -> None:
@@ -226,9 +242,7 @@ class ReplayRun:
             if wish is not None:
                 is_wished = True
                 self._run.stop(self._clock.monotonic() + stop_s)
-        status = self.status
-        has_ended = status.state is State.ENDED
-        return status, has_ended and (not is_wished or status.left == 0)
+        return ending_of(self.status, is_wished=is_wished)
 
     @property
     def _is_through(self) -> bool:
@@ -255,6 +269,7 @@ def _rows(session: SparkSession, plan: ReplayPlan, *, is_stream: bool, schema: s
         "topic": plan.source,
         "includeHeaders": "true",
         "failOnDataLoss": "true" if plan.fails_on_data_loss else "false",
+        ARCHIVE: plan.archive,
         **plan.bounds,
     }
     if is_stream:

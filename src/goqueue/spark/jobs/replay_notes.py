@@ -1,11 +1,12 @@
 """What a replay notes about itself, so that the same command goes on with it and another one does not.
 
-    DIR/job.json    what was asked for, what that was found to mean, and whether it is done
+    DIR/job.json    what was asked for, and what that was found to mean
     DIR/query/      the checkpoint of Spark: how far it is, and the id by which the broker knows the query
+    DIR/done.json   when it had reached its end
 
 What was asked for is kept as it was written: `10m ago` means another time with every run, but is the same wish. What
 it meant when the job began is beside it, and holds for all runs. A directory is a path here, or a URL that pyarrow
-knows; a file of it is whole or not there.
+knows; a file of it is whole or not there, and none is ever replaced, which Hadoop would refuse.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from goqueue.errors import Conflict, Corrupt, Unavailable
+from goqueue.spark.archive_paths import known_scheme
 
 _FILE: Final = "job.json"
+_DONE_FILE: Final = "done.json"
 _QUERY: Final = "query"
 _VERSION: Final = 1
 _FLAGS: Final = {
@@ -46,6 +49,12 @@ class JobDirectoryUnreachable(Unavailable):
     code = "job_directory_unreachable"
 
 
+class JobDirectoryNotShared(Conflict):
+    """Spark is on a server, and the directory of a job is on this machine."""
+
+    code = "job_directory_not_shared"
+
+
 class ReplayWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What somebody wants to have replayed, as it was written; what differs here is another job."""
 
@@ -59,45 +68,73 @@ class ReplayWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ReplayNotes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that has begun; `bounds` are options of the source, and `done_at` is empty until it has reached its end."""
+    """A job that has begun; `bounds` are options of the source."""
 
     wish: ReplayWish
     bounds: dict[str, str]
     keeps_partitions: bool
     began_at: str
-    done_at: str = ""
     version: int = _VERSION
+
+
+class _Done(msgspec.Struct, frozen=True, kw_only=True):
+    done_at: str
 
 
 class JobDirectory:
     """Where one job keeps its notes and its checkpoint; it need not be there."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path.rstrip("/") if "://" in path else str(Path(path).expanduser().absolute())
+    def __init__(self, path: str, *, files: tuple[fs.FileSystem, str] | None = None) -> None:
+        """Look at a directory; `files` are a file system and the path in it, if they are known."""
+        self._is_url = _is_url(path)
+        self.path = path.rstrip("/") if self._is_url else str(Path(path).expanduser().absolute())
         try:
-            self._files, self._root = fs.FileSystem.from_uri(self.path.replace("s3a://", "s3://", 1))
-        except (OSError, pa.ArrowException) as error:
+            opened: tuple[fs.FileSystem, str] = files or fs.FileSystem.from_uri(known_scheme(self.path))
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise self._unreachable(error) from error
+        self._files, self._root = opened
+        if isinstance(self._files, fs.LocalFileSystem):
+            # A URL may write a path in several ways, and Spark reads it in another one than pyarrow.
+            self.path = self._root
 
     @property
     def checkpoint(self) -> str:
-        """Where Spark keeps its checkpoint."""
-        return f"{self.path}/{_QUERY}"
+        """Where Spark keeps its checkpoint: what is local here is local for Spark, whose default may be elsewhere."""
+        return f"file://{self.path}/{_QUERY}" if self.local is not None else f"{self.path}/{_QUERY}"
 
     @property
-    def is_local(self) -> bool:
-        """Whether it is on this machine."""
-        return isinstance(self._files, fs.LocalFileSystem)
+    def local(self) -> Path | None:
+        """Where it is on this machine; None if it is elsewhere."""
+        return Path(self._root) if isinstance(self._files, fs.LocalFileSystem) else None
+
+    def require_shared(self) -> None:
+        """Raise JobDirectoryNotShared if Spark on a server would keep the checkpoint in a directory of its own.
+
+        Whoever writes `file:` says that both have the same one.
+        """
+        if self.local is not None and not self._is_url:
+            raise JobDirectoryNotShared(
+                f"Spark is on a server, which does not keep its checkpoint in {self.path} of this machine",
+                hint="name storage that both see with --checkpoint, such as s3://bucket/jobs; if the server has the "
+                f"same directory, as file://{self.local.parent}",
+            )
+
+    @property
+    def done_at(self) -> str:
+        """When the job had reached its end; empty if it has not."""
+        text = self._content(_DONE_FILE)
+        if text is None:
+            return ""
+        try:
+            return msgspec.json.decode(text, type=_Done).done_at
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"{self.path}/{_DONE_FILE} is no note of a replay: {error}") from None
 
     def read(self) -> ReplayNotes | None:
         """Return the notes of the job; None if it has not begun. Corrupt if they are not ours."""
-        try:
-            with self._files.open_input_stream(f"{self._root}/{_FILE}") as opened:
-                text = opened.read()
-        except FileNotFoundError:
+        text = self._content(_FILE)
+        if text is None:
             return None
-        except (OSError, pa.ArrowException) as error:
-            raise self._unreachable(error) from error
         try:
             notes = msgspec.json.decode(text, type=ReplayNotes)
         except msgspec.DecodeError as error:
@@ -108,25 +145,43 @@ class JobDirectory:
             raise Corrupt(f"{self.path}/{_FILE} is of version {notes.version}, and this release knows {_VERSION}")
         return notes
 
-    def write(self, notes: ReplayNotes) -> None:
-        """Replace the notes of the job."""
-        name = f"{self._root}/{_FILE}"
-        try:
-            self._files.create_dir(self._root, recursive=True)
-            with self._files.open_output_stream(f"{name}.new") as opened:
-                opened.write(msgspec.json.format(msgspec.json.encode(notes), indent=2))
-            self._files.move(f"{name}.new", name)
-        except (OSError, pa.ArrowException) as error:
-            raise self._unreachable(error) from error
+    def begin(self, notes: ReplayNotes) -> None:
+        """Note a job that begins."""
+        self._create(_FILE, notes)
+
+    def finish(self, done_at: str) -> None:
+        """Note that the job has reached its end."""
+        self._create(_DONE_FILE, _Done(done_at=done_at))
 
     def forget(self) -> None:
         """Remove the notes and the checkpoint, and nothing else that may be there."""
         try:
             # The notes go last: as long as they are there, a job that was cut off in this is one that has begun.
             with suppress(FileNotFoundError):
+                self._files.delete_file(f"{self._root}/{_DONE_FILE}")
+            with suppress(FileNotFoundError):
                 self._files.delete_dir(f"{self._root}/{_QUERY}")
             with suppress(FileNotFoundError):
                 self._files.delete_file(f"{self._root}/{_FILE}")
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreachable(error) from error
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            with self._files.open_input_stream(f"{self._root}/{name}") as opened:
+                return bytes(opened.read())
+        except FileNotFoundError:
+            return None
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreachable(error) from error
+
+    def _create(self, name: str, content: msgspec.Struct) -> None:
+        path = f"{self._root}/{name}"
+        try:
+            self._files.create_dir(self._root, recursive=True)
+            with self._files.open_output_stream(f"{path}.new") as opened:
+                opened.write(msgspec.json.format(msgspec.json.encode(content), indent=2))
+            self._files.move(f"{path}.new", path)
         except (OSError, pa.ArrowException) as error:
             raise self._unreachable(error) from error
 
@@ -149,6 +204,10 @@ def require_same(name: str, notes: ReplayNotes, wish: ReplayWish) -> None:
             f"replay {name} was begun with {', '.join(differences)}",
             hint="give this one another --name, or begin anew with --restart: messages may then be in the target twice",
         )
+
+
+def _is_url(path: str) -> bool:
+    return "://" in path or path.startswith("file:")
 
 
 def _shown(value: object) -> str:

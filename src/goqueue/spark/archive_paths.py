@@ -1,0 +1,48 @@
+"""How the paths of archives are written: one directory has one path, whoever names it, and pyarrow can open it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from goqueue.errors import Invalid
+from goqueue.model.units import quoted
+
+_FILE: Final = "file:"
+# What Spark calls some file systems, and how pyarrow calls them.
+_SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
+
+
+def known_scheme(path: str) -> str:
+    """Return a path with the scheme that pyarrow knows, where Spark has another name for it."""
+    for theirs, ours in _SCHEMES.items():
+        if path.startswith(theirs):
+            return ours + path.removeprefix(theirs)
+    return path
+
+
+def normal_path(written: str) -> str:
+    """Return a path in the one way in which everybody writes it: absolute, or a URI, without a slash at the end."""
+    text = written.strip()
+    if not text:
+        raise Invalid("the path of an archive is empty", hint="name a directory, or a URI such as s3://bucket/archive")
+    if text.startswith(_FILE):
+        text = _local(text)
+    elif "://" in text:
+        return known_scheme(text).rstrip("/")
+    # As shells do it, `..` goes back to where the name before it was found, also if that is a link.
+    return os.path.normpath(Path(text).expanduser().absolute())
+
+
+def _local(uri: str) -> str:
+    path = uri.removeprefix(_FILE)
+    if path.startswith("//"):
+        host, slash, path = path.removeprefix("//").partition("/")
+        path = slash + path if host in ("", "localhost") else ""
+    if not path.startswith("/"):
+        raise Invalid(
+            f"{quoted(uri)} names no absolute path", hint="write file:///data/archive, or the path alone: /data/archive"
+        )
+    return "/" + unquote(path).lstrip("/")
