@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DESCRIPTION = {"what", "value", "unit", "goal", "is_met"}
-RATES = {"read", "parquet_read", "group_by", "parquet_group_by", "stream_read", "write", "stream_write"}
-OTHERS = {"read_against_parquet", "group_by_against_parquet", "micro_batch_overhead", "worker_memory"}
+RATES = {"read", "parquet_read", "group_by", "keys", "parquet_keys", "stream_read", "write", "stream_write"}
+OTHERS = {"read_against_parquet", "keys_against_parquet", "micro_batch_overhead", "worker_memory"}
 WAIT_S = 600
 
 

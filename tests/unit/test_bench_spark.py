@@ -19,7 +19,7 @@ from goqueue.bench.spark_memory import MIB, growth, largest_worker_bytes
 from goqueue.bench.spark_rounds import Pass, passes_of_rounds, rate, ratio
 from goqueue.cli.main import app
 
-CASES = ("read", "parquet_read", "group_by", "parquet_group_by", "stream_read", "write", "stream_write")
+CASES = ("read", "parquet_read", "group_by", "keys", "parquet_keys", "stream_read", "write", "stream_write")
 
 
 def passes(*seconds: float, rows: int = 1_000) -> list[Pass]:
@@ -82,8 +82,8 @@ def test_each_case_runs_once_in_every_round() -> None:
 
 def test_every_case_has_a_result_and_those_of_parquet_a_comparison() -> None:
     found = {result.name: result for result in results_of({name: passes(1, 2, 3) for name in CASES})}
-    assert set(found) == {*CASES, "read_against_parquet", "group_by_against_parquet"}
-    assert [name for name, result in found.items() if result.goal is None] == ["parquet_read", "parquet_group_by"]
+    assert set(found) == {*CASES, "read_against_parquet", "keys_against_parquet"}
+    assert [name for name, result in found.items() if result.goal is None] == ["parquet_read", "parquet_keys"]
     assert found["read_against_parquet"].value == 1
 
 

@@ -63,6 +63,11 @@ class Rows:
         """Read the topic, as a batch."""
         return lab.spark.read.format("goqueue").options(**lab.read_options(self.topic)).load()
 
+    def keys_from_topic(self, lab: Lab) -> DataFrame:
+        """Read the keys of the topic and nothing else: a schema names them, since Spark does not."""
+        options = lab.read_options(self.topic)
+        return lab.spark.read.format("goqueue").schema("key BINARY").options(**options).load()
+
     def from_parquet(self, lab: Lab) -> DataFrame:
         """Read the files."""
         return lab.spark.read.parquet(self.parquet)

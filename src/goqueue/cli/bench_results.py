@@ -73,7 +73,7 @@ def _as_dict(results: Sequence[Result]) -> dict[str, dict[str, object]]:
             "what": result.what,
             "value": _rounded(result.value),
             "unit": result.unit,
-            "goal": f"{result.goal.aim.value} {result.goal.bound:g}" if result.goal else None,
+            "goal": f"{result.goal.aim.value} {_short(result.goal.bound)}" if result.goal else None,
             "is_met": result.is_met,
             **{name: _rounded(number) for name, number in result.details.items()},
         }
@@ -94,7 +94,7 @@ def show(machine: Machine, results: Sequence[Result]) -> None:
         table.add_column(name, justify="right" if name == "value" else "left")
     verdicts = {True: "[green]met[/green]", False: "[red]missed[/red]", None: ""}
     for result in results:
-        goal = f"{result.goal.aim.value} {result.goal.bound:g} {result.unit}" if result.goal else ""
+        goal = f"{result.goal.aim.value} {_short(result.goal.bound)} {result.unit}" if result.goal else ""
         value = f"{_rounded(result.value):,} {result.unit}"
         numbers = [_in_units(name, number) for name, number in result.details.items() if not name.endswith("rounds")]
         row = [result.what, value, goal, verdicts[result.is_met]]
@@ -115,3 +115,7 @@ def _in_units(name: str, number: float) -> str:
 def _rounded(number: float) -> float:
     """Keep four digits: more would pretend."""
     return number if isinstance(number, int) else round(number) if abs(number) >= 1000 else float(f"{number:.4g}")
+
+
+def _short(bound: float) -> str:
+    return f"{bound:,.0f}" if bound >= 1000 else f"{bound:g}"
