@@ -66,6 +66,21 @@ sinks:
   none: {from: nothing, json: none}
   idle: {from: valid, foreach_batch: "idle.py:idle"}
 """
+JOINED = """\
+pipeline: joined
+trigger: available_now
+sources:
+  orders: {json: in, stream: true, schema: "id STRING, amount DOUBLE"}
+  names: {csv: names.csv, options: {header: true}}
+  clicks: {json: clicks, stream: true, schema: "user STRING, at TIMESTAMP"}
+steps:
+  named: {from: orders, join: {with: names, on: [id], type: left}}
+  timely: {from: clicks, watermark: {column: at, delay: 1m}}
+  visits: {from: timely, window: {column: at, gap: 10m}, group_by: [user], aggregate: {clicks: count(*)}}
+sinks:
+  out: {from: named, json: named}
+  visits: {from: visits, json: visits}
+"""
 FAILING = """\
 pipeline: failing
 trigger: available_now
@@ -165,6 +180,23 @@ def test_tables_are_written_to_topics_and_files_side_by_side(
     assert sorted(each.key or b"" for each in out) == [b"a", b"b"]
     assert [json.loads(each.value or b"")["id"] for each in dead] == ["c"]
     assert dict(dead[0].headers)["goqueue-dlq-rule"] == b"positive"
+
+
+def test_streams_are_joined_and_cut_into_sessions(spark: SparkSession, pipelines: Pipelines, tmp_path: Path) -> None:
+    (tmp_path / "clicks").mkdir()
+    times = [("ada", "10:00"), ("ada", "10:05"), ("ada", "10:30"), ("bob", "10:02"), ("cyd", "12:00")]
+    rows = [json.dumps({"user": user, "at": f"2030-01-01T{time}:00Z"}) for user, time in times]
+    (tmp_path / "clicks" / "1.json").write_text("\n".join(rows))
+    assert pipelines.run(JOINED).state is State.ENDED
+    named = [(row.id, row.amount, row.name) for row in spark.read.json(str(tmp_path / "named")).collect()]
+    assert sorted(named) == [("a", 1.0, "Ada"), ("b", 20.0, "Bob"), ("c", -1.0, "Cyd")]
+    visits = spark.read.json(str(tmp_path / "visits")).selectExpr("user", "clicks", "date_format(window.end, 'HH:mm')")
+    # Those of whoever came last may still go on.
+    assert sorted(tuple(row) for row in visits.collect()) == [
+        ("ada", 1, "10:40"),
+        ("ada", 2, "10:15"),
+        ("bob", 1, "10:12"),
+    ]
 
 
 def test_a_failing_function_is_tried_again_until_it_works_and_says_why(
