@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from goqueue.cli.output import Format, show
-from goqueue.cli.pipeline_run_spark import spark_output
+from goqueue.cli.spark_run import job_session
 from goqueue.cli.tables import count_text, print_facts, size_text
 from goqueue.spark.jobs.archive import ArchiveJob, ArchiveRequest, Copied, Outcome
 from goqueue.spark.jobs.archive_verify import Verification, Verified
-from goqueue.spark.session import SessionRequest, is_remote, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
     from rich.progress import Progress, TaskID
 
     from goqueue.cli.output import Row
     from goqueue.spark.archive_spans import Span
+
+
+_NAME = "goqueue job archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def run(request: ArchiveRequest, spark: SparkChoice, output_format: Format) -> N
     with _screen(output_format) as screen:
         if job.needs_spark:
             screen.say(f"{count_text(job.plan.offsets, 'offset')} of topic {request.topic} to archive; starting Spark")
-            with _session(spark) as session:
+            with job_session(_NAME, spark.master, has_logs=spark.has_logs) as session:
                 outcome = job.run(session, screen.tell)
         else:
             outcome = job.run(None)
@@ -51,28 +52,10 @@ def verify(topic: str, path: str, spark: SparkChoice, output_format: Format) -> 
     verification = Verification(topic, path)
     with _screen(output_format) as screen:
         screen.say(f"checking the archive of topic {topic}; starting Spark")
-        with _session(spark) as session:
+        with job_session(_NAME, spark.master, has_logs=spark.has_logs) as session:
             verified = verification.run(session)
     _show_verified(topic, path, verified, output_format)
     return not verified.findings
-
-
-@contextmanager
-def _session(spark: SparkChoice) -> Iterator[SparkSession]:
-    """Have a Spark; one that this process has already is used, and left as it is."""
-    from pyspark.sql import SparkSession
-
-    if (there := SparkSession.getActiveSession()) is not None:
-        yield there
-        return
-    with ExitStack() as stack:
-        output = None if spark.has_logs else stack.enter_context(spark_output())
-        session = start_session(SessionRequest("goqueue job archive", spark.master or None, output=output))
-        stack.callback(session.stop)
-        if not spark.has_logs and not is_remote(session):
-            # Why a task fails is told by ourselves, and in a sentence.
-            session.sparkContext.setLogLevel("OFF")
-        yield session
 
 
 class _Screen(Protocol):

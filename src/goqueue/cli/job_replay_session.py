@@ -23,8 +23,7 @@ from goqueue.cli.job_replay import Partitions, ReplayOptions
 from goqueue.cli.job_replay_bounds import Held, bounds_of
 from goqueue.cli.job_replay_output import ReplayScreen, make_screen
 from goqueue.cli.output import Format
-from goqueue.cli.pipeline_run_spark import spark_output
-from goqueue.cli.spark_run import stop_signals
+from goqueue.cli.spark_run import job_session, stop_signals
 from goqueue.client import Client, topics
 from goqueue.errors import Conflict, NotFound, TopicExists, UnknownTopic
 from goqueue.model.units import duration_text
@@ -44,7 +43,7 @@ from goqueue.spark.jobs.replay_source import SourceFacts, look_at_source
 from goqueue.spark.options_values import ArchiveUse, parse_archive
 from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url
 from goqueue.spark.pipelines.run_failures import reason_in
-from goqueue.spark.session import SessionRequest, SparkLost, is_remote, start_session
+from goqueue.spark.session import SparkLost, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -228,25 +227,9 @@ def _keeps_partitions(options: ReplayOptions, partitions: int, target: topics.To
 
 
 def _spark(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> SparkSession:
-    """Return a session; one that is there already is used, and left as it is."""
-    from pyspark.sql import SparkSession
-
-    if (session := SparkSession.getActiveSession()) is not None:
-        return session
     screen.say("starting Spark")
-    output = None if options.around.has_spark_logs else stack.enter_context(spark_output())
-    session = start_session(SessionRequest("goqueue job replay", options.around.master or None, output=output))
-    stack.callback(_stop, session)
-    if not options.around.has_spark_logs and not is_remote(session):
-        # Why a query fails is told by ourselves, and in a sentence.
-        session.sparkContext.setLogLevel("OFF")
-    return session
-
-
-def _stop(session: SparkSession) -> None:
-    # A Spark that is gone already needs no stop.
-    with suppress(*_OF_SPARK):
-        session.stop()
+    around = options.around
+    return stack.enter_context(job_session("goqueue job replay", around.master, has_logs=around.has_spark_logs))
 
 
 def _advice(status: ReplayStatus, again: str) -> str:

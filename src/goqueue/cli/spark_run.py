@@ -1,12 +1,16 @@
-"""What all commands share that run something on Spark: whether it is there, and how signals end it well."""
+"""What all commands share that run something on Spark: whether it is there, a session, and how signals end it well."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from queue import SimpleQueue
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def require_spark() -> None:
@@ -18,6 +22,33 @@ def require_spark() -> None:
     except ImportError as error:
         raise SparkNotInstalled(f"Spark is not installed here: {error}", hint="pip install 'goqueue[spark]'") from None
     del pyspark
+
+
+@contextmanager
+def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSession]:
+    """Have a Spark for one job; one that this process has already is used, and left as it is."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from goqueue.cli.pipeline_run_spark import spark_output
+    from goqueue.spark.session import SessionRequest, is_remote, start_session
+
+    if (there := SparkSession.getActiveSession()) is not None:
+        yield there
+        return
+    with ExitStack() as stack:
+        output = None if has_logs else stack.enter_context(spark_output())
+        session = start_session(SessionRequest(name, master or None, output=output))
+        if not has_logs and not is_remote(session):
+            # Why something fails is told by ourselves, and in a sentence.
+            session.sparkContext.setLogLevel("OFF")
+        try:
+            yield session
+        finally:
+            # A Spark that is gone already needs no stop.
+            with suppress(PySparkException, Py4JError, ConnectionError):
+                session.stop()
 
 
 @contextmanager

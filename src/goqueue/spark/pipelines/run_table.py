@@ -137,8 +137,8 @@ class TableRun:
 
     def _ended(self) -> Event:
         if self._written_at is None:
-            is_stopped = self._error is None or (self._deadline is not None and "CANCEL" in str(self._error).upper())
-            return self._failed(_STOPPED if is_stopped or self._error is None else failure_of(self._error))
+            is_cancelled = self._deadline is not None and "CANCEL" in str(self._error).upper()
+            return self._failed(_STOPPED if self._error is None or is_cancelled else failure_of(self._error))
         seconds = self._written_at - self._began
         written = self._metrics.get(WRITTEN_METRIC, {}).get("rows", 0)
         self.progress = replace(
