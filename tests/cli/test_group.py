@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from goqueue.client import Client, Membership, PartitionOffset, groups
+from goqueue.model.partitioners import name_partition
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 
@@ -217,3 +220,24 @@ def test_the_brokers_own_topics_are_listed_on_request(goqueue: Command, group: s
     assert not any(str(name).startswith("__") for name in own)
     everything = {row["name"] for row in goqueue.rows("topic", "list", "--internal", kind="topic")}
     assert "__consumer_offsets" in everything
+
+
+def test_a_list_that_may_lack_groups_says_so(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        goqueue = Command(broker.http)
+        goqueue.done("topic", "create", "orders")
+        with Client(broker.http) as client:
+            for group in ("lost", "seen"):
+                client.send(groups.commit(group, [PartitionOffset("orders", 0, 1)]))
+        assert goqueue("group", "list").stderr == ""
+        broker.stop()
+        place = name_partition("lost", 50)
+        (log,) = (tmp_path / f"__consumer_offsets-{place}").glob("*.log")
+        data = bytearray(log.read_bytes())
+        data[-1] ^= 1
+        log.write_bytes(data)
+        broker.start()
+        result = Command(broker.http)("group", "list", "--format", "json")
+        assert result.exit_code == 0
+        assert [json.loads(line)["name"] for line in result.stdout.splitlines()] == ["seen"]
+        assert result.stderr.startswith("there may be more groups: ")

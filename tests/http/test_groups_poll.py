@@ -260,3 +260,35 @@ def test_a_poll_that_cannot_be_meant_is_refused(http: httpx.Client, topic: str, 
 
 def test_a_poll_says_who_it_is_for(http: httpx.Client) -> None:
     refused(http.get("/groups/g/poll"), 400, "malformed_request")
+
+
+def test_a_poll_can_go_on_elsewhere_in_single_partitions(http: httpx.Client, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(2)
+    fill(http, topic, 4, 2)
+    member = Member(http, topic, topic)
+    member.join()
+    assert len(member.values()) == 6
+    assert member.values(seek=f"{topic}:0:2") == ["0/2", "0/3"]
+    assert sorted(member.values(seek=f"{topic}:0:3,{topic}:1:1")) == ["0/3", "1/1"]
+    # An offset that is not there is treated like one that is gone; what is not the member's is left out.
+    assert member.values(seek=f"{topic}:0:99", limit=1) == ["0/0"]
+    assert member.values(seek=f"{topic}:7:0,other:0:0") == ["0/1", "0/2", "0/3"]
+
+
+def test_a_poll_leaves_open_transactions_out_unless_asked_for_them(http: httpx.Client, topic: str) -> None:
+    identity = {"transactional_id": topic}
+    identity |= done(http.post("/producers/init", json=identity))
+    publishing = {**identity, "topic": topic, "messages": [{"value": "open", "partition": 0}]}
+    done(http.post("/transactions/publish", json=publishing))
+    member = Member(http, topic, topic)
+    member.join()
+    assert member.values() == []
+    assert member.values(isolation="read_uncommitted") == ["open"]
+    done(http.post("/transactions/abort", json=identity))
+
+
+@pytest.mark.parametrize("seek", ["orders", "orders:0", "orders:0:-1", "orders:x:0", "orders:0:1,", "a b:0:1"])
+def test_a_place_to_go_on_has_a_topic_a_partition_and_an_offset(http: httpx.Client, topic: str, seek: str) -> None:
+    member = Member(http, topic, topic)
+    member.join()
+    refused(member.try_poll(seek=seek), 400, "malformed_request")

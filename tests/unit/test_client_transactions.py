@@ -334,8 +334,8 @@ def test_an_interrupt_during_a_publish_aborts_the_block(plain: Client, topic: st
         is_due = True
 
         @override
-        def send(self, call: Call[T]) -> T:
-            result = super().send(call)
+        def send(self, call: Call[T], *, patience: Patience | None = None) -> T:
+            result = super().send(call, patience=patience)
             if self.is_due and call.path.endswith("/publish"):
                 self.is_due = False
                 raise KeyboardInterrupt

@@ -207,3 +207,14 @@ def test_an_expiry_that_comes_late_does_not_touch_the_next_transaction() -> None
     talk.ask(add(0))
     assert talk.ask(expiry) is None
     assert talk.state() == (State.ONGOING, 7, 0)
+
+
+def test_an_end_is_begun_once_however_often_somebody_asks_for_it() -> None:
+    talk = ongoing()
+    talk.wait(end(is_commit=True))
+    assert [ending.id for ending in talk.machine.take_new_endings()] == [ID]
+    talk.wait(end(is_commit=True))
+    talk.wait(init())
+    # What has failed is tried again at the pace of whoever carries it out, and not at that of those who ask.
+    assert talk.machine.take_new_endings() == []
+    assert [ending.id for ending in talk.machine.ending()] == [ID]

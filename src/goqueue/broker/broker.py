@@ -320,6 +320,10 @@ class Broker:
         self._finisher.look_at_all()
         return [partition.flusher for partition in self.partitions]
 
+    def obstacle_of(self, transactional_id: str) -> str | None:
+        """Return what keeps a transaction whose end is decided from ending; None if nothing has failed."""
+        return self._finisher.obstacle_of(transactional_id)
+
     async def tend(self) -> None:
         """Look after all logs once, now: retention, compaction, checkpoints; and do what is due in groups."""
         self.groups.pass_time()

@@ -73,7 +73,7 @@ class DoubtfulTransaction(Event):
     """A partition holds a transaction open that no coordinator knows of, and has lost records behind its start.
 
     Its marker may be among them, so it is left as it is: it may have been committed. Readers of committed records wait
-    at `first_offset` until the producer ends another transaction in the partition.
+    at `first_offset` until somebody ends it (`goqueue txn abort --partition`), or its producer another one there.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR

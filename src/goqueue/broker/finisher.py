@@ -5,6 +5,9 @@ What is to be done is what the coordinator has stored, and it is stored before t
 crash it is done again, from the beginning: a marker that is there already is not written twice, and offsets that were
 set have no trace of the transaction any more. Nothing of a later transaction can be hit by that: it begins only when
 this one is noted as finished, in the same log.
+
+What fails is tried again by the next round of the upkeep, a second later, and not when something else is decided. Until
+it succeeds, it is known what keeps a transaction from ending, for those who wait for it.
 """
 
 from __future__ import annotations
@@ -41,6 +44,11 @@ class Finisher:
         # By id and number of the transaction; in the order in which they were decided.
         self._waiting: dict[tuple[str, int], Ending] = {}
         self._under_way: set[tuple[str, int]] = set()
+        self._obstacles: dict[str, str] = {}
+
+    def obstacle_of(self, transactional_id: str) -> str | None:
+        """Return what keeps a transaction whose end is decided from ending; None if nothing has failed."""
+        return self._obstacles.get(transactional_id)
 
     def look_at_all(self) -> None:
         """Begin to finish whatever waits for it; what has failed before is tried again."""
@@ -72,8 +80,9 @@ class Finisher:
             end_offsets = EndOffsets(ending.producer_id, ending.is_commit)
             told = (self._broker.groups.submit(group, end_offsets) for group in sorted(ending.groups))
             outcomes = await asyncio.gather(*told, return_exceptions=True) if ending.groups else []
-            outcomes += [await _durable(each) for each in marked]
-            for outcome in outcomes:
+            written = [await _durable(each) for each in marked]
+            self._take_note(ending, written)
+            for outcome in (*outcomes, *written):
                 if isinstance(outcome, BaseException):
                     raise outcome
             await self._broker.transactions.submit(ending.id, ending.completion)
@@ -83,6 +92,14 @@ class Finisher:
         finally:
             self._under_way.discard(which)
             self._begin_some()
+
+    def _take_note(self, ending: Ending, written: Sequence[GoQueueError | None]) -> None:
+        """Remember the first partition that takes no marker, or that all of them have theirs."""
+        self._obstacles.pop(ending.id, None)
+        for partition, failure in zip(sorted(ending.partitions), written, strict=True):
+            if failure is not None:
+                self._obstacles[ending.id] = f"{partition.topic}-{partition.partition}: {failure.message}"
+                return
 
     async def _decided(self, ending: Ending) -> None:
         """Wait until it is durable how the transaction ends: a crash must not bring back one that may end otherwise."""

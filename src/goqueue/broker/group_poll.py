@@ -1,14 +1,16 @@
 """Messages for a member of a group: from all its partitions, each from where the member has got to.
 
-A poll goes the way of every fetch (`fetch`), where it is admitted and counted. It brings committed messages only, of
-partitions that are the member's when it begins and still are when it ends; those from which messages came last have to
-wait until others had their turn. With auto-commit, what earlier polls brought is committed before anything is read.
+A poll goes the way of every fetch (`fetch`), where it is admitted and counted. It brings messages, committed ones
+unless asked otherwise, of partitions that are the member's when it begins and still are when it ends; those from which
+messages came last have to wait until others had their turn. With auto-commit, what earlier polls brought is committed
+before anything is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +21,7 @@ from goqueue.broker.group_positions import MemberPositions, Position, Positions
 from goqueue.broker.groups import commit_offsets
 from goqueue.broker.pipeline import operation
 from goqueue.broker.reading import Polls, Reading, opened
-from goqueue.errors import Conflict, Corrupt, GoQueueError, StaleMemberEpoch, UnstableOffsets
+from goqueue.errors import Conflict, Corrupt, GoQueueError, StaleMemberEpoch, UnknownTopic, UnstableOffsets
 from goqueue.machines.consumer_values import ConsumerGroup
 from goqueue.machines.group_commands import CommitOffsets
 from goqueue.machines.group_values import TopicPartition
@@ -40,7 +42,10 @@ _LOOK_AGAIN_S = 0.1
 
 
 class Poll(NamedTuple):
-    """What a member asks for; `seen` is the number of the last poll whose messages it has, None for all of them."""
+    """What a member asks for; `seen` is the number of the last poll whose messages it has, None for all of them.
+
+    `seeks` is where to go on in single partitions, if they are the member's, instead of where it has got to.
+    """
 
     group: str
     member_id: str
@@ -51,6 +56,8 @@ class Poll(NamedTuple):
     start_at: StartAt = StartAt.EARLIEST
     is_auto_commit: bool = False
     seen: int | None = None
+    seeks: Sequence[tuple[TopicPartition, int]] = ()
+    is_committed_only: bool = True
 
 
 class Polled(NamedTuple):
@@ -78,6 +85,7 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
     turn = mine.begin(poll.seen)
     if poll.is_auto_commit:
         await _commit(broker, caller, mine, poll)
+    _seek(broker, mine, poll)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + poll.wait_ms / 1000
     errors: dict[TopicPartition, GoQueueError] = {}
@@ -138,6 +146,16 @@ def _is_member(broker: Broker, group: str, member_id: str) -> bool:
     return isinstance(found, ConsumerGroup) and member_id in found.members
 
 
+def _seek(broker: Broker, mine: MemberPositions, poll: Poll) -> None:
+    """Go on elsewhere in the partitions that the poll says, if they are the member's."""
+    member = _current(broker, poll).member
+    for each, offset in poll.seeks:
+        # What is wrong with a topic is told for each partition when it is read.
+        with suppress(UnknownTopic):
+            if each in member.assigned:
+                mine.start(each, Position(broker.topic(each.topic).topic.id, offset), is_committed=False)
+
+
 async def _commit(broker: Broker, caller: Caller, mine: MemberPositions, poll: Poll) -> None:
     """Commit what the member has seen; partitions that it cannot commit are not its own any more."""
     offsets = mine.uncommitted()
@@ -184,19 +202,19 @@ def _wanted(broker: Broker, machine: Groups, mine: MemberPositions, each: TopicP
         if machine.offsets.is_pending(poll.group, each):
             raise UnstableOffsets(f"a transaction is about to change the offset of {each.topic}-{each.partition}")
         committed = machine.offsets.find(poll.group, each)
-        offset = _start(partition, poll.start_at) if committed is None else committed.offset
+        offset = _start(partition, poll) if committed is None else committed.offset
         mine.start(each, Position(topic.topic.id, offset), is_committed=committed is not None)
     if not partition.log.start_offset <= offset <= partition.log.end_offset:
-        offset = _start(partition, poll.start_at)
+        offset = _start(partition, poll)
         mine.start(each, Position(topic.topic.id, offset), is_committed=False)
     return Wanted(partition, offset, poll.bytes_max)
 
 
-def _start(partition: Partition, start_at: StartAt) -> int:
-    if start_at is StartAt.EARLIEST:
+def _start(partition: Partition, poll: Poll) -> int:
+    if poll.start_at is StartAt.EARLIEST:
         return partition.log.start_offset
-    # Not behind the messages of open transactions: nobody could have seen them yet.
-    return partition.last_stable_offset
+    # Not behind the messages of open transactions, if nobody could have seen them yet.
+    return partition.last_stable_offset if poll.is_committed_only else partition.high_watermark
 
 
 async def _fetch(
@@ -208,7 +226,7 @@ async def _fetch(
     poll: Poll,
 ) -> Iterable[tuple[TopicPartition, Fetched]]:
     arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
-    terms = Terms(wait_ms=poll.wait_ms, bytes_max=poll.bytes_max, is_committed_only=True)
+    terms = Terms(wait_ms=poll.wait_ms, bytes_max=poll.bytes_max, is_committed_only=poll.is_committed_only)
     fetch = Fetch(broker, caller, list(wanted.values()), terms, partial(hand_over, arrived))
     mine.end_wait = fetch.finish_now
     try:

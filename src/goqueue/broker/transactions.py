@@ -1,20 +1,23 @@
 """Transactions: who acts under a transactional id, what belongs to its transaction, and how it ends.
 
-The machine decides (`machines/transactions`), and `finisher` carries out what it has decided to end.
+The machine decides (`machines/transactions`), and `finisher` carries out what it has decided to end. Whoever waits for
+an end is answered within `ANSWER_WITHIN_S`: a partition that is offline takes no marker, maybe for days.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goqueue.broker.groups import check_group_name, set_offsets
 from goqueue.broker.pipeline import operation
 from goqueue.broker.producers import take_producer_id
 from goqueue.errors import (
+    CoordinatorUnavailable,
     GoQueueError,
     Invalid,
     InvalidTransactionState,
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 ID_BYTES_MAX = 1000
+ANSWER_WITHIN_S = 10.0
+"""Less than clients wait for a reply, so that they hear why it takes so long."""
 
 
 @operation("transactions.init", writes=True)
@@ -56,10 +61,28 @@ async def init_transactions(
     """
     _check_id(transactional_id)
     spare = await take_producer_id(broker)
-    identity: ProducerIdentity = await broker.transactions.submit(
-        transactional_id, Init(transactional_id, timeout_ms, spare, known)
-    )
+    identity: ProducerIdentity = await ended(broker, Init(transactional_id, timeout_ms, spare, known))
     return identity
+
+
+async def ended(broker: Broker, command: Init | End | Abort) -> Any:
+    """Carry out a command that waits until a transaction has ended; CoordinatorUnavailable if that takes too long.
+
+    What was decided stays so, and whoever asks again waits for the same end.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            return await broker.transactions.submit(command.id, command)
+    except TimeoutError:
+        obstacle = broker.obstacle_of(command.id)
+        if obstacle is None:
+            raise CoordinatorUnavailable(
+                f"the transaction of {command.id!r} has not ended within {ANSWER_WITHIN_S:g} s", hint="ask again"
+            ) from None
+        raise CoordinatorUnavailable(
+            f"the transaction of {command.id!r} is decided and cannot end: {obstacle}",
+            hint="see to the disk of that partition and start the broker again, or delete the topic; then ask again",
+        ) from None
 
 
 @operation("transactions.begin")
@@ -151,7 +174,7 @@ async def end_transaction(
         return identity
     spare = await take_producer_id(broker) if bumps_epoch and identity.epoch >= EPOCH_MAX else -1
     command = End(transactional_id, *identity, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare)
-    following: ProducerIdentity = await broker.transactions.submit(transactional_id, command)
+    following: ProducerIdentity = await ended(broker, command)
     return following
 
 
@@ -167,7 +190,7 @@ def _is_empty(broker: Broker, transactional_id: str, identity: ProducerIdentity)
 async def abort_transaction(broker: Broker, transactional_id: str) -> None:
     """Abort whatever transaction is under way, over the head of its producer, who is fenced."""
     _find(broker, transactional_id)
-    await broker.transactions.submit(transactional_id, Abort(transactional_id))
+    await ended(broker, Abort(transactional_id))
 
 
 @operation("transactions.list")

@@ -30,7 +30,7 @@ _FOLLOWING = Patience(attempts=16)
 
 @asynccontextmanager
 async def open_feeds(
-    server: str, topic: str, partition: int | None, start: Start, *, is_following: bool
+    server: str, topic: str, partition: int | None, start: Start, *, is_following: bool, is_committed_only: bool = True
 ) -> AsyncIterator[Sequence[Feed]]:
     """Read partitions of a topic for the length of the block; those that cannot be read fail."""
     async with AsyncClient(server, patience=Patience(attempts=1)) as client:
@@ -43,7 +43,14 @@ async def open_feeds(
     feeds = [Feed(arrived) for _ in found]
     async with AsyncClient(server, patience=_FOLLOWING if is_following else Patience()) as client:
         waits_s = _WAIT_S if len(found) <= _REQUESTS_MAX else _SHORT_WAIT_S
-        line = _Line(client, asyncio.Semaphore(_REQUESTS_MAX), topic, len(found), waits_s if is_following else 0.0)
+        line = _Line(
+            client,
+            asyncio.Semaphore(_REQUESTS_MAX),
+            topic,
+            len(found),
+            waits_s if is_following else 0.0,
+            is_committed_only=is_committed_only,
+        )
         tasks = [
             asyncio.create_task(_fill(feed, line, each, start), name=f"partition {each.partition}")
             for feed, each in zip(feeds, found, strict=True)
@@ -65,6 +72,7 @@ class _Line:
     topic: str
     partitions: int
     wait_s: float
+    is_committed_only: bool
 
     async def read(self, partition: int, *, offset: int | None, timestamp_ms: int | None, wait_s: float) -> Page:
         call = messages.read(
@@ -75,6 +83,7 @@ class _Line:
             limit=min(_HELD_MESSAGES // self.partitions + 1, _PAGE_MESSAGES_MAX),
             wait_s=wait_s,
             bytes_max=min(_HELD_BYTES // self.partitions + 1, _PAGE_BYTES_MAX),
+            is_committed_only=self.is_committed_only,
         )
         async with self.turns:
             return await self.client.send(call)

@@ -14,6 +14,7 @@ from goqueue.cli.group_words import age_text, member_name, moment_text, partitio
 from goqueue.cli.output import Format, show
 from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table
 from goqueue.client import Group, GroupMember, GroupOffset, GroupRebalance, GroupSummary, OffsetMove
+from goqueue.client.groups import GroupList
 
 _LIST = (
     Column("group"),
@@ -56,13 +57,19 @@ _MOVES = (
 )
 
 
-def show_list(groups: Sequence[GroupSummary], output_format: Format) -> None:
-    """Print groups, one in a line."""
-    if output_format is not Format.TABLE:
+def show_list(groups: GroupList, output_format: Format) -> None:
+    """Print groups, one in a line; if there may be more, that is told beside them."""
+    if output_format is Format.TABLE:
+        rows = [Row(_summary_cells(each), "bold" if each.state == "rebalancing" else "") for each in groups]
+        print_table(_LIST, rows)
+    else:
         show("group", [_fields(each) for each in groups], output_format)
-        return
-    print_table(_LIST, [Row(_summary_cells(each), "bold" if each.state == "rebalancing" else "") for each in groups])
-    if not groups:
+    if not groups.is_complete:
+        typer.echo(
+            "there may be more groups: a log of __consumer_offsets cannot be used, see what the broker reports",
+            err=True,
+        )
+    elif not groups and output_format is Format.TABLE:
         typer.echo("there are no groups; one begins when somebody joins it, or sets its offsets", err=True)
 
 

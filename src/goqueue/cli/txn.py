@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TransactionArgument, connected
+from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TransactionArgument, complete_transaction, connected
 from goqueue.cli.output import Format, FormatOption
 from goqueue.errors import Conflict, InvalidTransactionState
 
 if TYPE_CHECKING:
-    from goqueue.client import TransactionView
+    from goqueue.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions.")
 
@@ -77,8 +77,16 @@ def describe(
 
 @app.command()
 def abort(
-    transactional_id: TransactionArgument,
+    transactional_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The transactional id.", autocompletion=complete_transaction)
+    ] = None,
     *,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC:PARTITION", help="Instead of an id: what hangs in this partition, and nobody ends."
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -89,31 +97,71 @@ def abort(
     Readers of what is committed go on behind it, and never see what it has written. Its producer is fenced: it has to
     take the id anew. Transactions that take too long are aborted by the broker without being told.
 
+    With --partition it aborts what no transactional id belongs to any more, because the log that knew of it was damaged
+    or lost. If the end of such a transaction may be lost in damage, it may have been committed: then the broker leaves
+    it open, and readers wait, until you abort it here.
+
     Example: [bold]goqueue txn abort billing-1 --dry-run[/bold]
 
     Example: [bold]goqueue txn abort billing-1 --yes[/bold]
+
+    Example: [bold]goqueue txn abort --partition orders:0[/bold]
     """
+    if (transactional_id is None) is (partition is None):
+        raise typer.BadParameter("give a transactional id, or a partition", param_hint="ID, --partition")
+    with connected(server) as client:
+        if transactional_id is not None:
+            _abort(client, transactional_id, output_format, is_asked=not yes, is_done=not dry_run)
+        elif partition is not None:
+            _abort_hanging(client, partition, output_format, is_asked=not yes, is_done=not dry_run)
+
+
+def _abort(client: Client, transactional_id: str, output_format: Format, *, is_asked: bool, is_done: bool) -> None:
     from goqueue.cli import txn_output
     from goqueue.client import transactions
 
-    with connected(server) as client:
-        doomed = client.send(transactions.describe(transactional_id))
-        if not doomed.is_under_way:
-            raise InvalidTransactionState(
-                f"no transaction of {transactional_id!r} is under way", hint=f"its state is {doomed.state}"
+    doomed = client.send(transactions.describe(transactional_id))
+    if not doomed.is_under_way:
+        raise InvalidTransactionState(
+            f"no transaction of {transactional_id!r} is under way", hint=f"its state is {doomed.state}"
+        )
+    if is_done:
+        if is_asked:
+            typer.echo(
+                f"This aborts the transaction of {transactional_id} with {txn_output.content_text(doomed)}.", err=True
             )
-        if not dry_run:
-            if not yes:
-                _confirm(doomed)
-            client.send(transactions.force_abort(transactional_id))
-    txn_output.show_abort(doomed, output_format, is_done=not dry_run)
+            _confirm("the transactional id", transactional_id)
+        client.send(transactions.force_abort(transactional_id))
+    txn_output.show_abort(doomed, output_format, is_done=is_done)
 
 
-def _confirm(doomed: TransactionView) -> None:
-    from goqueue.cli.txn_output import content_text
+def _abort_hanging(client: Client, written: str, output_format: Format, *, is_asked: bool, is_done: bool) -> None:
+    from goqueue.cli import txn_output
+    from goqueue.client import transactions
 
-    typer.echo(f"This aborts the transaction of {doomed.transactional_id} with {content_text(doomed)}.", err=True)
+    topic, _, number = written.rpartition(":")
+    if not topic or not (number.isascii() and number.isdigit()):
+        raise typer.BadParameter(f"{written!r} is not TOPIC:PARTITION", param_hint="--partition")
+    found = client.send(transactions.list_open(topic, int(number)))
+    doomed = [each for each in found if each.transactional_id is None]
+    if not doomed:
+        ids = ", ".join(str(each.transactional_id) for each in found)
+        raise InvalidTransactionState(
+            f"no transaction hangs in {written}",
+            hint=f"open there, and to be aborted by their ids: {ids}" if ids else "",
+        )
+    if is_done:
+        if is_asked:
+            for each in doomed:
+                typer.echo(f"This aborts {txn_output.hanging_text(each)}.", err=True)
+            _confirm("the partition", written)
+        for each in doomed:
+            client.send(transactions.abort_hanging(topic, int(number), each.producer_id))
+    txn_output.show_hanging(written, doomed, output_format, is_done=is_done)
+
+
+def _confirm(what: str, expected: str) -> None:
     # Not typer's prompt, which writes a space to standard output, where a program may read what is aborted.
-    typer.echo("Type the transactional id to go on: ", nl=False, err=True)
-    if sys.stdin.readline().strip() != doomed.transactional_id:
-        raise Conflict("that is not the transactional id; nothing was aborted", hint="--yes does not ask")
+    typer.echo(f"Type {what} to go on: ", nl=False, err=True)
+    if sys.stdin.readline().strip() != expected:
+        raise Conflict(f"that is not {what}; nothing was aborted", hint="--yes does not ask")

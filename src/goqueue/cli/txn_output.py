@@ -10,7 +10,7 @@ import typer
 from goqueue.cli.group_words import age_text, moment_text
 from goqueue.cli.output import Format, Value, show
 from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table
-from goqueue.client import TransactionView
+from goqueue.client import OpenTransaction, TransactionView
 
 _LIST = (
     Column("transactional id"),
@@ -65,6 +65,35 @@ def show_abort(doomed: TransactionView, output_format: Format, *, is_done: bool)
         typer.echo(f"{verb} the transaction of {doomed.transactional_id} with {content_text(doomed)}")
         return
     show("abort", [{**_row(doomed), "is_done": is_done}], output_format)
+
+
+def show_hanging(where: str, doomed: Sequence[OpenTransaction], output_format: Format, *, is_done: bool) -> None:
+    """Tell what was aborted in a partition, or would be."""
+    if output_format is Format.TABLE:
+        verb = "aborted" if is_done else "would abort"
+        for each in doomed:
+            typer.echo(f"{verb} in {where} {hanging_text(each)}")
+        return
+    topic, _, partition = where.rpartition(":")
+    rows: list[dict[str, Value]] = [
+        {
+            "topic": topic,
+            "partition": int(partition),
+            "producer_id": each.producer_id,
+            "epoch": each.epoch,
+            "first_offset": each.first_offset,
+            "may_be_committed": each.may_be_committed,
+            "is_done": is_done,
+        }
+        for each in doomed
+    ]
+    show("abort", rows, output_format)
+
+
+def hanging_text(found: OpenTransaction) -> str:
+    """Return what is known of a transaction that nobody will end, in words."""
+    doubt = ", which may have been committed: its end may be lost in damage" if found.may_be_committed else ""
+    return f"what producer {found.producer_id} has written from offset {found.first_offset} on{doubt}"
 
 
 def content_text(found: TransactionView) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from goqueue.client import groups, messages, pipelines, server, topics, transactions
     from goqueue.client.calls import Call
     from goqueue.client.client import DEFAULT_SERVER, AsyncClient, Client
+    from goqueue.client.consumer import AsyncConsumer, Consumer
     from goqueue.client.conversation import Patience
     from goqueue.client.group_values import (
         CooperativeMembership,
@@ -40,18 +41,26 @@ if TYPE_CHECKING:
         PartitionOffset,
     )
     from goqueue.client.groups import GroupPage
+    from goqueue.client.member_script import AssignmentChange
     from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
     from goqueue.client.pipeline_values import Pipeline, PipelineReport, PipelineStop, PipelineSummary, QueryProgress
     from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
     from goqueue.client.server import Check, Health, Version
     from goqueue.client.topics import Partition, Topic, TopicSetting
-    from goqueue.client.transaction_values import Producer, ProducerState, TransactionStats, TransactionView
+    from goqueue.client.transaction_values import (
+        OpenTransaction,
+        Producer,
+        ProducerState,
+        TransactionStats,
+        TransactionView,
+    )
     from goqueue.client.transactional import AsyncTransaction, Transaction
     from goqueue.model.start_at import StartAt
 
 _NAMES_BY_MODULE = {
     "goqueue.client.calls": ("Call",),
     "goqueue.client.client": ("DEFAULT_SERVER", "AsyncClient", "Client"),
+    "goqueue.client.consumer": ("AsyncConsumer", "Consumer"),
     "goqueue.client.conversation": ("Patience",),
     "goqueue.client.group_values": (
         "CooperativeMembership",
@@ -67,6 +76,7 @@ _NAMES_BY_MODULE = {
         "PartitionOffset",
     ),
     "goqueue.client.groups": ("GroupPage",),
+    "goqueue.client.member_script": ("AssignmentChange",),
     "goqueue.client.messages": ("Acks", "Message", "NewMessage", "Page", "Published"),
     "goqueue.client.pipeline_values": (
         "Pipeline",
@@ -78,7 +88,13 @@ _NAMES_BY_MODULE = {
     "goqueue.client.problems": ("BadReply", "RequestTimedOut", "ServerUnreachable"),
     "goqueue.client.server": ("Check", "Health", "Version"),
     "goqueue.client.topics": ("Partition", "Topic", "TopicSetting"),
-    "goqueue.client.transaction_values": ("Producer", "ProducerState", "TransactionStats", "TransactionView"),
+    "goqueue.client.transaction_values": (
+        "OpenTransaction",
+        "Producer",
+        "ProducerState",
+        "TransactionStats",
+        "TransactionView",
+    ),
     "goqueue.client.transactional": ("AsyncTransaction", "Transaction"),
     "goqueue.model.start_at": ("StartAt",),
 }
@@ -88,12 +104,15 @@ _NOUNS = frozenset({"groups", "messages", "pipelines", "server", "topics", "tran
 __all__ = [
     "DEFAULT_SERVER",
     "Acks",
+    "AssignmentChange",
     "AsyncClient",
+    "AsyncConsumer",
     "AsyncTransaction",
     "BadReply",
     "Call",
     "Check",
     "Client",
+    "Consumer",
     "CooperativeMembership",
     "Group",
     "GroupMember",
@@ -108,6 +127,7 @@ __all__ = [
     "Message",
     "NewMessage",
     "OffsetMove",
+    "OpenTransaction",
     "Page",
     "Partition",
     "PartitionOffset",

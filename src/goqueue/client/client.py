@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar
@@ -18,10 +19,13 @@ from typing_extensions import Unpack
 
 from goqueue import __version__
 from goqueue.client.calls import Call, Lost, Reply
+from goqueue.client.consumer import AsyncConsumer, Consumer
 from goqueue.client.conversation import Exchange, Patience, Pause, Steps, converse
+from goqueue.client.member_script import ConsumerOptions, MemberScript
 from goqueue.client.transactional import AsyncTransaction, Seat, Transaction
 from goqueue.errors import Invalid
 from goqueue.model.units import quoted
+from goqueue.seams.clock import Clock, SystemClock
 from goqueue.seams.entropy import Entropy, SystemEntropy
 
 T = TypeVar("T")
@@ -37,6 +41,7 @@ class Options(TypedDict, total=False):
     timeout_s: float
     patience: Patience
     entropy: Entropy
+    clock: Clock
 
 
 class _Line:
@@ -47,10 +52,14 @@ class _Line:
         self._timeout_s = options.get("timeout_s", _TIMEOUT_S)
         self._patience = options.get("patience") or Patience()
         self._entropy = options.get("entropy") or SystemEntropy()
+        self._clock = options.get("clock") or SystemClock()
         self._seats: dict[str, Seat] = {}
 
-    def _steps(self, call: Call[T]) -> Steps[T]:
-        return converse(call, self.server, self._patience, self._entropy)
+    def _steps(self, call: Call[T], patience: Patience | None) -> Steps[T]:
+        return converse(call, self.server, patience or self._patience, self._entropy)
+
+    def _script(self, group: str, options: ConsumerOptions) -> MemberScript:
+        return MemberScript(group, options, self._clock, self._entropy)
 
     def _wiring(self) -> dict[str, Any]:
         return {
@@ -87,9 +96,14 @@ class Client(_Line):
         self._http = httpx.Client(**self._wiring())
         self._closed = threading.Event()
 
-    def send(self, call: Call[T]) -> T:
-        """Do what a call asks for; return its result."""
-        steps = self._steps(call)
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closed.is_set()
+
+    def send(self, call: Call[T], *, patience: Patience | None = None) -> T:
+        """Do what a call asks for, with the patience of the client or another one; return its result."""
+        steps = self._steps(call, patience)
         outcome: Reply | Lost | None = None
         while True:
             try:
@@ -105,6 +119,10 @@ class Client(_Line):
         It may take a minute unless the first one of this client says otherwise.
         """
         return Transaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
+
+    def consumer(self, group: str, topics: Iterable[str] = (), **options: Unpack[ConsumerOptions]) -> Consumer:
+        """Return a member of a group, for a with statement; it joins when it polls. See `consumer`."""
+        return Consumer(self, self._script(group, options), topics)
 
     def close(self) -> None:
         """Close all connections; a pause between two attempts ends at once."""
@@ -137,9 +155,9 @@ class AsyncClient(_Line):
         self._http = httpx.AsyncClient(**self._wiring())
         self._closed = asyncio.Event()
 
-    async def send(self, call: Call[T]) -> T:
-        """Do what a call asks for; return its result."""
-        steps = self._steps(call)
+    async def send(self, call: Call[T], *, patience: Patience | None = None) -> T:
+        """Do what a call asks for, with the patience of the client or another one; return its result."""
+        steps = self._steps(call, patience)
         outcome: Reply | Lost | None = None
         while True:
             try:
@@ -152,6 +170,10 @@ class AsyncClient(_Line):
     def transaction(self, transactional_id: str, *, timeout_s: float | None = None) -> AsyncTransaction:
         """Return a transaction for an async with statement, as that of `Client`."""
         return AsyncTransaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
+
+    def consumer(self, group: str, topics: Iterable[str] = (), **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
+        """Return a member of a group, for an async with statement, as that of `Client`."""
+        return AsyncConsumer(self, self._script(group, options), topics)
 
     async def close(self) -> None:
         """Close all connections; a pause between two attempts ends at once."""

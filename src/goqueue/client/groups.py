@@ -223,11 +223,14 @@ def poll(
     is_auto_commit: bool = False,
     start_at: StartAt = StartAt.EARLIEST,
     after: int = 0,
+    seeks: Iterable[PartitionOffset] = (),
+    is_committed_only: bool = True,
 ) -> Call[GroupPage]:
     """Read messages of the partitions that a member has, each from where it has got to.
 
     `after` is the number of the page before, 0 for the first one: if a page was lost on its way, it comes again. With
-    auto-commit, each poll commits what the one before has brought.
+    auto-commit, each poll commits what the one before has brought. `seeks` is where to go on instead. Messages of
+    transactions that have not committed are left out, unless `is_committed_only` is False.
     """
     query = {
         "member_id": member.member_id,
@@ -239,6 +242,10 @@ def poll(
     }
     if wait_s:
         query["wait"] = f"{round(wait_s * 1000)}ms"
+    if sought := ",".join(f"{each.topic}:{each.partition}:{each.offset}" for each in seeks):
+        query["seek"] = sought
+    if not is_committed_only:
+        query["isolation"] = "read_uncommitted"
     return Call("GET", group_path(group, "poll"), _read_page, query=query, wait_s=wait_s)
 
 

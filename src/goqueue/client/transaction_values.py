@@ -72,3 +72,16 @@ class Sink(msgspec.Struct, frozen=True):
 
     last_batch: int | None = None
     committed_at: str | None = None
+
+
+class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that is open in a partition; without a transactional id nobody will end it by itself.
+
+    If its marker may be lost in damage (`may_be_committed`), nobody knows whether it was committed.
+    """
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    transactional_id: str | None = None
+    may_be_committed: bool = False

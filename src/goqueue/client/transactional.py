@@ -22,13 +22,14 @@ with the same id asks for the same end first, so once it has begun, the commit h
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from goqueue.client import transactions
+from goqueue.client.acts import Acts, carry_out, carry_out_async
 from goqueue.client.calls import Call
 from goqueue.client.group_values import PartitionOffset
 from goqueue.client.groups import Known
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from goqueue.client.client import AsyncClient, Client
 
 T = TypeVar("T")
-
-Acts = Generator[Call[Any], Any, T]
 
 
 class Seat:
@@ -167,11 +166,6 @@ class _Script:
             raise
 
 
-def _next_call(acts: Acts[Any], outcome: object) -> Call[Any]:
-    """Tell what came of the call before, be it a result or an error; return the next one."""
-    return acts.throw(outcome) if isinstance(outcome, GoQueueError) else acts.send(outcome)
-
-
 class Transaction:
     """A transaction of a client for code that waits."""
 
@@ -186,34 +180,20 @@ class Transaction:
 
     def publish(self, topic: str, batch: Sequence[NewMessage | bytes]) -> Sequence[Published]:
         """Publish a batch in the transaction; raises why one of its messages could not be stored."""
-        return self._carry_out(self._script.publish(topic, batch))
+        return carry_out(self._client, self._script.publish(topic, batch))
 
     def send_offsets(self, group: str, offsets: Iterable[PartitionOffset], *, member: Known | None = None) -> None:
         """Set offsets of a group if the transaction commits; a group with members takes them from a member only."""
-        self._carry_out(self._script.send_offsets(group, offsets, member))
+        carry_out(self._client, self._script.send_offsets(group, offsets, member))
 
     def __enter__(self) -> Self:
-        self._carry_out(self._script.begin())
+        carry_out(self._client, self._script.begin())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._carry_out(self._script.end(error))
-
-    def _carry_out(self, acts: Acts[T]) -> T:
-        outcome: object = None
-        with closing(acts):
-            while True:
-                try:
-                    call = _next_call(acts, outcome)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                try:
-                    outcome = self._client.send(call)
-                except GoQueueError as error:
-                    outcome = error
+        carry_out(self._client, self._script.end(error))
 
 
 class AsyncTransaction:
@@ -230,33 +210,19 @@ class AsyncTransaction:
 
     async def publish(self, topic: str, batch: Sequence[NewMessage | bytes]) -> Sequence[Published]:
         """Publish a batch in the transaction; raises why one of its messages could not be stored."""
-        return await self._carry_out(self._script.publish(topic, batch))
+        return await carry_out_async(self._client, self._script.publish(topic, batch))
 
     async def send_offsets(
         self, group: str, offsets: Iterable[PartitionOffset], *, member: Known | None = None
     ) -> None:
         """Set offsets of a group if the transaction commits; a group with members takes them from a member only."""
-        await self._carry_out(self._script.send_offsets(group, offsets, member))
+        await carry_out_async(self._client, self._script.send_offsets(group, offsets, member))
 
     async def __aenter__(self) -> Self:
-        await self._carry_out(self._script.begin())
+        await carry_out_async(self._client, self._script.begin())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._carry_out(self._script.end(error))
-
-    async def _carry_out(self, acts: Acts[T]) -> T:
-        outcome: object = None
-        with closing(acts):
-            while True:
-                try:
-                    call = _next_call(acts, outcome)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                try:
-                    outcome = await self._client.send(call)
-                except GoQueueError as error:
-                    outcome = error
+        await carry_out_async(self._client, self._script.end(error))

@@ -11,13 +11,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from goqueue.client.calls import Call, Reply, read_nothing, reading
+from goqueue.client.calls import Call, Reply, read_nothing, reading, topic_path
 from goqueue.client.group_values import GroupPartition, PartitionOffset
 from goqueue.client.groups import Known
 from goqueue.client.messages import NewMessage, Published, encode, read_fates
 from goqueue.client.problems import Problem, error_of
 from goqueue.client.transaction_values import (
     BatchCommitted,
+    OpenTransaction,
     Producer,
     ProducerState,
     Sink,
@@ -29,6 +30,10 @@ from goqueue.errors import GoQueueError
 
 class _Transactions(msgspec.Struct):
     transactions: list[TransactionView]
+
+
+class _OpenTransactions(msgspec.Struct):
+    transactions: list[OpenTransaction]
 
 
 class _OffsetResult(msgspec.Struct):
@@ -43,6 +48,7 @@ _read_producer = reading(Producer)
 _read_state = reading(ProducerState)
 _read_transaction = reading(TransactionView)
 _read_transactions = reading(_Transactions)
+_read_open = reading(_OpenTransactions)
 _read_stats = reading(TransactionStats)
 _read_batch = reading(BatchCommitted)
 _read_sink = reading(Sink)
@@ -194,6 +200,21 @@ def force_abort(transactional_id: str) -> Call[TransactionView]:
     """Abort the transaction under way over the head of its producer, who is fenced."""
     path = f"{_path(transactional_id)}/abort"
     return Call("POST", path, _read_transaction, body=b"{}", is_repeatable=True)
+
+
+def list_open(topic: str, partition: int) -> Call[Sequence[OpenTransaction]]:
+    """List the transactions that are open in a partition, the oldest first."""
+
+    def read(reply: Reply) -> Sequence[OpenTransaction]:
+        return _read_open(reply).transactions
+
+    return Call("GET", topic_path(topic, "partitions", partition, "transactions"), read)
+
+
+def abort_hanging(topic: str, partition: int, producer_id: int) -> Call[None]:
+    """Abort a transaction of a partition that has no transactional id, so that nothing else will end it."""
+    path = topic_path(topic, "partitions", partition, "transactions", "abort")
+    return Call("POST", path, read_nothing, body=_encode({"producer_id": producer_id}))
 
 
 def _path(transactional_id: str) -> str:

@@ -15,8 +15,8 @@ def test_every_public_name_can_be_used() -> None:
 
 
 def test_a_name_that_does_not_exist_is_named() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Consumer'"):
-        _ = client.Consumer  # type: ignore[attr-defined, unused-ignore]
+    with pytest.raises(AttributeError, match="has no attribute 'Conductor'"):
+        _ = client.Conductor  # type: ignore[attr-defined, unused-ignore]
 
 
 def test_a_worker_that_only_moves_batches_does_not_load_the_rest() -> None:

@@ -9,11 +9,15 @@ from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.group_poll import Poll, Polled, poll_group
 from goqueue.broker.messages import MESSAGES_MAX
+from goqueue.machines.group_values import TopicPartition
 from goqueue.model.start_at import StartAt
 from goqueue.model.units import parse_bytes, parse_duration_ms
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.group_shapes import Generation, MemberId, PartitionError, told_errors
 from goqueue.protocols.http.messages import BYTES_PATTERN, OFFSET_MAX, WAIT_MS_MAX, WAIT_PATTERN, Message, message_of
+
+_SEEK = "[a-zA-Z0-9._-]{1,249}:[0-9]{1,9}:[0-9]{1,18}"
+_SEEK_PATTERN = f"^({_SEEK}(,{_SEEK})*)?$"
 
 
 class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,6 +46,17 @@ class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
+    seek: Annotated[
+        str,
+        Meta(
+            pattern=_SEEK_PATTERN,
+            description="Where to go on in the member's partitions: TOPIC:PARTITION:OFFSET, with commas in between.",
+        ),
+    ] = ""
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        Meta(description="Whether messages of transactions are left out that have not committed."),
+    ] = "read_committed"
 
 
 class NextOffset(msgspec.Struct):
@@ -78,10 +93,17 @@ async def poll(context: Context, query: PollQuery) -> Answer:
         start_at=query.reset,
         is_auto_commit=query.auto_commit,
         seen=None if query.after is UNSET else query.after,
+        seeks=_seeks(query.seek),
+        is_committed_only=query.isolation == "read_committed",
     )
     services = context.services
     polled = await poll_group(context.broker, context.caller, services.polls, services.positions, wanted)
     return Answer(_told(polled))
+
+
+def _seeks(written: str) -> list[tuple[TopicPartition, int]]:
+    parts = [each.split(":") for each in written.split(",") if each]
+    return [(TopicPartition(topic, int(partition)), int(offset)) for topic, partition, offset in parts]
 
 
 def _told(polled: Polled) -> PolledMessages:

@@ -204,4 +204,23 @@ OPERATIONS: Sequence[Operation] = (
         reply=transaction_views.Transaction,
         errors=(UnknownTransaction, InvalidTransactionState, ConcurrentTransactions, CoordinatorUnavailable, *_STORAGE),
     ),
+    Operation(
+        name="transactions.list_open",
+        method="GET",
+        path="/topics/{topic}/partitions/{partition}/transactions",
+        summary="List the transactions that are open in a partition",
+        handle=transaction_views.list_open,
+        reply=transaction_views.OpenTransactions,
+        errors=(UnknownTopic, UnknownPartition),
+    ),
+    Operation(
+        name="transactions.abort_hanging",
+        method="POST",
+        path="/topics/{topic}/partitions/{partition}/transactions/abort",
+        summary="Abort a transaction of a partition that nothing else will end",
+        handle=transaction_views.abort_hanging,
+        request=transaction_views.HangingAbort,
+        status=204,
+        errors=(UnknownTopic, UnknownPartition, InvalidTransactionState, CoordinatorUnavailable, *_STORAGE),
+    ),
 )

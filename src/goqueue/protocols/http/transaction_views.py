@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.broker.hanging import end_hanging_transaction, list_open_transactions
 from goqueue.broker.transactions import (
     abort_transaction,
     find_transaction,
@@ -50,6 +51,31 @@ class Transaction(msgspec.Struct, kw_only=True):
     updated_at: Moment
     partitions: list[TransactionPartition]
     groups: list[str]
+
+
+class OpenTransaction(msgspec.Struct):
+    """A transaction that is open in a partition; without a transactional id nobody will end it by itself.
+
+    If its marker may be lost in damage (`may_be_committed`), nobody knows whether it was committed.
+    """
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    transactional_id: str | None
+    may_be_committed: bool
+
+
+class OpenTransactions(msgspec.Struct):
+    """The transactions that are open in a partition, the oldest first."""
+
+    transactions: list[OpenTransaction]
+
+
+class HangingAbort(msgspec.Struct, forbid_unknown_fields=True):
+    """The producer whose transaction is to be aborted in the partition."""
+
+    producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Transactions(msgspec.Struct):
@@ -105,6 +131,18 @@ async def abort(context: Context, _: ForcedAbort) -> Answer:
     """Abort the transaction under way over the head of its producer, who is fenced."""
     await abort_transaction(context.broker, context.caller, context.path["id"])
     return Answer(_told(context, await find_transaction(context.broker, context.caller, context.path["id"])))
+
+
+async def list_open(context: Context, _: None) -> Answer:
+    """List the transactions that are open in a partition."""
+    found = await list_open_transactions(context.broker, context.caller, context.topic, context.partition)
+    return Answer(OpenTransactions([OpenTransaction(*each) for each in found]))
+
+
+async def abort_hanging(context: Context, request: HangingAbort) -> Answer:
+    """Abort a transaction of a partition that no coordinator knows of; its readers go on behind it."""
+    await end_hanging_transaction(context.broker, context.caller, context.topic, context.partition, request.producer_id)
+    return Answer(status=204)
 
 
 def _told(context: Context, found: KnownTransaction) -> Transaction:

@@ -1,0 +1,150 @@
+"""Transactions that nothing ends by itself, because damage may have taken their end: they are ended by hand.
+
+The damage is real: a byte is changed in the log file that a broker has written.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from goqueue.broker.events import DoubtfulTransaction
+from goqueue.client import Client, NewMessage, OpenTransaction, messages, topics, transactions
+from goqueue.errors import Corrupt, InvalidTransactionState, UnknownPartition
+from goqueue.testing.broker import Broker
+from tests.cli.command import Command
+
+End = Callable[[Broker, OpenTransaction], None]
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[Broker]:
+    """A broker on what another one has left that was killed, with the last record damaged: the marker of a commit."""
+    with Broker() as killed, Client(killed.http) as client:
+        client.send(topics.create("orders", partitions=1))
+        with client.transaction("billing") as transaction:
+            transaction.publish("orders", [NewMessage("in doubt", partition=0)])
+        # What a kill would leave: all that was acknowledged, and no word of a proper end.
+        shutil.copytree(killed.data_dir, path, dirs_exist_ok=True)
+    (log,) = (path / "orders-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    with Broker(data_dir=path) as broker:
+        with Client(broker.http) as client:
+            client.send(messages.publish("orders", [NewMessage("behind it", partition=0)]))
+        yield broker
+
+
+def seen(client: Client) -> list[bytes | None]:
+    """Return what readers of committed messages find from the beginning, over what is damaged."""
+    found: list[bytes | None] = []
+    offset, end = 0, -1
+    while offset != end:
+        try:
+            page = client.send(messages.read("orders", 0, offset=offset))
+        except Corrupt:
+            offset += 1
+            continue
+        found += [message.value for message in page.messages]
+        offset, end = page.next_offset, page.end_offset
+    return found
+
+
+def by_command(broker: Broker, doomed: OpenTransaction) -> None:
+    said = Command(broker.http).done("txn", "abort", "--partition", "orders:0", "--yes")
+    where = f"what producer {doomed.producer_id} has written from offset 0 on"
+    assert said == f"aborted in orders:0 {where}, which may have been committed: its end may be lost in damage\n"
+
+
+def by_http(broker: Broker, doomed: OpenTransaction) -> None:
+    path = f"{broker.http}/topics/orders/partitions/0/transactions/abort"
+    assert httpx.post(path, json={"producer_id": doomed.producer_id}).status_code == 204
+    again = httpx.post(path, json={"producer_id": doomed.producer_id})
+    assert (again.status_code, again.json()["code"]) == (409, "invalid_transaction_state")
+
+
+def by_kafka(broker: Broker, doomed: OpenTransaction) -> None:
+    # The package loads the client without those of its warnings that are none of ours.
+    kafka: Any = import_module("tests.clients.adapters").kafka
+    admin = kafka.KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        admin.abort_transaction(
+            kafka.admin.AbortTransactionSpec(
+                topic_partition=kafka.TopicPartition("orders", 0),
+                producer_id=doomed.producer_id,
+                producer_epoch=doomed.epoch,
+            )
+        )
+    finally:
+        admin.close()
+
+
+@pytest.mark.parametrize("end", [by_command, by_http, by_kafka])
+def test_readers_go_on_when_somebody_has_ended_what_nobody_knows_the_end_of(tmp_path: Path, end: End) -> None:
+    with damaged(tmp_path) as broker, Client(broker.http) as client:
+        (told,) = [event for event in broker.events if isinstance(event, DoubtfulTransaction)]
+        assert (told.topic, told.partition, told.first_offset) == ("orders", 0, 0)
+        assert seen(client) == []
+        (doomed,) = client.send(transactions.list_open("orders", 0))
+        assert (doomed.first_offset, doomed.transactional_id, doomed.may_be_committed) == (0, None, True)
+        end(broker, doomed)
+        assert client.send(transactions.list_open("orders", 0)) == []
+        assert seen(client) == [b"behind it"]
+    with Broker(data_dir=tmp_path) as broker, Client(broker.http) as client:
+        assert seen(client) == [b"behind it"]
+        assert [event for event in broker.events if isinstance(event, DoubtfulTransaction)] == []
+
+
+def test_it_is_shown_and_has_to_be_confirmed(tmp_path: Path) -> None:
+    with damaged(tmp_path) as broker, Client(broker.http) as client:
+        goqueue = Command(broker.http)
+        (row,) = goqueue.rows("txn", "abort", "--partition", "orders:0", "--dry-run", kind="abort")
+        assert (row["first_offset"], row["may_be_committed"], row["is_done"]) == (0, True, False)
+        refused = goqueue.refused("txn", "abort", "--partition", "orders:0", stdin=b"orders\n")
+        assert "nothing was aborted" in refused
+        assert seen(client) == []
+        assert goqueue.done("txn", "abort", "--partition", "orders:0", stdin=b"orders:0\n").startswith("aborted")
+        assert seen(client) == [b"behind it"]
+        assert "no transaction hangs in orders:0" in goqueue.refused("txn", "abort", "--partition", "orders:0")
+
+
+def test_what_a_coordinator_knows_of_is_left_to_it(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker, Client(broker.http) as client:
+        client.send(topics.create("orders", partitions=1))
+        with client.transaction("billing") as transaction:
+            transaction.publish("orders", [NewMessage("x", partition=0)])
+            (found,) = client.send(transactions.list_open("orders", 0))
+            assert (found.transactional_id, found.may_be_committed) == ("billing", False)
+            with pytest.raises(InvalidTransactionState, match="is that of 'billing'"):
+                client.send(transactions.abort_hanging("orders", 0, found.producer_id))
+            refused = Command(broker.http).refused("txn", "abort", "--partition", "orders:0", "--yes")
+            assert "to be aborted by their ids: billing" in refused
+        assert seen(client) == [b"x"]
+        with pytest.raises(UnknownPartition):
+            client.send(transactions.list_open("orders", 1))
+
+
+def test_kafkas_way_ends_what_a_coordinator_knows_of_everywhere(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker, Client(broker.http) as client:
+        for name in ("orders", "other"):
+            client.send(topics.create(name, partitions=1))
+        producer = client.send(transactions.init("billing"))
+        for name in ("orders", "other"):
+            client.send(transactions.publish(producer, name, [NewMessage("x", partition=0)]))
+        (found,) = client.send(transactions.list_open("orders", 0))
+        by_kafka(broker, found)
+        assert client.send(transactions.describe("billing")).state == "CompleteAbort"
+        assert client.send(transactions.list_open("other", 0)) == []
+
+
+@pytest.mark.parametrize("given", [[], ["billing", "--partition", "orders:0"], ["--partition", "orders"]])
+def test_what_is_to_be_aborted_has_to_be_said_once(goqueue: Command, given: list[str]) -> None:
+    goqueue.refused("txn", "abort", *given, exit_code=2)
