@@ -23,18 +23,17 @@ import pyspark
 from goqueue.spark.java import find_java
 from goqueue.spark.session import SessionRequest, plan_session
 from goqueue.spark.session_machine import this_machine
+from tests.spark.quick_java import QUICK_DRIVERS, QUICK_JAVA
 
 READY_S = 180
 SPARK_HOME = Path(pyspark.__file__).parent
 
-_QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _OF_OTHER_SPARKS = ("SPARK_", "PYSPARK_")
 _SETTINGS = {
     "spark.cores.max": "2",
-    "spark.driver.extraJavaOptions": _QUICK_JAVA,
     "spark.driver.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": _QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
@@ -106,10 +105,11 @@ class Cluster:
         self._quick_python = str(pythons["PYSPARK_PYTHON"])
         self.environ = {
             **kept,
+            **QUICK_DRIVERS,
             "SPARK_GOQUEUE_PYTHON": sys.executable,
             **(java or find_java(os.environ).environ),
             "SPARK_CONF_DIR": str(directory / "conf"),
-            "SPARK_DAEMON_JAVA_OPTS": f"{_QUICK_JAVA} -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} -Dspark.master.rest.enabled=false",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(directory / "local"),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -173,7 +173,8 @@ class Cluster:
     def _start_server(self, stack: ExitStack, master: str) -> Program:
         """Start a server; it needs the cluster only when somebody asks it for something."""
         settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
-        settings["spark.driver.host"] = "127.0.0.1"
+        # One executor is enough to be killed and replaced. Drivers of their own have two.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.cores.max": "1"}
         command = [
             *(str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--name", "connect"),
             *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),

@@ -2,9 +2,9 @@
 
     python -m tests.spark.sink_driver BOOTSTRAP TOPIC DIRECTORY FAULT
 
-FAULT is `none`, `before-commit` or `after-commit` (the whole driver is killed there), or `tasks`: the first attempt of
-every task fails when all its rows are staged, and leaves them so. Tasks have three attempts. It has to be the leader of
-its process group, which is what is killed.
+FAULT is `before-commit` or `after-commit`: the whole driver is killed there. Before that, the first attempt of every
+task fails when all its rows are staged, and leaves them so, if it is `after-commit`. Tasks have three attempts. It has
+to be the leader of its process group, which is what is killed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FaultyWriter(GoQueueStreamWriter):
         staged = super().write(iterator)
         context = TaskContext.get()
         assert context is not None
-        if self._fault == "tasks" and context.attemptNumber() == 0:
+        if self._fault == "after-commit" and context.attemptNumber() == 0:
             raise RuntimeError("the first attempt of a task fails")
         return staged
 

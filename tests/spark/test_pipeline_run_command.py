@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,43 @@ sources:
 sinks:
   out: {from: orders, topic: out}
 """
+# Its function fails until there is a file of rates.
+SHAKY = """\
+pipeline: shaky
+trigger: 1s
+sources:
+  orders: {json: in, stream: true, schema: "id STRING"}
+steps:
+  rated: {from: orders, python: "rates.py:rate"}
+sinks:
+  out: {from: rated, topic: rated}
+"""
+RATES = """\
+from pathlib import Path
+
+def rate(orders):
+    return orders.mapInArrow(rated, orders.schema)
+
+def rated(batches):
+    if not Path({rates!r}).exists():
+        raise ValueError("the rates are not there yet")
+    yield from batches
+"""
+# Its batch takes as long as somebody keeps the gate open.
+SLOW = """\
+pipeline: slow
+trigger: 1s
+sources:
+  orders: {json: in, stream: true, schema: "id STRING"}
+sinks:
+  out: {from: orders, foreach_batch: "slow.py:wait"}
+"""
+WAITING = """\
+from pathlib import Path
+
+def wait(batch, number):
+    Path({gate!r}).read_text()
+"""
 
 
 @pytest.fixture
@@ -44,11 +82,11 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def started(file: Path, broker: Broker) -> subprocess.Popen[str]:
+def started(broker: Broker, *arguments: object) -> subprocess.Popen[str]:
     """Start it as a shell does, as the leader of what Ctrl-C reaches."""
-    options = ("--master", "local[2]", "--broker", broker.bootstrap, "--format", "json")
+    options = ("--master", "local[2]", "--broker", broker.bootstrap)
     return subprocess.Popen(
-        [INSTALLED, "pipeline", "run", str(file), *options],
+        [INSTALLED, "pipeline", "run", *map(str, arguments), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,29 +100,94 @@ def rows(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
     return (json.loads(line) for line in process.stdout)
 
 
-def test_ctrl_c_lets_it_end_well_and_quietly_and_the_broker_has_seen_all_of_it(broker: Broker, file: Path) -> None:
-    process = started(file, broker)
+def told_until(told: Iterator[dict[str, Any]], kinds: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield what is told until all these kinds were."""
+    for row in told:
+        yield row
+        kinds = kinds - {row["kind"]}
+        if not kinds:
+            return
+
+
+def test_two_pipelines_run_on_one_spark_whatever_becomes_of_one_and_ctrl_c_lets_both_end_well_and_quietly(
+    broker: Broker, file: Path, tmp_path: Path
+) -> None:
+    shaky, rates = tmp_path / "shaky.yaml", tmp_path / "rates"
+    shaky.write_text(SHAKY)
+    (tmp_path / "rates.py").write_text(RATES.format(rates=str(rates)))
+    process = started(broker, file, shaky, "--format", "json")
     told = rows(process)
     try:
-        batch = next(row for row in told if row["kind"] == "batch")
+        # Each has something to tell, whichever is first; what fails may have done so twice.
+        first = {row["kind"]: row for row in told_until(told, {"batch", "failure"})}
+        batch, failure = first["batch"], first["failure"]
         assert (batch["pipeline"], batch["name"], batch["rows"], batch["rows_written"]) == ("endless", "out", 2, 2)
+        assert (failure["pipeline"], failure["query"], failure["retry_seconds"] is None) == ("shaky", "out", False)
+        assert "the rates are not there yet" in failure["reason"]
         with Client(broker.http) as client:
             assert client.send(pipelines.describe("endless")).is_running
+        # While one fails again and again, the other goes on.
+        (tmp_path / "in" / "2.json").write_text('{"id":"c"}\n')
+        batch = next(row for row in told if row["kind"] == "batch")
+        assert (batch["pipeline"], batch["rows"]) == ("endless", 3)
+        rates.touch()
+        written = (row["rows_written"] for row in told if row["kind"] == "batch" and row["pipeline"] == "shaky")
+        assert [next(written), next(written)] == [2, 3]
         # Spark and its Pythons, which may be in the middle of a batch, are not reached.
         groups = {os.getpgid(child.pid) for child in psutil.Process(process.pid).children()}
         assert groups
         assert process.pid not in groups
         os.killpg(process.pid, signal.SIGINT)
-        (last,) = (row for row in told if row["kind"] == "pipeline")
+        ended = {row["name"]: row for row in told if row["kind"] == "pipeline"}
         assert process.wait(WAIT_S) == 0
     finally:
         process.kill()
         _, errors = process.communicate()
     assert errors == ""
-    assert (last["state"], last["restarts"], last["error"]) == ("ended", 0, None)
+    assert {name: (row["state"], row["error"]) for name, row in ended.items()} == {
+        "endless": ("ended", None),
+        "shaky": ("ended", None),
+    }
+    assert (ended["endless"]["restarts"], ended["shaky"]["restarts"] > 0) == (0, True)
     with Client(broker.http) as client:
-        seen = client.send(pipelines.describe("endless"))
-    assert (seen.state, seen.queries[0].rows) == ("ended", 2)
+        seen = {name: client.send(pipelines.describe(name)) for name in ("endless", "shaky")}
+    assert {(each.state, each.queries[0].rows) for each in seen.values()} == {("ended", 3)}
+
+
+def test_a_second_signal_does_not_wait_for_the_batch_under_way(broker: Broker, file: Path, tmp_path: Path) -> None:
+    file.write_text(SLOW)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "slow.py").write_text(WAITING.format(gate=str(gate)))
+    process = started(broker, file)
+    try:
+        opened = opened_by_both(gate, process)
+        spark = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        with Client(broker.http) as client:
+            while client.send(pipelines.describe("slow")).state != "stopping":
+                assert process.poll() is None
+        process.terminate()
+        assert process.wait(WAIT_S) == 1
+        gone, left = psutil.wait_procs(spark, WAIT_S)
+        os.close(opened)
+    finally:
+        process.kill()
+        output, errors = process.communicate()
+    assert "pipeline slow left in the middle" in output
+    assert errors == ""
+    assert (bool(gone), left) == (True, [])
+
+
+def opened_by_both(gate: Path, process: subprocess.Popen[str]) -> int:
+    """Open the gate as soon as the batch waits at it; return what keeps it open."""
+    while process.poll() is None:
+        # It is refused as long as nobody reads.
+        with suppress(OSError):
+            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+    raise AssertionError(process.communicate())
 
 
 def test_a_pipeline_that_runs_elsewhere_is_not_run_here(broker: Broker, file: Path) -> None:

