@@ -18,6 +18,7 @@ from tests.cli.command import Command
         (("--format", "yaml"), "as a table or as json"),
         (("--keep", "soon"), "write 500ms, 30s"),
         (("--file-size", "1KiB"), "files have at least 64KiB"),
+        (("--keep", "31d"), "at most 30 days"),
     ],
 )
 def test_mistakes_in_the_call_are_told(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
@@ -34,7 +35,16 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
             client.send(topics.create("orders"))
         assert "[invalid]" in goqueue.refused("job", "archive", "orders", " ", *at)
         assert "nothing is new in topic orders" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
-        assert "30 days" in goqueue.refused("job", "archive", "orders", tmp_path / "a", *at, "--keep", "31d")
+        elsewhere = goqueue.refused("job", "archive", "orders", tmp_path / "c", *at)
+        assert f"says that its archive is at {tmp_path}/a, not at {tmp_path}/c" in elsewhere
+        # What the hint says helps.
+        assert "`goqueue topic alter orders --unset goqueue.archive.path`" in elsewhere
+        goqueue.done("topic", "alter", "orders", "--unset", "goqueue.archive.path")
+        assert "reads with Spark use" in goqueue.done("job", "archive", "orders", tmp_path / "c", *at)
+        goqueue.done("topic", "alter", "orders", "--config", f"goqueue.archive.path={tmp_path}/a")
+        (tmp_path / "file").write_text("")
+        assert f"{tmp_path}/file is a file" in goqueue.refused("job", "archive", "orders", tmp_path / "file", *at)
+        assert "is no URI (write two slashes: s3://b/x)" in goqueue.refused("job", "archive", "orders", "s3:/b/x", *at)
         told = goqueue.refused("job", "archive", "orders", tmp_path / "b", "--verify")
         # The first run has noted where the log starts, and told the topic of the archive: that must not vanish.
         shutil.rmtree(tmp_path / "a")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -13,8 +15,10 @@ from pyspark.sql.datasource import InputPartition
 from typing_extensions import override
 
 from goqueue.spark.archive_listing import archived_files
-from goqueue.spark.archive_manifest import ArchiveConflict
+from goqueue.spark.archive_manifest import ArchiveConflict, NotArchived
+from goqueue.spark.archive_spans import Span
 from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable
+from goqueue.spark.jobs.archive import ArchiveJob, ArchiveRequest
 from goqueue.spark.jobs.archive_plan import ArchiveGap, OtherTopic
 from goqueue.spark.options import Kind, parse_options
 from goqueue.spark.pipelines.run_query import State
@@ -139,10 +143,13 @@ def test_a_pipeline_reads_what_the_archive_names_and_nothing_else(
     publish(broker.bootstrap, topic, ['{"id": "a"}', '{"id": "b"}'])
     archive(spark, broker, topic, path)
     (file,) = archived(path, topic).files
-    shutil.copy(path / file.path, path / "left-over.parquet")
-    shutil.copytree((path / file.path).parent, tmp_path / "plain")
+    shutil.copy(path / file.path, (path / file.path).with_name("left-over.parquet"))
+    (tmp_path / "plain").mkdir()
+    shutil.copy(path / file.path, tmp_path / "plain")
     read = 'decode: {format: json, schema: "id STRING", keep: [offset], on_bad_value: drop}'
-    sources = f"  old: {{archive: {path}/topic={topic}, {read}}}\n  plain: {{archive: plain, {read}}}\n"
+    sources = (
+        f"  old: {{archive: {path}/topic={topic}/date={file.date}, {read}}}\n  plain: {{archive: plain, {read}}}\n"
+    )
     steps = "steps:\n  both: {sql: 'SELECT * FROM old UNION ALL SELECT * FROM plain'}\n"
     text = f"pipeline: archived\nsources:\n{sources}{steps}sinks:\n  out: {{from: both, json: out}}\n"
 
@@ -152,7 +159,8 @@ def test_a_pipeline_reads_what_the_archive_names_and_nothing_else(
     written = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted((row["id"], row["offset"]) for row in written) == [("a", 0), ("a", 0), ("b", 1), ("b", 1)]
     assert archived_files(str(path)) == [f"{path}/{file.path}"]
-    assert archived_files(f"{path}/topic=other") == []
+    with pytest.raises(NotArchived, match=f"does not hold topic 'other', but {topic}"):
+        archived_files(f"{path}/topic=other")
     assert archived_files("dbfs:/somewhere") is None
 
 
@@ -295,3 +303,44 @@ def test_verification_finds_what_is_damaged_or_gone(spark: SparkSession, broker:
         reading(spark, broker.bootstrap, topic, endingOffsets=f'{{"{topic}": {{"0": -1, "1": 0}}}}').load().collect()
     with pytest.raises(ArchiveUnreachable):
         ArchiveStore("s4://nowhere/archive")
+
+
+class Overtaken(ArchiveJob):
+    """A job that retention overtakes each time when it has looked where the logs start."""
+
+    removals: list[Callable[[], None]]
+
+    @override
+    def _log_starts(self) -> dict[int, int]:
+        found = super()._log_starts()
+        if self.removals:
+            self.removals.pop(0)()
+        return found
+
+
+def test_what_is_removed_while_a_job_is_at_work_is_noted_or_told(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic, path = kept_topic(broker), tmp_path / "archive"
+    publish(broker.bootstrap, topic, [str(n) for n in range(20)])
+
+    def overtaken(*before: int, **request: Any) -> Overtaken:
+        wish = ArchiveRequest(
+            topic=topic, path=str(path), bootstrap=broker.bootstrap, round_offsets_max=5, merge_files_min=99, **request
+        )
+        made = Overtaken(wish)
+        made.removals = [partial(remove_records, broker.bootstrap, topic, each) for each in before]
+        return made
+
+    # Before anything is archived, the archive begins where the log does; 2 to 6 are copied, then 7 and 8 are gone.
+    with pytest.raises(ArchiveGap, match=r"removed before they were archived: offsets 7 to 8 .*--allow-gaps") as told:
+        overtaken(2, 2, 2, 9).run(spark)
+    assert "failOnDataLoss" not in str(told.value)
+    assert "checkpointLocation" not in str(told.value)
+    begun = archived(path, topic)
+    assert (begun.begins, begun.covered, begun.gaps) == ({0: 2}, {0: (Span(2, 7),)}, {})
+
+    outcome = overtaken(11, allows_gaps=True).run(spark)
+    assert (outcome.gaps, outcome.rows) == ({0: (Span(7, 11),)}, 9)
+    whole = archived(path, topic)
+    assert (whole.gaps, whole.covered) == ({0: (Span(7, 11),)}, {0: (Span(2, 7), Span(11, 20))})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ def order(number: int, **changes: object) -> bytes:
 
 
 def publish(broker: Broker, values: list[bytes | None]) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 2_000_000, "log_level": 0})
     for value in values:
         producer.produce("orders", value, key=b"k", headers=[("trace", b"\xff")])
     assert producer.flush(WAIT_S) == 0
@@ -101,12 +102,16 @@ def test_every_message_comes_out_once_or_is_a_dead_letter_with_its_cause(
     assert pairs(broker, "out") == [("o1", {"amount": 1.0}), ("o3", {"amount": 3.0})]
     _check_letters(broker)
 
-    publish(broker, [order(1, amount=5), b"{"])
+    # As large as a topic takes: with what is added to a letter it would not fit.
+    large = random.Random(0).randbytes(1_048_450)
+    publish(broker, [order(1, amount=5), b"{", large])
     assert pipelines.run(ORDERS).state is State.ENDED, pipelines.failures
     assert pairs(broker, "out") == [("o1", {"amount": 1.0}), ("o1", {"amount": 5.0}), ("o3", {"amount": 3.0})]
     assert pairs(broker, "totals") == [("o1", {"total": 1.0}), ("o1", {"total": 6.0}), ("o3", {"total": 3.0})]
     assert spark.read.parquet(str(tmp_path / "lake")).count() == 3
-    assert len(messages(broker, "orders.dlq")) == 5
+    letters = messages(broker, "orders.dlq")
+    assert len(letters) == 6
+    assert [each.headers() for each in letters if each.value() == large] == [[("trace", b"\xff")]]
 
 
 def _check_letters(broker: Broker) -> None:

@@ -223,11 +223,15 @@ def test_a_replay_that_goes_on_without_what_is_lost_ends_when_its_source_is_dele
     published = values(broker, target)
     assert 0 < published.total() < 60
     assert set(published.values()) == {1}
+    assert last["missing"] == 60 - published.total()
+    assert str(last["advice"]).startswith(f"{last['missing']} offsets had no message: it was lost")
     assert any(f"begins, and notes in {tmp_path}/{source}-to-{target}" in str(row["text"]) for row in told["note"])
 
     (tmp_path / f"{source}-to-{target}" / "done.json").unlink()
-    refusal = replay.refused(source, target, "--skip-lost")
+    refusal = replay.refused(source, target)
     assert f"topic '{source}', which replay {source}-to-{target} was reading, is gone" in refusal
+    assert "with --skip-lost the job ends without the rest" in refusal
+    assert replay(source, target, "--skip-lost")["replay"][0]["ending"] == "done"
 
 
 def test_what_the_log_has_not_any_more_is_replayed_from_the_archive(
@@ -323,3 +327,39 @@ def test_ctrl_c_ends_the_command_well(broker: Broker, tmp_path: Path) -> None:
 
     assert last["ending"] == "stopped"
     assert 0 < last["published"] <= values(broker, f"{source}-again").total() < 1_000
+
+
+def test_a_replay_into_a_topic_that_is_made_anew_is_not_done_and_begins_anew_with_all_of_it(
+    replay: Replays, broker: Broker, tmp_path: Path
+) -> None:
+    source, target = new_topic(broker), "made-anew"
+    with Client(broker.http) as client:
+        client.send(topics.alter(source, config={"message.timestamp.type": "LogAppendTime"}))
+    # As large as a topic takes; what is added to it makes it larger, and compression smaller.
+    large = "x" * (1_048_576 - 100)
+    written = [*(str(number) for number in range(12)), large]
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 2_000_000, "log_level": 0})
+    for value in written:
+        producer.produce(source, value, partition=0)
+    assert producer.flush(WAIT_S) == 0
+
+    def make_anew() -> None:
+        delete_topic(broker, target)
+        new_topic(broker, name=target)
+
+    with when_published(broker, target, make_anew):
+        where = ("--broker", broker.bootstrap, "--checkpoint", tmp_path)
+        result = Command(broker.http)("job", "replay", source, target, "--rate", 5, *where)
+    assert result.exit_code == 1, result.output
+    assert f"topic '{target}' was deleted and made again since replay" in result.output + result.stderr
+    assert "topic create" not in result.output
+    assert values(broker, target).total() < len(written)
+
+    delete_topic(broker, target)
+    (tmp_path / f"{source}-to-{target}" / "job.json").unlink()
+    told = replay(source, target, "--restart")
+    assert any("begins anew" in str(row["text"]) for row in told["note"])
+    assert (told["replay"][0]["ending"], told["replay"][0]["published"]) == ("done", 13)
+    assert values(broker, target) == Counter(written)
+    stamps = {row.value: row.timestamp_ms for row in committed(broker.bootstrap, source)}
+    assert {row.value: row.timestamp_ms for row in committed(broker.bootstrap, target)} == stamps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from goqueue.client.kafka import KafkaData
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, TooLarge
 from goqueue.records.compression import Codec
 from goqueue.spark.sink_commit import BatchNotCommitted, CheckpointOutdated, abort_staged, commit_staged
-from goqueue.spark.sink_options import SinkOptions
+from goqueue.spark.sink_options import SinkOptions, TooLargeUse
 from goqueue.spark.staging import Attempt, Staged, Staging, gathered, stage
 from goqueue.testing.broker import Broker
 from tests.spark.sink_kit import committed, create_topic, open_transactions
@@ -34,7 +35,7 @@ def options(broker: Broker) -> SinkOptions:
         topic="written",
         http_url=None,
         codec=Codec.NONE,
-        batch_bytes_max=1_000_000,
+        batch_bytes_max=None,
         timeout_ms=10_000,
         transaction_timeout_ms=900_000,
     )
@@ -153,3 +154,24 @@ def test_rows_are_gathered_in_their_order_and_nothing_is_gathered_twice() -> Non
     large = list(gathered([rows_of(), *batches, rows_of()], 60))
     assert [value for rows in large for value in rows.column("value").to_pylist()] == [str(n) for n in range(70)]
     assert 1 < len(large) < len(batches)
+
+
+def test_a_message_may_be_as_large_as_its_topic_takes_and_not_larger(broker: Broker, options: SinkOptions) -> None:
+    noise = random.Random(0).randbytes
+
+    def write(batch: int, options: SinkOptions, value: bytes) -> None:
+        rows = pa.RecordBatch.from_pydict({"value": [b"before", value, b"after"]})
+        commit_staged(options, batch, [stage(options, Attempt("query", batch, 0), [rows])], again=AGAIN)
+
+    write(0, options, noise(1_048_000))
+    # One that compression makes small enough is as welcome.
+    write(1, options, bytes(3_000_000))
+    with pytest.raises(TooLarge, match=r"1048576 are allowed .*goqueue topic alter TOPIC --config max.message.bytes="):
+        write(2, options, noise(1_048_577))
+    with pytest.raises(TooLarge, match="10000 are allowed"):
+        write(2, replace(options, batch_bytes_max=10_000), noise(10_001))
+    write(2, replace(options, too_large=TooLargeUse.CUT), noise(1_048_577))
+
+    written = committed(broker.bootstrap, "written")
+    assert [len(row.value or b"") for row in written] == [6, 1_048_000, 5, 6, 3_000_000, 5, 6, 0, 5]
+    assert dict(written[7].headers) == {"goqueue-dlq-cut": b"the value, 1,048,577 bytes"}

@@ -13,10 +13,14 @@ from goqueue.errors import Invalid, Unavailable
 from goqueue.model.units import parse_bytes, parse_duration_ms
 
 _FILE_BYTES_MIN = 64 * 1024
+_KEEP_MS_MAX = 30 * 86_400_000
 
 
 def _duration(written: str) -> int:
-    return _parsed(parse_duration_ms, written)
+    duration_ms = _parsed(parse_duration_ms, written)
+    if duration_ms > _KEEP_MS_MAX:
+        raise typer.BadParameter("replaced files are kept for at most 30 days", param_hint="--keep")
+    return duration_ms
 
 
 def _size(written: str) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from goqueue.cli.output import Row
-    from goqueue.spark.archive_spans import Span
+    from goqueue.spark.archive_spans import Spans
 
 
 _NAME = "goqueue job archive"
@@ -145,7 +145,7 @@ def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format
             "merged_files": outcome.merged_files,
             "deleted_files": outcome.deleted_files,
             "is_registered_now": outcome.is_registered_now,
-            "ranges": _spans(outcome.ranges),
+            "ranges": _spans({number: (span,) for number, span in outcome.ranges.items()}),
             "gaps": _spans(outcome.gaps),
         }
         show("archive", [row], output_format)  # type: ignore[list-item]
@@ -162,7 +162,11 @@ def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format
             (f"partition {number}", f"offsets {span.start} to {span.end - 1}")
             for number, span in outcome.ranges.items()
         ),
-        *((f"missing of {number}", f"offsets {gap.start} to {gap.end - 1}") for number, gap in outcome.gaps.items()),
+        *(
+            (f"missing of {number}", f"offsets {gap.start} to {gap.end - 1}")
+            for number, gaps in outcome.gaps.items()
+            for gap in gaps
+        ),
     ]
     if outcome.merged_files:
         facts.append(("merged", count_text(outcome.merged_files, "file")))
@@ -174,8 +178,12 @@ def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format
         print_facts(facts, title=f"topic {topic} in {path}")
 
 
-def _spans(spans: Mapping[int, Span]) -> list[dict[str, int]]:
-    return [{"partition": number, "start": span.start, "end": span.end} for number, span in sorted(spans.items())]
+def _spans(spans: Mapping[int, Spans]) -> list[dict[str, int]]:
+    return [
+        {"partition": number, "start": span.start, "end": span.end}
+        for number, each in sorted(spans.items())
+        for span in each
+    ]
 
 
 def _show_verified(topic: str, path: str, verified: Verified, output_format: Format) -> None:

@@ -190,6 +190,7 @@ def _numbers(status: ReplayStatus) -> dict[str, Value]:
         "published": status.published,
         "batches": status.batches,
         "left": status.left,
+        "missing": status.missing,
         "rows_per_second": round(status.rows_per_second, 1),
         "seconds": round(status.seconds, 1),
         "seconds_left": None if seconds_left is None else round(seconds_left, 1),
@@ -218,7 +219,7 @@ def _span(seconds: float) -> str:
 
 
 def _ending_lines(name: str, status: ReplayStatus, ending: str, advice: str) -> Iterator[str]:
-    why = f": {status.failure}" if status.failure and ending == "failed" else ""
+    why = f": {status.failure}" if status.failure and ending != "done" else ""
     yield f"replay {name} {ending}{why}"
     took = f" in {_span(status.seconds)}" if status.seconds else ""
     yield f"  {count_text(status.read, 'message')} read, {count_text(status.published)} published{took}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from goqueue.cli.consume_start import AtTime
 from goqueue.cli.job_replay import Partitions, ReplayOptions
 from goqueue.cli.job_replay_bounds import Held, bounds_of
 from goqueue.cli.job_replay_output import ReplayScreen, make_screen
+from goqueue.cli.job_replay_target import settled_target
 from goqueue.cli.output import Format
 from goqueue.cli.spark_run import job_session, stop_signals
+from goqueue.cli.tables import count_text
 from goqueue.client import Client, topics
-from goqueue.errors import Conflict, NotFound, TopicExists, UnknownTopic
-from goqueue.model.units import duration_text
+from goqueue.errors import Conflict, NotFound, UnknownTopic
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.archive_lookup import PATH_SETTING, WrongArchive
+from goqueue.spark.archive_lookup import WrongArchive
 from goqueue.spark.archive_store import ArchiveUnreachable
 from goqueue.spark.jobs.replay import (
     ReplayPlan,
@@ -38,11 +38,14 @@ from goqueue.spark.jobs.replay import (
     count_messages,
     pace,
 )
+from goqueue.spark.jobs.replay_failures import ARCHIVE_HINT, advice
 from goqueue.spark.jobs.replay_notes import JobDirectory, ReplayNotes, ReplayWish, require_same
 from goqueue.spark.jobs.replay_source import SourceFacts, look_at_source
+from goqueue.spark.jobs.replay_target import require_target
 from goqueue.spark.options_values import ArchiveUse, parse_archive
 from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url
 from goqueue.spark.pipelines.run_failures import reason_in
+from goqueue.spark.pipelines.run_query import State
 from goqueue.spark.session import SparkLost, is_remote
 
 if TYPE_CHECKING:
@@ -50,10 +53,6 @@ if TYPE_CHECKING:
 
 _STOPPED = 130
 _OF_SPARK = (PySparkException, Py4JError, ConnectionError)
-_ARCHIVE_HINT = (
-    "see that the archive can be read from here and from every executor, or name another with --archive PATH; with "
-    "--archive never only what the log has is replayed"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +73,41 @@ def run_replay(options: ReplayOptions, output_format: Format) -> int:
             return _count(options, screen, stack)
         stack.enter_context(_only_one(directory, options.name))
         notes = None if options.is_restart else directory.read()
+        if notes is None and not options.is_restart:
+            directory.require_empty(options.name)
         if notes is not None:
             require_same(options.name, notes, _wish(options))
             if done_at := directory.done_at:
                 screen.say(f"replay {options.name} was done at {done_at}, and nothing is published again")
                 screen.say("to publish all of it once more, use --restart or another --name")
                 return 0
-        ground = _ask_broker(options) if notes is None else _ask_again(options)
-        return _replay(options, directory, notes, ground, screen, stack)
+            if lost := _lost_source(options, notes):
+                return _end_without(lost, options, directory, screen)
+        return _replay(options, directory, notes, _ask_broker(options), screen, stack)
+
+
+def _lost_source(options: ReplayOptions, notes: ReplayNotes) -> str:
+    """Return what has become of the source of a job that was at work with it; nothing if it is there."""
+    try:
+        found = _look_at_source(options, options.around.broker or DEFAULT_BOOTSTRAP)
+    except UnknownTopic:
+        return "is gone"
+    is_same = not notes.source_id or found.id == notes.source_id
+    return "" if is_same else "was deleted and made again"
+
+
+def _end_without(lost: str, options: ReplayOptions, directory: JobDirectory, screen: ReplayScreen) -> int:
+    """End a job whose source is lost, if that is wished for."""
+    what = f"topic {options.source!r}, which replay {options.name} was reading, {lost}, and the rest of it is lost"
+    if not options.skips_lost:
+        raise UnknownTopic(
+            what,
+            hint="if it is elsewhere, say where with --broker; with --skip-lost the job ends without the rest",
+        )
+    screen.say(what)
+    directory.finish(_now())
+    screen.finish(options.name, ReplayStatus(State.ENDED), "done", "without what is lost")
+    return 0
 
 
 def _replay(
@@ -92,6 +118,8 @@ def _replay(
     screen: ReplayScreen,
     stack: ExitStack,
 ) -> int:
+    if notes is not None:
+        require_target(ground.http_url, options.name, options.target, notes.target_id)
     plan = _plan(options, ground, notes)
     session = _spark(options, screen, stack)
     if is_remote(session):
@@ -100,20 +128,35 @@ def _replay(
     # Not before: Spark brings a handler of its own when it starts.
     stack.enter_context(stop_signals(stops))
     check_where(session, plan)
-    if options.is_restart and directory.read() is not None:
+    if options.is_restart and not directory.is_empty:
         directory.forget()
         screen.say(f"replay {options.name} begins anew: what it has published before may be in the target twice")
-    if ground.target is None:
-        _make_target(options, ground, screen)
-    _warn_of_retention(options, ground, screen)
+    target = settled_target(options, ground.source, ground.http_url, screen)
     if notes is None:
         notes = ReplayNotes(
-            wish=_wish(options), bounds=dict(plan.bounds), keeps_partitions=plan.keeps_partitions, began_at=_now()
+            wish=_wish(options),
+            bounds=dict(plan.bounds),
+            keeps_partitions=plan.keeps_partitions,
+            began_at=_now(),
+            source_id=ground.source.id,
+            target_id=target.id,
         )
         directory.begin(notes)
         screen.say(f"replay {options.name} begins, and notes in {directory.path} how far it is")
     else:
         screen.say(f"replay {options.name}, begun at {notes.began_at}, goes on where it was, see {directory.path}")
+    plan = replace(plan, target_id=notes.target_id)
+    return _work(options, plan, directory, session, stops, screen)
+
+
+def _work(
+    options: ReplayOptions,
+    plan: ReplayPlan,
+    directory: JobDirectory,
+    session: SparkSession,
+    stops: SimpleQueue[str],
+    screen: ReplayScreen,
+) -> int:
     run = ReplayRun(session, plan, directory.checkpoint, SystemClock())
     again = f"the same command goes on where it was, which {directory.path} knows"
     try:
@@ -122,14 +165,24 @@ def _replay(
         # What goes wrong with the query is told by its status; this is Spark itself.
         raise SparkLost(f"Spark does not answer any more: {reason_in(str(error))}", hint=again) from error
     if is_done:
+        # A target that was made anew between two batches has not all of them.
+        require_target(plan.http_url, plan.name, plan.target, plan.target_id)
         directory.finish(_now())
-        screen.finish(options.name, status, "done", "")
+        screen.finish(options.name, status, "done", _without(status) if options.skips_lost else "")
         return 0
-    if status.state.value == "failed":
-        screen.finish(options.name, status, "failed", _advice(status, again))
+    if status.state is State.FAILED:
+        told = advice(status.failure, options.target, options.where, again)
+        screen.finish(options.name, status, "failed", told)
         return 1
     screen.finish(options.name, status, "stopped", f"nothing is published twice: {again}")
     return _STOPPED
+
+
+def _without(status: ReplayStatus) -> str:
+    """Return what a job that goes on without what is lost has done without."""
+    if not status.missing:
+        return "nothing was lost"
+    return f"{count_text(status.missing, 'offset')} had no message: it was lost, or was only a marker or compacted"
 
 
 def _count(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> int:
@@ -138,7 +191,7 @@ def _count(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> in
     session = _spark(options, screen, stack)
     check_where(session, plan)
     counts = count_messages(session, plan)
-    made = "" if ground.target else f", which would be made with {ground.source.partitions} partitions"
+    made = "" if ground.target else f", which would be made with {count_text(ground.source.partitions, 'partition')}"
     screen.count(counts, f"{options.target}{made}")
     return 0
 
@@ -155,30 +208,13 @@ def _ask_broker(options: ReplayOptions) -> _Ground:
     return _Ground(bootstrap, http_url, source, target)
 
 
-def _ask_again(options: ReplayOptions) -> _Ground:
-    """Ask the broker for what a job was at work with."""
-    try:
-        ground = _ask_broker(options)
-    except UnknownTopic as error:
-        raise UnknownTopic(
-            f"topic {options.source!r}, which replay {options.name} was reading, is gone, and the rest of it is lost",
-            hint="if it is elsewhere, say where with --broker; otherwise this job cannot go on",
-        ) from error
-    if ground.target is None:
-        raise UnknownTopic(
-            f"topic {options.target!r}, to which replay {options.name} was publishing, is gone",
-            hint="--restart begins anew, and makes it again",
-        )
-    return ground
-
-
 def _look_at_source(options: ReplayOptions, bootstrap: str) -> SourceFacts:
     try:
         return look_at_source(bootstrap, options.source, _archive(options))
     except ArchiveUnreachable as error:
-        raise ArchiveUnreachable(error.message, hint=_ARCHIVE_HINT) from error
+        raise ArchiveUnreachable(error.message, hint=ARCHIVE_HINT) from error
     except WrongArchive as error:
-        raise WrongArchive(error.message, hint=_ARCHIVE_HINT) from error
+        raise WrongArchive(error.message, hint=ARCHIVE_HINT) from error
 
 
 def _archive(options: ReplayOptions) -> str:
@@ -230,38 +266,6 @@ def _spark(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> Sp
     screen.say("starting Spark")
     around = options.around
     return stack.enter_context(job_session("goqueue job replay", around.master, has_logs=around.has_spark_logs))
-
-
-def _advice(status: ReplayStatus, again: str) -> str:
-    if status.failure is not None and status.failure.reason.startswith("DataLost"):
-        return "with --skip-lost it goes on without what is lost"
-    if status.failure is not None and status.failure.reason.startswith(("ArchiveUnreachable", "WrongArchive")):
-        return f"{_ARCHIVE_HINT}; {again}"
-    return f"when the cause is removed, {again}"
-
-
-def _make_target(options: ReplayOptions, ground: _Ground, screen: ReplayScreen) -> None:
-    partitions = ground.source.partitions
-    with Client(ground.http_url) as client, suppress(TopicExists):
-        settings = client.send(topics.describe(options.source)).config
-        own = {name: text for name, text in settings.items() if name != PATH_SETTING}
-        client.send(topics.create(options.target, partitions=partitions, config=own))
-        screen.say(f"made topic {options.target} like {options.source}: {partitions} partitions, the same settings")
-
-
-def _warn_of_retention(options: ReplayOptions, ground: _Ground, screen: ReplayScreen) -> None:
-    """Say so if the target removes messages that are as old as those that it is about to get."""
-    with Client(ground.http_url) as client:
-        settings = {each.name: each.value for each in client.send(topics.describe(options.target)).settings}
-    kept_ms = int(settings.get("retention.ms", "-1"))
-    oldest_ms = ground.source.oldest_ms
-    if oldest_ms is not None and isinstance(options.start, AtTime):
-        oldest_ms = max(oldest_ms, options.start.timestamp_ms)
-    if kept_ms >= 0 and oldest_ms is not None and oldest_ms < SystemClock().now_ms() - kept_ms:
-        screen.say(
-            f"note: messages keep their times, and topic {options.target} removes what is older than "
-            f"{duration_text(kept_ms)}; to keep all: goqueue topic alter {options.target} --config retention.ms=-1"
-        )
 
 
 def _wish(options: ReplayOptions) -> ReplayWish:

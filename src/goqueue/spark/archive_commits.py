@@ -7,7 +7,7 @@ refused, and the files that it would have named are left over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -63,6 +63,37 @@ def load(store: ArchiveStore, known: State | None = None) -> State:
         if commits[-1].snapshot is not None:
             break
     return fold(start, reversed(commits))
+
+
+def check_commits(store: ArchiveStore, state: State) -> Iterator[str]:
+    """Yield what is wrong with the commits of an archive, also with those that nobody reads any more.
+
+    Whoever reads an archive begins with the last snapshot; the commits before it say how it came to be.
+    """
+    folded = State()
+    for number in range(state.number + 1):
+        try:
+            commit = decode_commit(store.read(commit_name(number)), number)
+            folded = apply(folded, commit)
+        except (ArchiveDamaged, ArchiveConflict) as error:
+            yield error.message
+            return
+        except FileNotFoundError:
+            yield f"{commit_name(number)} is not there"
+            return
+        if commit.snapshot is not None and not _is_same(folded, commit.snapshot):
+            yield f"{commit_name(number)} has a snapshot that is not what the commits up to it add up to"
+            return
+
+
+def _is_same(folded: State, snapshot: State) -> bool:
+    """Tell whether two states hold the same; a snapshot has forgotten files which were replaced long ago."""
+
+    def held(state: State) -> State:
+        topics = {name: msgspec.structs.replace(topic, removed={}) for name, topic in state.topics.items()}
+        return msgspec.structs.replace(state, topics=topics)
+
+    return held(folded) == held(snapshot)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,8 +162,10 @@ def _lost_file(store: ArchiveStore, files: Iterable[ArchivedFile]) -> ArchivedFi
 def _require_same(before: TopicArchive | None, now: TopicArchive | None, path: str, topic: str) -> None:
     if (before and before.last_commit) != (now and now.last_commit):
         raise ArchiveConflict(
-            f"another job has archived topic {topic!r} to {path} at the same time, and nothing of this one is kept",
-            hint="run one job for a topic at a time; to run this one again goes on where the other one has ended",
+            f"another job has archived topic {topic!r} to {path} at the same time, and what this one was about to "
+            "commit is not kept",
+            hint="what it has committed before stays; run one job for a topic at a time; to run this one again goes on "
+            "where the other one has ended",
         )
 
 

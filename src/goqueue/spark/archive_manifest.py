@@ -40,7 +40,7 @@ from uuid import UUID
 
 import msgspec
 
-from goqueue.errors import Conflict, Corrupt
+from goqueue.errors import Conflict, Corrupt, NotFound
 from goqueue.spark.archive_spans import Span, Spans, missing, overlap, union
 
 VERSION: Final = 1
@@ -65,6 +65,17 @@ class ArchiveConflict(Conflict):
     """Another job has changed the same part of the archive, so that this one does not fit any more."""
 
     code = "archive_conflict"
+
+
+class NotArchived(NotFound):
+    """The archive does not hold what is looked for."""
+
+    code = "not_archived"
+
+
+def not_archived(path: str, what: str, held: Iterable[str]) -> NotArchived:
+    """Return the error for something that an archive does not hold; `held` are the topics that it does."""
+    return NotArchived(f"the archive at {path} does not hold {what}, but {', '.join(sorted(held)) or 'nothing'}")
 
 
 class ArchivedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -13,6 +14,8 @@ from goqueue.model.units import quoted
 _FILE: Final = "file:"
 # What Spark calls some file systems, and how pyarrow calls them.
 _SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
+# A directory may have a colon in its name; one that begins like this is a URI of which a slash was forgotten.
+_ALMOST_URI: Final = re.compile(r"(s3[an]?|gs|gcs|hdfs|viewfs|abfss?|wasbs?|https?):(?!//)", re.IGNORECASE)
 
 
 def known_scheme(path: str) -> str:
@@ -23,11 +26,19 @@ def known_scheme(path: str) -> str:
     return path
 
 
+def require_whole_uri(path: str) -> None:
+    """Raise Invalid if a path is meant as a URI, and is written like a directory of this machine."""
+    if found := _ALMOST_URI.match(path):
+        rest = path[found.end() :].lstrip("/")
+        raise Invalid(f"{quoted(path)} is no URI", hint=f"write two slashes: {found[0]}//{rest}")
+
+
 def normal_path(written: str) -> str:
     """Return a path in the one way in which everybody writes it: absolute, or a URI, without a slash at the end."""
     text = written.strip()
     if not text:
         raise Invalid("the path of an archive is empty", hint="name a directory, or a URI such as s3://bucket/archive")
+    require_whole_uri(text)
     if text.startswith(_FILE):
         text = _local(text)
     elif "://" in text:

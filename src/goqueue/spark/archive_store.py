@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from goqueue.errors import Conflict, Unavailable
+from goqueue.errors import Conflict, Invalid, Unavailable
 from goqueue.seams.clock import Clock, SystemClock
 from goqueue.seams.disk import RealDisk
 from goqueue.seams.entropy import Entropy, SystemEntropy
@@ -75,6 +75,13 @@ class ArchiveStore:
         """Tell whether a file or directory is there."""
         with self._telling():
             return bool(self._files.get_file_info(self._full(path)).type != fs.FileType.NotFound)
+
+    def require_directory(self) -> None:
+        """Raise Invalid if something else than a directory is there."""
+        with self._telling():
+            found = self._files.get_file_info(self._root)
+        if found.type == fs.FileType.File:
+            raise Invalid(f"{self.path} is a file", hint="name a directory; it is made if it is not there")
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted; none if it is not there."""

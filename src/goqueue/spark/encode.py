@@ -63,17 +63,31 @@ def encode(
     codec: Codec = Codec.NONE,
     producer: Producer = NOBODY,
     batch_bytes_max: int = BATCH_BYTES_MAX,
+    record_bytes_max: int | None = None,
 ) -> Iterator[bytearray]:
     """Yield record batches with the rows in order, each of at most `batch_bytes_max` bytes before compression.
 
-    Sequence numbers go on from batch to batch; `producer.after(rows.num_rows)` is who writes the next rows. Invalid if
-    a column is of the wrong type, TooLarge if a single record exceeds the limit.
+    A record that is larger is alone in its batch, which takes at most `record_bytes_max` bytes as it is sent, the same
+    limit if there is none; one that does not fit is compressed, whatever the codec says. Sequence numbers go on from
+    batch to batch; `producer.after(rows.num_rows)` is who writes the next rows. Invalid if a column is of the wrong
+    type, TooLarge if a single record exceeds the limit; the rows before it are yielded.
     """
     columns = _columns_of(rows, now_ms)
     sizes = _content_sizes(columns)
-    for start, stop in _batch_bounds(sizes, columns.timestamps, min(batch_bytes_max, _BYTES_MAX), codec):
-        yield _batch(columns.slice(start, stop), sizes[start:stop], codec, producer)
+    alone_max = min(batch_bytes_max if record_bytes_max is None else record_bytes_max, _BYTES_MAX)
+    for start, stop in _batch_bounds(sizes, columns.timestamps, min(batch_bytes_max, alone_max), codec):
+        batch = _batch(columns.slice(start, stop), sizes[start:stop], codec, producer)
+        if len(batch) > alone_max:
+            batch = _packed(columns.slice(start, stop), sizes[start:stop], producer, alone_max, row=start)
+        yield batch
         producer = producer.after(stop - start)
+
+
+def bytes_alone(rows: pa.RecordBatch, now_ms: int) -> Numbers:
+    """Return how many bytes a batch takes with each record alone, and not compressed."""
+    # Alone in its batch, a record has deltas of 0.
+    alone = _content_sizes(_columns_of(rows, now_ms)) + 2
+    return alone + varints.sizes_of(varints.zigzag_of(alone)) + HEADER_BYTES
 
 
 class _Columns(NamedTuple):
@@ -153,12 +167,6 @@ def _batch_bounds(sizes: Numbers, timestamps: Numbers, bytes_max: int, codec: Co
     deltas_max = varints.sizes_of(varints.zigzag_of(np.array([-span, span, count - 1], np.int64)))
     ends = np.cumsum(sizes + (_LENGTH_BYTES_MAX + int(deltas_max[:2].max()) + int(deltas_max[2])))
     room = bytes_max - HEADER_BYTES - (_FRAME_BYTES + (bytes_max >> _BLOCKS_SHIFT) if codec else 0)
-    # Alone in its batch, a record has deltas of 0.
-    alone = sizes + 2
-    alone += varints.sizes_of(varints.zigzag_of(alone)) + HEADER_BYTES
-    if alone.max() > bytes_max:
-        row = int(alone.argmax())
-        raise TooLarge(f"the record of row {row} takes a batch of {alone[row]} bytes, {bytes_max} are allowed")
     start = 0
     while start < count:
         before = int(ends[start - 1]) if start else 0
@@ -192,6 +200,18 @@ def _batch(columns: _Columns, content_sizes: Numbers, codec: Codec, producer: Pr
     records = joined(heads, columns.keys, varint_array(columns.value_lengths), columns.values, *tail)
     (end,) = np.frombuffer(records.buffers()[1], np.int32, 1, 4 * count)
     return assemble(header, memoryview(records.buffers()[2])[: int(end)])
+
+
+def _packed(columns: _Columns, content_sizes: Numbers, producer: Producer, bytes_max: int, row: int) -> bytearray:
+    """Return a record in a batch that is small enough, if there is one: a codec may also add to its size."""
+    # What follows after none is known to all clients, however old they are.
+    packed = min((_batch(columns, content_sizes, codec, producer) for codec in (Codec.NONE, Codec.GZIP)), key=len)
+    if len(packed) > bytes_max:
+        raise TooLarge(
+            f"the record of row {row} takes a batch of {len(packed)} bytes, also if it is compressed, and {bytes_max} "
+            "are allowed"
+        )
+    return packed
 
 
 def _record_heads(timestamp_deltas: Numbers, key_lengths: Numbers, content_sizes: Numbers) -> pa.BinaryArray:

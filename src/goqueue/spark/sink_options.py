@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from goqueue.client.client import check_server
@@ -15,7 +16,6 @@ from goqueue.client.kafka import parse_bootstrap
 from goqueue.errors import Invalid, SettingMistake
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.records.compression import Codec
-from goqueue.spark.encode import BATCH_BYTES_MAX
 from goqueue.spark.options import BOOTSTRAP
 from goqueue.spark.options_form import OptionsForm
 from goqueue.spark.options_values import parse_text, parse_topic
@@ -26,8 +26,9 @@ COMPRESSION: Final = "kafka.compression.type"
 BATCH_BYTES: Final = "kafka.max.request.size"
 TIMEOUT: Final = "kafka.default.api.timeout.ms"
 TRANSACTION_TIMEOUT: Final = "transaction.timeout"
+TOO_LARGE: Final = "goqueue.too.large"
 
-NAMES: Final = (BOOTSTRAP, TOPIC, HTTP_URL, COMPRESSION, BATCH_BYTES, TIMEOUT, TRANSACTION_TIMEOUT)
+NAMES: Final = (BOOTSTRAP, TOPIC, HTTP_URL, COMPRESSION, BATCH_BYTES, TIMEOUT, TRANSACTION_TIMEOUT, TOO_LARGE)
 
 TRANSACTION_TIMEOUT_MS_MAX: Final = 15 * 60_000
 """The longest that a broker lets a transaction take, unless it is told otherwise."""
@@ -35,6 +36,13 @@ TRANSACTION_TIMEOUT_MS_MAX: Final = 15 * 60_000
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 128 * 1024 * 1024
 _TIMEOUT_MS_MAX = 86_400_000
+
+
+class TooLargeUse(StrEnum):
+    """What becomes of a message that its topic does not take: the write fails, or something of it is left out."""
+
+    FAIL = "fail"
+    CUT = "cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +53,11 @@ class SinkOptions:
     topic: str | None
     http_url: str | None
     codec: Codec
-    batch_bytes_max: int
+    batch_bytes_max: int | None
+    """None for what each topic takes."""
     timeout_ms: int
     transaction_timeout_ms: int
+    too_large: TooLargeUse = TooLargeUse.FAIL
 
 
 def parse_sink_options(written: Mapping[str, str]) -> tuple[SinkOptions, list[SettingMistake]]:
@@ -58,11 +68,12 @@ def parse_sink_options(written: Mapping[str, str]) -> tuple[SinkOptions, list[Se
         topic=form.read(TOPIC, lambda text: parse_topic(text).names[0], default=None),
         http_url=form.read(HTTP_URL, lambda text: check_server(text.strip()), default=None),
         codec=form.read(COMPRESSION, _codec, default=Codec.NONE),
-        batch_bytes_max=form.read(BATCH_BYTES, _batch_bytes, default=BATCH_BYTES_MAX),
+        batch_bytes_max=form.read(BATCH_BYTES, _batch_bytes, default=None),
         timeout_ms=form.read(TIMEOUT, _duration(_TIMEOUT_MS_MAX), default=30_000),
         transaction_timeout_ms=form.read(
             TRANSACTION_TIMEOUT, _duration(TRANSACTION_TIMEOUT_MS_MAX), default=TRANSACTION_TIMEOUT_MS_MAX
         ),
+        too_large=form.read(TOO_LARGE, _too_large, default=TooLargeUse.FAIL),
     )
     if not form.has(BOOTSTRAP):
         form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
@@ -91,6 +102,13 @@ def _batch_bytes(written: str) -> int:
     if not _BATCH_BYTES_MIN <= found <= _BATCH_BYTES_MAX:
         raise Invalid(f"{quoted(written)} is no size of a batch", hint="write 1KiB to 128MiB")
     return found
+
+
+def _too_large(written: str) -> TooLargeUse:
+    try:
+        return TooLargeUse(parse_text(written).lower())
+    except ValueError:
+        raise Invalid(f"{quoted(written)} is none of {', '.join(TooLargeUse)}") from None
 
 
 def _duration(longest_ms: int) -> Callable[[str], int]:

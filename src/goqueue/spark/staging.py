@@ -24,13 +24,15 @@ from goqueue.client.kafka import KafkaData, ProducerIdentity, Publishing, TopicP
 from goqueue.errors import GoQueueError, TooLarge, UnknownTopic
 from goqueue.model.sinks import stage_id
 from goqueue.seams.clock import Clock, SystemClock
-from goqueue.spark.encode import Producer, encode
-from goqueue.spark.sink_options import BATCH_BYTES, SinkOptions
+from goqueue.spark.encode import BATCH_BYTES_MAX, Producer, encode
+from goqueue.spark.sink_fit import fitted
+from goqueue.spark.sink_options import BATCH_BYTES, SinkOptions, TooLargeUse
 from goqueue.spark.sink_rows import Router
 
 GATHERED_BYTES = 4 * 1024 * 1024
 """About how many bytes of rows are encoded together."""
 
+_LIMIT_SETTING = "max.message.bytes"
 # Enough for a broker that lives, and soon over if there is none: Spark waits for the task to end.
 _ABORT_TIMEOUT_S = 5.0
 
@@ -100,6 +102,7 @@ class Staging:
         self._publishing: Publishing
         self._router = Router(options.topic, self._partitions_of, attempt.turn)
         self._partition_counts: dict[str, int] = {}
+        self._limits: dict[str, int] = {}
         self._writers: dict[TopicPartition, Producer] = {}
         self._rows = 0
         self._size_bytes = 0
@@ -114,7 +117,7 @@ class Staging:
             if writer is None:
                 new.append(place)
                 writer = Producer(producer.producer_id, producer.epoch, 0, is_transactional=True)
-            streams[place] = self._encoded(placed, writer)
+            streams[place] = self._encoded(place.topic, placed, writer)
             self._writers[place] = writer.after(placed.num_rows)
         self._data.add_partitions(producer, new)
         while streams:
@@ -144,14 +147,17 @@ class Staging:
         self._stack.callback(self._publishing.close)
         return self._producer
 
-    def _encoded(self, rows: pa.RecordBatch, writer: Producer) -> Iterator[bytearray]:
-        options = self._options
+    def _encoded(self, topic: str, rows: pa.RecordBatch, writer: Producer) -> Iterator[bytearray]:
+        options, now_ms, limit = self._options, self._clock.now_ms(), self._limit_of(topic)
+        if options.too_large is TooLargeUse.CUT:
+            rows = fitted(rows, now_ms=now_ms, bytes_max=limit)
         return encode(
             rows,
-            now_ms=self._clock.now_ms(),
+            now_ms=now_ms,
             codec=options.codec,
             producer=writer,
-            batch_bytes_max=options.batch_bytes_max,
+            batch_bytes_max=options.batch_bytes_max or BATCH_BYTES_MAX,
+            record_bytes_max=limit,
         )
 
     def _send_next(self, streams: dict[TopicPartition, Iterator[bytearray]]) -> None:
@@ -182,6 +188,14 @@ class Staging:
             known = self._partition_counts[topic] = len(found.partitions)
         return known
 
+    def _limit_of(self, topic: str) -> int:
+        """Return how large a batch may be: as the write was told, or else what the topic takes."""
+        limit = self._options.batch_bytes_max or self._limits.get(topic)
+        if limit is None:
+            found = self._data.topic_setting([topic], _LIMIT_SETTING)
+            limit = self._limits[topic] = int(found.get(topic, BATCH_BYTES_MAX))
+        return limit
+
     def _abort(self) -> None:
         """Abort the transaction, if anything of it was told to the broker; whoever cannot leaves it to its timeout."""
         if self._producer is None or not self._writers:
@@ -209,5 +223,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except TooLarge as error:
-        hint = f"the option {BATCH_BYTES} and the topic's max.message.bytes limit a batch, and so a message"
+        hint = (
+            f"raise {_LIMIT_SETTING} of the topic: goqueue topic alter TOPIC --config {_LIMIT_SETTING}=BYTES; the "
+            f"option {BATCH_BYTES} limits it, too, if it is set"
+        )
         raise TooLarge(error.message, hint=hint) from error

@@ -17,12 +17,13 @@ from pyarrow import fs
 
 from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.archive_commits import SNAPSHOT_COMMITS, Change, is_archive, load, write
+from goqueue.spark.archive_commits import SNAPSHOT_COMMITS, Change, check_commits, is_archive, load, write
 from goqueue.spark.archive_listing import archived_files
 from goqueue.spark.archive_manifest import (
     ArchiveConflict,
     ArchiveDamaged,
     ArchivedFile,
+    NotArchived,
     State,
     commit_name,
     commit_number,
@@ -97,8 +98,21 @@ def test_state_is_what_all_commits_add_up_to_however_it_is_read(store: ArchiveSt
     topic = state.topics["orders"]
     assert (topic.covered, topic.end(0), topic.end(1)) == ({0: (Span(0, 430),)}, 430, 0)
     assert [file.first for file in topic.files_of(0, Span(95, 111))] == [90, 100, 110]
+    assert list(check_commits(store, state)) == []
     # With a snapshot, what lies before it is not read, but has to be there.
+    damaged = Path(store.path) / commit_name(3)
+    whole = damaged.read_text()
+    damaged.write_text(whole.replace("30", "31", 1))
+    assert load(store) == state
+    assert list(check_commits(store, state)) == [f"{commit_name(3)} is not what was written: its checksum is another"]
+    # A sound commit that is another than the one from which the next ones were made.
+    commit = decode_commit(whole.encode(), 3)
+    damaged.write_bytes(encode_commit(msgspec.structs.replace(commit, added=())))
+    assert list(check_commits(store, state)) == [
+        f"{commit_name(SNAPSHOT_COMMITS - 1)} has a snapshot that is not what the commits up to it add up to"
+    ]
     store.delete(commit_name(3))
+    assert list(check_commits(store, state)) == [f"{commit_name(3)} is not there"]
     with pytest.raises(ArchiveDamaged, match="is missing: there are 42, the last is 42"):
         load(store)
 
@@ -250,6 +264,11 @@ def test_a_directory_has_one_path_however_it_is_written() -> None:
     for wrong in ("file:archive", "file://host/archive", "file:", " "):
         with pytest.raises(Invalid, match=r"absolute|empty"):
             normal_path(wrong)
+    # Not a directory of this machine that is called `s3:`.
+    for wrong in ("s3:/bucket/x", "S3:bucket/x", "hdfs:/x", "gs:/x"):
+        with pytest.raises(Invalid, match=r"is no URI .*write two slashes: \w+://"):
+            normal_path(wrong)
+    assert normal_path("/data/s3:/x") == "/data/s3:/x"
     assert known_scheme("hdfs://s3a://x") == "hdfs://s3a://x"
 
 
@@ -262,6 +281,22 @@ def test_files_of_a_topic_are_listed_as_its_path_is_written(
     assert archived_files("topic=orders") == archived_files(".") == [f"./{file.path}"]
     assert archived_files(f"file://{store.path}/topic=orders/") == [f"file://{store.path}/{file.path}"]
     assert archived_files("/topic=orders") is None
+
+
+def test_parts_of_an_archive_have_the_files_that_its_commits_name_there(store: ArchiveStore) -> None:
+    state = write(store, load(store), change(store, 0, 10), CLOCK)
+    (file,) = state.topics["orders"].files
+    (Path(store.path) / file.path).with_name("left-over.parquet").write_bytes(b"")
+    day = file.path.rpartition("/")[0]
+    for part in (day, f"{day}/", "topic=*", "topic=orders/date=*/", file.path):
+        assert archived_files(f"{store.path}/{part}") == [f"{store.path}/{file.path}"], part
+    # On a day without messages there are none.
+    assert archived_files(f"{store.path}/topic=orders/date=1999-01-01") == []
+    with pytest.raises(NotArchived, match=r"does not hold topic 'order', but orders$"):
+        archived_files(f"{store.path}/topic=order/date=1999-01-01")
+    with pytest.raises(NotArchived, match=f"does not hold topic=orders/day=1999-01-01, but {re.escape(day)}$"):
+        archived_files(f"{store.path}/topic=orders/day=1999-01-01")
+    assert archived_files("s3:/bucket/topic=orders") is None
 
 
 def test_a_disk_that_refuses_is_an_archive_that_cannot_be_reached(tmp_path: Path) -> None:

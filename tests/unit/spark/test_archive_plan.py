@@ -23,6 +23,7 @@ from goqueue.spark.jobs.archive_plan import (
     plan_deletions,
     plan_merges,
     rest_of,
+    split_removed,
 )
 from goqueue.spark.offsets import Positions, TopicPosition
 from goqueue.spark.offsets_lookup import Bounds, SeenTopic, begins_at
@@ -63,6 +64,15 @@ def test_gaps_are_seen_in_partitions_of_which_nothing_was_archived_yet() -> None
         plan_copy("t", log, before, allows_gaps=False)
     planned = plan_copy("t", log, before, allows_gaps=True)
     assert planned == ({1: (10, 12), 2: (9, 30), 3: (4, 6)}, {2: (8, 9), 3: (0, 4)}, {})
+
+
+def test_what_is_removed_while_a_job_copies_is_told_apart_from_what_is_left() -> None:
+    spans = {0: Span(5, 20), 1: Span(0, 10), 2: Span(7, 9)}
+    assert split_removed(spans, {0: 5, 1: 4, 2: 30, 3: 1}) == (
+        {0: Span(5, 20), 1: Span(4, 10)},
+        {1: Span(0, 4), 2: Span(7, 9)},
+    )
+    assert split_removed(spans, {}) == (spans, {})
 
 
 def test_another_history_of_the_topic_is_refused() -> None:

@@ -18,7 +18,7 @@ from goqueue.records.compression import Codec
 from goqueue.records.layout import read_header, validate
 from goqueue.records.reader import read_records
 from goqueue.spark.columns import SCHEMA
-from goqueue.spark.encode import Producer, encode
+from goqueue.spark.encode import Producer, bytes_alone, encode
 
 NOW = 1_700_000_000_000
 
@@ -176,13 +176,27 @@ def test_contents_behind_a_null_are_not_written() -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 def test_single_record_beyond_the_limit_is_too_large(codec: Codec) -> None:
-    rows = rows_of([NewRecord(NOW, None, b"v"), NewRecord(NOW, None, bytes(1_000))])
+    noise = b"".join(sha512(bytes([number])).digest() for number in range(20))
+    rows = rows_of([NewRecord(NOW, None, b"v"), NewRecord(NOW, None, noise)])
+    exact = len(build_batch([NewRecord(NOW, None, noise)]))
+    assert len(encoded(rows, batch_bytes_max=exact, codec=codec)) == 2
     with pytest.raises(TooLarge, match="row 1"):
-        encoded(rows, batch_bytes_max=1_000, codec=codec)
-    exact = len(build_batch([NewRecord(NOW, None, bytes(1_000))]))
-    assert len(encoded(rows, batch_bytes_max=exact)) == 2
-    with pytest.raises(TooLarge):
-        encoded(rows, batch_bytes_max=exact - 1)
+        encoded(rows, batch_bytes_max=exact - 1, codec=codec)
+
+
+def test_a_record_that_is_larger_than_batches_should_be_goes_alone_and_is_compressed_only_if_it_must_be() -> None:
+    small, large = NewRecord(NOW, None, b"v"), NewRecord(NOW, None, bytes(1_000))
+    exact = len(build_batch([large]))
+    rows = rows_of([small, large, small])
+
+    sent = encoded(rows, batch_bytes_max=200, record_bytes_max=exact)
+    assert sent == [build_batch([small]), build_batch([large]), build_batch([small])]
+    assert len(bytes_alone(rows, NOW)) == 3
+    assert bytes_alone(rows, NOW).tolist() == [len(batch) for batch in sent]
+
+    packed = encoded(rows, batch_bytes_max=200, record_bytes_max=exact - 1)
+    assert [read_header(batch).codec for batch in packed] == [Codec.NONE, Codec.GZIP, Codec.NONE]
+    assert [record.value for record in records_of(packed)] == [b"v", bytes(1_000), b"v"]
 
 
 @pytest.mark.parametrize(

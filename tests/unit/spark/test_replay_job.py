@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 from hypothesis import given
@@ -17,16 +17,22 @@ from typing_extensions import override
 from goqueue.cli.consume_start import parse_start
 from goqueue.cli.job_replay_bounds import Held, bounds_of, check_bounds
 from goqueue.cli.job_replay_output import Bar, Lines
+from goqueue.cli.job_replay_target import target_settings
+from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Corrupt
+from goqueue.seams.disk import RealDisk, RealFile
 from goqueue.spark.jobs.replay import ReplayStatus, ending_of, pace
+from goqueue.spark.jobs.replay_failures import advice, reworded
 from goqueue.spark.jobs.replay_notes import (
     JobDirectory,
     JobDirectoryNotShared,
+    NotesLost,
     ReplayDiffers,
     ReplayNotes,
     ReplayWish,
     require_same,
 )
+from goqueue.spark.offsets_loss import DataLost, Loss, deleted, removed, settle
 from goqueue.spark.pipelines.progress import QueryProgress
 from goqueue.spark.pipelines.run_failures import Failure
 from goqueue.spark.pipelines.run_query import BatchDone, QueryFailed, State
@@ -112,6 +118,12 @@ def test_a_replay_is_done_only_if_nothing_is_left() -> None:
     assert not is_done(State.FAILED, 0)
 
     short = ReplayStatus(State.ENDED, left=1_500)
+    # Stopped while it waited for its next try, it has not failed.
+    broken = ReplayStatus(State.FAILED, left=5, failure=Failure("the broker is away"))
+    assert ending_of(broken, is_wished=False) == (broken, False)
+    assert ending_of(broken, is_wished=True)[0].state is State.ENDED
+    hopeless = ReplayStatus(State.FAILED, left=5, failure=Failure("no", is_hopeless=True))
+    assert ending_of(hopeless, is_wished=True) == (hopeless, False)
     status, has_all = ending_of(short, is_wished=False)
     assert (status.state, has_all) == (State.FAILED, False)
     assert str(status.failure) == "the query has ended, but 1,500 offsets before its end were not read"
@@ -163,6 +175,82 @@ def test_a_job_can_be_noted_and_done_where_nothing_can_be_replaced(tmp_path: Pat
 
     assert directory.checkpoint == "hdfs://jobs/one/query"
     assert list((tmp_path / "jobs/one").iterdir()) == []
+
+
+class NotingDisk(RealDisk):
+    """The disk, and in which order what was made durable."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    @override
+    def open(self, path: PurePath, *, create: bool = False, writable: bool = True) -> RealFile:
+        self.synced.append(path.name)
+        return super().open(path, create=create, writable=writable)
+
+    @override
+    def sync_directory(self, directory: PurePath) -> None:
+        self.synced.append(directory.name)
+        super().sync_directory(directory)
+
+
+def test_notes_are_on_the_disk_before_they_have_their_name_and_so_is_that(tmp_path: Path) -> None:
+    disk = NotingDisk()
+    notes = ReplayNotes(wish=WISH, bounds={}, keeps_partitions=True, began_at="now")
+    JobDirectory(str(tmp_path / "jobs" / "one"), disk=disk).begin(notes)
+    directories = ["one", "jobs", tmp_path.name]
+    assert disk.synced == ["job.json.new", *directories, "job.json", *directories]
+
+
+def test_what_is_left_of_a_job_without_notes_is_not_taken_up(tmp_path: Path) -> None:
+    directory = JobDirectory(str(tmp_path / "one"))
+    assert directory.is_empty
+    directory.require_empty("one")
+    for left in ("query", "done.json"):
+        (tmp_path / "one" / left).mkdir(parents=True)
+        assert not directory.is_empty
+        with pytest.raises(NotesLost, match="has a checkpoint, but not the notes") as caught:
+            directory.require_empty("one")
+        assert "--restart" in caught.value.hint
+        (tmp_path / "one" / left).rmdir()
+
+
+def test_failures_are_told_in_the_words_of_the_command() -> None:
+    def told(reason: str, where: str = "") -> tuple[str, str]:
+        failure = reworded(Failure(reason), "one", "again")
+        return str(failure), advice(failure, "again", where, "run it again")
+
+    settled = settle_error([removed(TopicPartition("orders", 0), 5, 9, 7)])
+    reason, what_then = told(f"DataLost: {settled}")
+    assert reason.startswith("DataLost: data is lost: offsets 5 to 6 of partition 0 of 'orders' were removed")
+    assert reason.endswith("the log starts at 7")
+    assert what_then == "with --skip-lost it goes on without what is lost"
+    assert told(f"DataLost: {settle_error([deleted('orders')])}")[1] == "with --skip-lost it ends without the rest"
+    gone = "topic 'again', to which replay one was publishing, is gone"
+    hint = "--restart begins anew, and makes the topic if it is not there"
+    assert told("UnknownTopic: there is no topic 'again' (make it first: goqueue topic create again)") == (
+        f"{gone} ({hint})",
+        "",
+    )
+    assert told("UnknownTopic: there is no topic 'orders'")[0] == "UnknownTopic: there is no topic 'orders'"
+    large, what_then = told("TooLarge: the record takes 7 bytes, 5 are allowed (raise max.message.bytes of the topic)")
+    assert large == "TooLarge: the record takes 7 bytes, 5 are allowed"
+    assert what_then.endswith("goqueue topic alter again --config max.message.bytes=BYTES; then run it again")
+    cast = 'The value \'x\' of the type "STRING" cannot be cast to "INT". Use `try_cast` to tolerate malformed input.'
+    assert "give it another --name, or --restart" in told(cast, "cast(text AS INT) > 0")[1]
+    assert told("the broker is away")[1] == "when the cause is removed, run it again"
+    assert told("ArchiveUnreachable: there is none")[1].endswith("; run it again")
+
+
+def settle_error(losses: list[Loss]) -> str:
+    with pytest.raises(DataLost) as caught:
+        settle(losses, is_failure=True)
+    return str(caught.value)
+
+
+def test_a_target_is_made_so_that_messages_keep_their_times() -> None:
+    own = {"retention.ms": "5", "goqueue.archive.path": "/a", "message.timestamp.type": "LogAppendTime"}
+    assert target_settings(own) == {"retention.ms": "5", "message.timestamp.type": "CreateTime"}
 
 
 def test_a_directory_is_the_same_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

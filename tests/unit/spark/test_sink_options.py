@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.records.compression import Codec
-from goqueue.spark.sink_options import parse_sink_options
+from goqueue.spark.sink_options import TooLargeUse, parse_sink_options
 
 BOOTSTRAP = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -14,7 +14,7 @@ def test_without_options_there_are_defaults() -> None:
     options, mistakes = parse_sink_options(BOOTSTRAP)
     assert mistakes == []
     assert (options.topic, options.http_url, options.codec) == (None, None, Codec.NONE)
-    assert (options.batch_bytes_max, options.timeout_ms) == (1_000_000, 30_000)
+    assert (options.batch_bytes_max, options.too_large, options.timeout_ms) == (None, TooLargeUse.FAIL, 30_000)
     assert options.transaction_timeout_ms == 15 * 60_000
 
 
@@ -25,6 +25,7 @@ def test_names_are_read_in_any_case_and_what_spark_adds_is_left_alone() -> None:
         "goqueue.HTTP.url": "http://a:8080/",
         "kafka.compression.type": "ZSTD",
         "kafka.max.request.size": "2MiB",
+        "goqueue.too.large": "CUT",
         "kafka.default.api.timeout.ms": "5s",
         "transaction.timeout": "1m",
         "checkpointLocation": "/checkpoint",
@@ -34,6 +35,7 @@ def test_names_are_read_in_any_case_and_what_spark_adds_is_left_alone() -> None:
     assert mistakes == []
     assert (options.bootstrap, options.topic, options.http_url) == ("a:1,b:2", "orders", "http://a:8080")
     assert (options.codec, options.batch_bytes_max) == (Codec.ZSTD, 2 * 1024 * 1024)
+    assert options.too_large is TooLargeUse.CUT
     assert (options.timeout_ms, options.transaction_timeout_ms) == (5_000, 60_000)
 
 
@@ -45,6 +47,7 @@ def test_names_are_read_in_any_case_and_what_spark_adds_is_left_alone() -> None:
         ("goqueue.http.url", "localhost", "write http://HOST:PORT"),
         ("kafka.compression.type", "lz5", "is none of none, gzip, snappy, lz4, zstd"),
         ("kafka.max.request.size", "10", "is no size of a batch"),
+        ("goqueue.too.large", "skip", "is none of fail, cut"),
         ("kafka.default.api.timeout.ms", "0", "is not allowed"),
         ("transaction.timeout", "16m", "is not allowed (write up to 15m)"),
         ("path", "orders", "to write to topic 'orders', set the option topic"),

@@ -26,20 +26,22 @@ from goqueue.spark.archive_commits import Change, load, write
 from goqueue.spark.archive_lookup import PATH_SETTING
 from goqueue.spark.archive_manifest import ArchivedFile, State, TopicArchive
 from goqueue.spark.archive_paths import normal_path
-from goqueue.spark.archive_spans import Span
+from goqueue.spark.archive_spans import Span, Spans, union
 from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.archive_write import TARGET_BYTES
 from goqueue.spark.jobs.archive_plan import (
     MERGE_FILES_MIN,
     Log,
     Plan,
+    gap_error,
     next_round,
     plan_copy,
     plan_deletions,
     plan_merges,
     rest_of,
+    split_removed,
 )
-from goqueue.spark.jobs.archive_tasks import Work, copy_slices, merge_files
+from goqueue.spark.jobs.archive_tasks import RecordsLost, Work, copy_slices, merge_files
 from goqueue.spark.options import ARCHIVE, BOOTSTRAP, Kind, ReadOptions, parse_options
 from goqueue.spark.options_values import ArchiveUse
 from goqueue.spark.plan import Range, slices_of
@@ -88,7 +90,7 @@ class Outcome:
     merged_files: int = 0
     deleted_files: int = 0
     ranges: dict[int, Span] = field(default_factory=dict)
-    gaps: dict[int, Span] = field(default_factory=dict)
+    gaps: dict[int, Spans] = field(default_factory=dict)
     is_registered_now: bool = False
 
 
@@ -115,12 +117,13 @@ class ArchiveJob:
         self._clock = clock or SystemClock()
         self.path = normal_path(request.path)
         self._store = store or ArchiveStore(self.path)
+        self._store.require_directory()
         self._outcome = Outcome()
         with KafkaData(request.bootstrap) as data:
             (topic,) = data.topics([request.topic])
             if topic.error is not None:
                 raise topic.error
-            bounds = _bounds(data, request.topic, len(topic.partitions))
+            self._bounds = _bounds(data, request.topic, len(topic.partitions))
             named = data.topic_setting([request.topic], PATH_SETTING).get(request.topic)
             is_known = named is not None and normal_path(named) == self.path
             self._http_url = None if is_known or not request.is_registered else self._where_to_register(data, named)
@@ -133,7 +136,7 @@ class ArchiveJob:
                 f"alter {request.topic} --unset {PATH_SETTING}`",
             )
         self.plan: Plan = plan_copy(
-            request.topic, Log(topic.id, bounds), self._archived, allows_gaps=request.allows_gaps
+            request.topic, Log(topic.id, self._bounds), self._archived, allows_gaps=request.allows_gaps
         )
 
     @property
@@ -143,8 +146,6 @@ class ArchiveJob:
 
     def run(self, session: SparkSession | None, tell: Callable[[Copied], None] = lambda _: None) -> Outcome:
         """Do it; the session may be None if Spark is not needed."""
-        if self.plan.gaps:
-            self._outcome.gaps = dict(self.plan.gaps)
         if session is not None:
             self._copy(session, tell)
         elif self.plan.gaps or self.plan.begins:
@@ -163,10 +164,17 @@ class ArchiveJob:
         request, outcome = self._request, self._outcome
         left, change, done = dict(self.plan.spans), self._first_change(), 0
         while left or change.gaps or change.begins:
+            # Retention does not wait for the job.
+            left, change = self._without_removed(left, change)
             spans = next_round(request.topic, left, request.round_offsets_max)
             ranges = [Range(request.topic, self._id, number, *span) for number, span in spans.items()]
             slices = slices_of(ranges, slice_records_max=request.slice_offsets_max)
-            files = _flat(copy_slices(session, self._work(), slices, self._read_options()))
+            try:
+                files = _flat(copy_slices(session, self._work(), slices, self._read_options()))
+            except RecordsLost:
+                if not split_removed(spans, self._log_starts()).removed:
+                    raise
+                continue
             self._commit(msgspec.structs.replace(change, covered=_single(spans), added=files))
             done += sum(span.size for span in spans.values())
             outcome.rows += sum(file.rows for file in files)
@@ -181,6 +189,28 @@ class ArchiveJob:
         """Return what the first commit of a run notes, whatever else it does."""
         plan = self.plan
         return Change(topic=self._request.topic, topic_id=self._id, begins=plan.begins, gaps=_single(plan.gaps))
+
+    def _without_removed(self, left: Mapping[int, Span], change: Change) -> tuple[dict[int, Span], Change]:
+        """Return what is left to copy without what the log has not any more, and the next change, which notes that."""
+        kept, removed = split_removed(left, self._log_starts())
+        if not removed:
+            return kept, change
+        if change.begins:
+            # Nothing is archived yet: the archive begins where the log does.
+            begins = {**change.begins, **{number: span.end for number, span in removed.items()}}
+            return kept, msgspec.structs.replace(change, begins=begins)
+        if not self._request.allows_gaps:
+            raise gap_error(self._request.topic, removed)
+        gaps = {number: union((*change.gaps.get(number, ()), span)) for number, span in removed.items()}
+        return kept, msgspec.structs.replace(change, gaps={**change.gaps, **gaps})
+
+    def _log_starts(self) -> dict[int, int]:
+        """Ask where the logs start by now."""
+        with KafkaData(self._request.bootstrap) as data:
+            starts = data.offsets(
+                [TopicPartition(self._request.topic, number) for number in self._bounds], Place.EARLIEST
+            )
+        return {place.partition: found.offset or 0 for place, found in starts.items()}
 
     def _merge(self, session: SparkSession) -> None:
         groups = self._merges()
@@ -207,6 +237,8 @@ class ArchiveJob:
     def _commit(self, change: Change) -> State:
         self._state = write(self._store, self._state, change, self._clock)
         self._outcome.commits += 1
+        for number, spans in change.gaps.items():
+            self._outcome.gaps[number] = union((*self._outcome.gaps.get(number, ()), *spans))
         return self._state
 
     def _work(self) -> Work:
@@ -228,8 +260,9 @@ class ArchiveJob:
         if named is not None:
             raise ArchivedElsewhere(
                 f"topic {request.topic!r} says that its archive is at {named}, not at {self.path}",
-                hint=f"archive it there; or let it say otherwise, with `goqueue topic alter {request.topic} --config "
-                f"{PATH_SETTING}=PATH`; --no-register writes a copy that no read falls back to",
+                hint="archive it there; to archive it here from now on, with what the log has, let it forget the other "
+                f"first: `goqueue topic alter {request.topic} --unset {PATH_SETTING}`; --no-register writes a copy "
+                "that no read falls back to",
             )
         if request.http_url is not None:
             return request.http_url

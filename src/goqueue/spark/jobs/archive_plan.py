@@ -75,12 +75,37 @@ def plan_copy(name: str, log: Log, archived: TopicArchive | None, *, allows_gaps
         if first < end:
             spans[partition] = Span(first, end)
     if gaps and not allows_gaps:
-        raise ArchiveGap(
-            f"records of topic {name!r} were removed before they were archived: {_told(gaps)}",
-            hint="--allow-gaps notes them as missing and goes on; run the job more often, or raise retention.ms",
-        )
+        raise gap_error(name, gaps)
     begins = {} if archived else {partition: start for partition, (start, _) in sorted(log.bounds.items())}
     return Plan(spans, gaps, begins)
+
+
+def gap_error(name: str, gaps: Mapping[int, Span]) -> ArchiveGap:
+    """Return the error for records that are gone."""
+    return ArchiveGap(
+        f"records of topic {name!r} were removed before they were archived: {_told(gaps)}",
+        hint="--allow-gaps notes them as missing and goes on; run the job more often, or raise retention.ms",
+    )
+
+
+class Split(NamedTuple):
+    """What is to be copied, by whether it is still there."""
+
+    kept: dict[int, Span]
+    removed: dict[int, Span]
+
+
+def split_removed(spans: Mapping[int, Span], starts: Mapping[int, int]) -> Split:
+    """Tell what of some spans lies before the starts of the logs by now."""
+    kept: dict[int, Span] = {}
+    removed: dict[int, Span] = {}
+    for partition, (start, end) in spans.items():
+        first = min(max(start, starts.get(partition, start)), end)
+        if start < first:
+            removed[partition] = Span(start, first)
+        if first < end:
+            kept[partition] = Span(first, end)
+    return Split(kept, removed)
 
 
 def _told(gaps: Mapping[int, Span]) -> str:

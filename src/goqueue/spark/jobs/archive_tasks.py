@@ -44,6 +44,10 @@ class JobFailed(Unavailable):
     code = "job_failed"
 
 
+class RecordsLost(JobFailed):
+    """Records that a task was to read are not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What all tasks of a round have in common."""
@@ -89,7 +93,8 @@ def run_tasks(session: SparkSession, do: Callable[[int], object], count: int, ki
         rows = session.range(0, count, 1, count).mapInArrow(run, "task BIGINT, result STRING").collect()
     except (PySparkException, Py4JError, OSError) as error:
         failure = failure_of(error)
-        raise JobFailed(f"the job has failed: {failure.reason}", hint=failure.hint) from error
+        kind_of_error = RecordsLost if failure.reason.startswith("DataLost") else JobFailed
+        raise kind_of_error(f"the job has failed: {failure.reason}", hint=failure.hint) from error
     results = {row.task: row.result for row in rows}
     if len(rows) != count or sorted(results) != list(range(count)):
         raise JobFailed(f"{count} tasks were to run, and {len(rows)} have answered")

@@ -4,6 +4,7 @@
 |----------------------------|---------------------------------------------------------------------------------|
 | each file                  | size, checksum, number of rows, topic, partition, first and last offset, order   |
 | files whose offsets overlap | no offset is in two of them                                                     |
+| each commit                | its checksum, and that snapshots are what the commits add up to                 |
 | each partition             | rows lie in what is covered, and covered offsets and gaps do not overlap        |
 
 It needs no broker. Files are read by tasks of Spark, a few at a time each.
@@ -20,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from goqueue.errors import NotFound
-from goqueue.spark.archive_commits import load
-from goqueue.spark.archive_manifest import ArchivedFile, TopicArchive
+from goqueue.spark.archive_commits import check_commits, load
+from goqueue.spark.archive_manifest import ArchivedFile, TopicArchive, not_archived
 from goqueue.spark.archive_spans import Span, missing, overlap
 from goqueue.spark.archive_store import ArchiveStore, sha256_of
 from goqueue.spark.jobs.archive_tasks import run_tasks
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 _TASK_FILES: Final = 32
 
 Cluster = tuple[ArchivedFile, ...]
-
-
-class NotArchived(NotFound):
-    """The archive does not hold the topic."""
-
-    code = "not_archived"
 
 
 class Verified(NamedTuple):
@@ -58,12 +52,12 @@ class Verification:
         store = ArchiveStore(path)
         state = load(store)
         if topic not in state.topics:
-            held = ", ".join(sorted(state.topics)) or "nothing"
-            raise NotArchived(f"the archive at {store.path} does not hold topic {topic!r}, but {held}")
+            raise not_archived(store.path, f"topic {topic!r}", state.topics)
         self._topic = topic
         self._path = store.path
         self._commits = state.number + 1
         self._archived = state.topics[topic]
+        self._of_commits = tuple(check_commits(store, state))
 
     def run(self, session: SparkSession) -> Verified:
         """Read all files, and compare."""
@@ -75,7 +69,7 @@ class Verification:
             sum(file.rows for file in files),
             sum(file.bytes for file in files),
             self._commits,
-            (*check_ranges(self._archived), *(line for lines in found for line in lines)),
+            (*self._of_commits, *check_ranges(self._archived), *(line for lines in found for line in lines)),
         )
 
 

@@ -22,7 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from goqueue.errors import Conflict, Invalid
 from goqueue.seams.clock import Clock
+from goqueue.spark.jobs.replay_failures import reworded
 from goqueue.spark.jobs.replay_rows import MESSAGE_SCHEMA, chosen, messages
+from goqueue.spark.jobs.replay_target import require_target
 from goqueue.spark.options import ARCHIVE
 from goqueue.spark.pipelines.progress import WRITTEN_METRIC
 from goqueue.spark.pipelines.run_backoff import Backoff
@@ -69,6 +71,8 @@ class ReplayPlan:
     offsets_per_batch: int
     interval_s: int | None
     """How often a batch begins; None if they follow each other."""
+    target_id: str = ""
+    """Which topic of that name it is; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class ReplayStatus:
     rows_per_second: float = 0.0
     seconds: float = 0.0
     failure: Failure | None = None
+    missing: int = 0
+    """How many offsets had no message: it is lost, or there was none, but a marker or what was compacted."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -127,8 +133,10 @@ def ending_of(status: ReplayStatus, *, is_wished: bool) -> tuple[ReplayStatus, b
     """Return how a replay is that does not go on, and whether all is replayed.
 
     What is left must be nothing: what was lost and is done without does not count. A run that had nothing to do any
-    more does not know it, and ends by itself.
+    more does not know it, and ends by itself. One that was stopped while it waited for its next try has not failed.
     """
+    if is_wished and status.state is State.FAILED and status.failure and not status.failure.is_hopeless:
+        return replace(status, state=State.ENDED), False
     has_ended = status.state is State.ENDED
     if has_ended and not is_wished and status.left:
         failure = Failure(f"the query has ended, but {status.left:,} offsets before its end were not read")
@@ -165,7 +173,8 @@ def count_messages(session: SparkSession, plan: ReplayPlan) -> list[PartitionCou
 
 
 def start_query(session: SparkSession, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
-    """Begin, or go on."""
+    """Begin, or go on; TargetLost if the target is not the one that it began with."""
+    require_target(plan.http_url, plan.name, plan.target, plan.target_id)
     rows = messages(
         _rows(session, plan, is_stream=True), keeps_partitions=plan.keeps_partitions, has_origin=plan.has_origin
     )
@@ -194,6 +203,7 @@ class ReplayRun:
         self._clock = clock
         self._began: float | None = None
         self._batches = 0
+        self._offsets: int | None = None
         query = QueryPlan(
             plan.name,
             "replay",
@@ -206,7 +216,7 @@ class ReplayRun:
     @property
     def status(self) -> ReplayStatus:
         """How far it is."""
-        progress = self._run.progress
+        progress, failure = self._run.progress, self._run.failure
         seconds = 0.0 if self._began is None else self._clock.monotonic() - self._began
         rate = progress.rows / seconds if seconds else 0.0
         return ReplayStatus(
@@ -217,7 +227,8 @@ class ReplayRun:
             progress.lag,
             rate,
             seconds,
-            self._run.failure,
+            self._reworded(failure) if failure else None,
+            max(0, (self._offsets or 0) - (progress.lag or 0) - progress.rows),
         )
 
     def work(self, stops: SimpleQueue[str], view: ReplayView, *, stop_s: float) -> tuple[ReplayStatus, bool]:
@@ -250,16 +261,25 @@ class ReplayRun:
         return self._plan.interval_s is not None and self._run.progress.lag == 0
 
     def _look(self, view: ReplayView) -> None:
-        for event in self._run.look(may_start=True):
+        for told in self._run.look(may_start=True):
+            event = told
             if isinstance(event, BatchDone):
+                if self._offsets is None and event.progress.lag is not None:
+                    # All that this run is to go through, whatever becomes of it meanwhile.
+                    self._offsets = event.progress.offsets + event.progress.lag
                 # The first one has no rows, and with it comes Spark's start, which says nothing about the pace.
                 if not event.progress.rows:
                     continue
                 if self._began is None:
                     self._began = self._clock.monotonic() - event.progress.batch_seconds
                 self._batches += 1
+            else:
+                event = replace(event, failure=self._reworded(event.failure))
             view.tell(event, self.status)
         view.refresh(self.status)
+
+    def _reworded(self, failure: Failure) -> Failure:
+        return reworded(failure, self._plan.name, self._plan.target)
 
 
 def _rows(session: SparkSession, plan: ReplayPlan, *, is_stream: bool, schema: str = MESSAGE_SCHEMA) -> DataFrame:

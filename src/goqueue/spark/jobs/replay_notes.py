@@ -5,8 +5,10 @@
     DIR/done.json   when it had reached its end
 
 What was asked for is kept as it was written: `10m ago` means another time with every run, but is the same wish. What
-it meant when the job began is beside it, and holds for all runs. A directory is a path here, or a URL that pyarrow
-knows; a file of it is whole or not there, and none is ever replaced, which Hadoop would refuse.
+it meant when the job began is beside it, and holds for all runs: also which topics of these names they were. A
+directory is a path here, or a URL that pyarrow knows; a file of it is whole or not there, and none is ever replaced,
+which Hadoop would refuse. On this machine a note is on the disk before anything else happens: a checkpoint without
+notes could be that of any other job.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from goqueue.errors import Conflict, Corrupt, Unavailable
-from goqueue.spark.archive_paths import known_scheme
+from goqueue.seams.disk import Disk, RealDisk
+from goqueue.spark.archive_paths import known_scheme, require_whole_uri
 
 _FILE: Final = "job.json"
 _DONE_FILE: Final = "done.json"
@@ -41,6 +44,12 @@ class ReplayDiffers(Conflict):
     """A job of that name was begun with other options."""
 
     code = "replay_differs"
+
+
+class NotesLost(Conflict):
+    """There is the rest of a job, but not what it was about."""
+
+    code = "replay_notes_lost"
 
 
 class JobDirectoryUnreachable(Unavailable):
@@ -74,6 +83,9 @@ class ReplayNotes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     bounds: dict[str, str]
     keeps_partitions: bool
     began_at: str
+    source_id: str = ""
+    target_id: str = ""
+    """Which topics they were; empty if an earlier release has begun the job."""
     version: int = _VERSION
 
 
@@ -84,8 +96,10 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 class JobDirectory:
     """Where one job keeps its notes and its checkpoint; it need not be there."""
 
-    def __init__(self, path: str, *, files: tuple[fs.FileSystem, str] | None = None) -> None:
+    def __init__(self, path: str, *, files: tuple[fs.FileSystem, str] | None = None, disk: Disk | None = None) -> None:
         """Look at a directory; `files` are a file system and the path in it, if they are known."""
+        require_whole_uri(path)
+        self._disk: Disk = disk or RealDisk()
         self._is_url = _is_url(path)
         self.path = path.rstrip("/") if self._is_url else str(Path(path).expanduser().absolute())
         try:
@@ -145,6 +159,25 @@ class JobDirectory:
             raise Corrupt(f"{self.path}/{_FILE} is of version {notes.version}, and this release knows {_VERSION}")
         return notes
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing of a job, neither notes nor a checkpoint."""
+        names = [f"{self._root}/{name}" for name in (_FILE, _DONE_FILE, _QUERY)]
+        try:
+            found = self._files.get_file_info(names)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreachable(error) from error
+        return all(each.type == fs.FileType.NotFound for each in found)
+
+    def require_empty(self, name: str) -> None:
+        """Raise NotesLost if a job that has no notes has left something, with which another one must not go on."""
+        if not self.is_empty:
+            raise NotesLost(
+                f"{self.path} has a checkpoint, but not the notes {_FILE} that say what replay {name} was to do",
+                hint="give this one another --name, or begin anew with --restart: messages may then be in the target "
+                "twice",
+            )
+
     def begin(self, notes: ReplayNotes) -> None:
         """Note a job that begins."""
         self._create(_FILE, notes)
@@ -181,9 +214,26 @@ class JobDirectory:
             self._files.create_dir(self._root, recursive=True)
             with self._files.open_output_stream(f"{path}.new") as opened:
                 opened.write(msgspec.json.format(msgspec.json.encode(content), indent=2))
+            self._sync(f"{path}.new")
             self._files.move(f"{path}.new", path)
+            self._sync(path)
         except (OSError, pa.ArrowException) as error:
             raise self._unreachable(error) from error
+
+    def _sync(self, path: str) -> None:
+        """Have a file and its name on the disk; storage elsewhere sees to that itself."""
+        if self.local is None:
+            return
+        opened = self._disk.open(Path(path), writable=False)
+        try:
+            opened.sync()
+        finally:
+            opened.close()
+        self._disk.sync_directory(self.local)
+        # The directory of the job may be new, and so may those that it is in; what may not be opened is not.
+        for directory in list(self.local.parents)[:2]:
+            with suppress(PermissionError):
+                self._disk.sync_directory(directory)
 
     def _unreachable(self, error: Exception) -> JobDirectoryUnreachable:
         return JobDirectoryUnreachable(

@@ -13,6 +13,7 @@ from goqueue.spark.options import ARCHIVE, Kind, parse_options
 class SourceFacts(NamedTuple):
     """The offsets of each partition, and the time of the oldest message, archived or not; None if none has a time."""
 
+    id: str
     bounds: Mapping[int, Bounds]
     oldest_ms: int | None
 
@@ -34,4 +35,4 @@ def look_at_source(bootstrap: str, topic: str, archive: str) -> SourceFacts:
     in_logs = [each.timestamp_ms for each in found.values() if each.offset is not None and each.timestamp_ms >= 0]
     files = [file for each in bounds.values() for piece in each.archived for file in piece.files]
     archived = [file.first_ms for file in files if file.first_ms is not None]
-    return SourceFacts(bounds, min([*in_logs, *archived], default=None))
+    return SourceFacts(str(seen[topic].id), bounds, min([*in_logs, *archived], default=None))

@@ -11,6 +11,8 @@ join or an aggregation there is no such message any more; the letter is then the
 | `goqueue-dlq-rule`                                | the rules that were broken, with commas between them     |
 | `goqueue-dlq-pipeline`, `goqueue-dlq-step`        | who found it; a source decodes, so it can be the step    |
 | `goqueue-dlq-topic`, `-partition`, `-offset`, `-timestamp` | where the message came from; milliseconds since 1970 |
+
+A letter that its topic does not take loses some of these headers, or more: `sink_fit` says what.
 """
 
 from __future__ import annotations

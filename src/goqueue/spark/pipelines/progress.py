@@ -34,6 +34,8 @@ class Batch:
     state_bytes: int
     watermark: str | None
     bad_rows: Mapping[str, int]
+    offsets: int = 0
+    """By how many offsets of topics it has gone on; not all of them need have a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class QueryProgress:
     watermark: str | None = None
     bad_rows: Mapping[str, int] = field(default_factory=dict)
     updated_at_ms: int = 0
+    offsets: int = 0
 
 
 def read_batch(account: Mapping[str, Any]) -> Batch:
@@ -78,6 +81,7 @@ def read_batch(account: Mapping[str, Any]) -> Batch:
         state_bytes=sum(operator.get("memoryUsedBytes") or 0 for operator in operators),
         watermark=_watermark(account.get("eventTime") or {}),
         bad_rows=bad_rows(metrics),
+        offsets=sum(map(_advanced, account.get("sources") or [])),
     )
 
 
@@ -122,6 +126,7 @@ def advance(known: QueryProgress, batch: Batch, now_ms: int) -> QueryProgress:
         watermark=batch.watermark or known.watermark,
         bad_rows=summed(known.bad_rows, batch.bad_rows),
         updated_at_ms=now_ms,
+        offsets=known.offsets + batch.offsets,
     )
 
 
@@ -139,6 +144,14 @@ def _lag(sources: list[Mapping[str, Any]]) -> int | None:
         and (reached := _offsets(source.get("endOffset"))) is not None
     ]
     return sum(lags) if lags else None
+
+
+def _advanced(source: Mapping[str, Any]) -> int:
+    """Return by how many offsets a source went on with a batch; none if it has just begun, or reads no topics."""
+    before, after = _offsets(source.get("startOffset")), _offsets(source.get("endOffset"))
+    if before is None or after is None:
+        return 0
+    return sum(max(0, offset - before.get(place, offset)) for place, offset in after.items())
 
 
 def _offsets(document: object) -> dict[tuple[str, str], int] | None:

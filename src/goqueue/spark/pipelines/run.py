@@ -27,7 +27,7 @@ from goqueue.spark.pipelines.run_checkpoints import Checkpoints
 from goqueue.spark.pipelines.run_failures import Failure
 from goqueue.spark.pipelines.run_query import Event, Query, QueryPlan, State, StreamRun
 from goqueue.spark.pipelines.run_table import Observed, TableRun, TableWrite
-from goqueue.spark.pipelines.run_writes import Show, start_letters, start_stream, write_messages, write_table
+from goqueue.spark.pipelines.run_writes import Show, start_letters, start_stream, write_letters, write_table
 from goqueue.spark.session import SESSION_SETTINGS, is_remote, leave
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class PipelineRun:
         letters = compile_letters(self.spec, ground)
         assert letters is not None
         rows = observed.observe_written(letters)
-        return TableWrite(lambda: write_messages(rows, self.spec.dead_letters, ground), observed)
+        return TableWrite(lambda: write_letters(rows, self.spec.dead_letters, ground), observed)
 
     def _is_stream(self, names: list[str]) -> bool:
         reads = {source.name: () for source in self.spec.sources} | {step.name: step.inputs for step in self.spec.steps}

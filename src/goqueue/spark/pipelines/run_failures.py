@@ -7,6 +7,7 @@ Spark's own error is. Some failures come again however often one tries; these ar
 from __future__ import annotations
 
 import re
+import sysconfig
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
@@ -28,6 +29,9 @@ _ERROR_CLASS: Final = re.compile(r"^\[[A-Z][A-Z0-9_.]+\]\s*")
 _PYTHON_ERROR: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$", re.DOTALL)
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 _LIBRARIES: Final = ("site-packages", "dist-packages", "pyspark.zip", "/pyspark/", "/goqueue/", "<frozen")
+# Where Python keeps its own modules, here and on whatever machine a trace comes from.
+_STDLIB_HERE: Final = sysconfig.get_paths()["stdlib"]
+_STANDARD_LIBRARY: Final = re.compile(r"[/\\][Ll]ib[/\\]python3\.\d+t?[/\\]|[/\\]python3\d+\.zip[/\\]")
 # What Spark and the source say if a checkpoint holds something else than the query that is started with it.
 _MISFITS: Final = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
@@ -52,6 +56,7 @@ _HOPELESS: Final = (
     "Invalid",
     "InvalidSettings",
     "ModuleNotFoundError",
+    "TooLarge",
 )
 
 
@@ -131,9 +136,14 @@ def _python_reason(text: str) -> str:
 def _place(frames: list[tuple[str, int, str]]) -> str:
     """Return the innermost place that is not in a library."""
     for file, line, function in reversed(frames):
-        if not any(library in file for library in _LIBRARIES):
+        if not any(library in file for library in _LIBRARIES) and not _is_standard(file):
             return f" (line {line} of {PurePath(file).name}, in {function})"
     return ""
+
+
+def _is_standard(file: str) -> bool:
+    """Tell whether a file is one of Python's own modules."""
+    return file.startswith(f"{_STDLIB_HERE}/") or _STANDARD_LIBRARY.search(file) is not None
 
 
 def _frames_of(error: BaseException) -> list[tuple[str, int, str]]:

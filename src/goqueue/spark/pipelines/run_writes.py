@@ -25,6 +25,7 @@ from goqueue.spark.pipelines.model import (
 )
 from goqueue.spark.pipelines.run_files import require_own
 from goqueue.spark.session import is_remote
+from goqueue.spark.sink_options import TOO_LARGE, TooLargeUse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +63,8 @@ def start_letters(
     letters: DataFrame, topic: str, ground: Ground, *, name: str, trigger: Trigger, checkpoint: str
 ) -> StreamingQuery:
     """Start the query that writes dead letters."""
-    stream = _triggered(letters.writeStream.format("goqueue").options(**topic_options(topic, ground)), trigger)
+    options = letter_options(topic, ground)
+    stream = _triggered(letters.writeStream.format("goqueue").options(**options), trigger)
     return stream.queryName(name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
@@ -86,10 +88,20 @@ def write_messages(messages: DataFrame, topic: str, ground: Ground) -> None:
     messages.write.format("goqueue").options(**topic_options(topic, ground)).mode("append").save()
 
 
+def write_letters(letters: DataFrame, topic: str, ground: Ground) -> None:
+    """Write all dead letters of a table to a topic, in one transaction."""
+    letters.write.format("goqueue").options(**letter_options(topic, ground)).mode("append").save()
+
+
 def topic_options(topic: str, ground: Ground) -> dict[str, str]:
     """Return the options of a write to a topic."""
     url = {"goqueue.http.url": ground.http_url} if ground.http_url else {}
     return {"kafka.bootstrap.servers": ground.bootstrap, "topic": topic, **url}
+
+
+def letter_options(topic: str, ground: Ground) -> dict[str, str]:
+    """Return the options of a write of dead letters: one that is too large must not hold up the others."""
+    return {**topic_options(topic, ground), TOO_LARGE: TooLargeUse.CUT.value}
 
 
 def messages_of(sink: TopicSink, rows: DataFrame) -> DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from goqueue.errors import Invalid, UnknownTopic
@@ -23,6 +25,14 @@ Traceback (most recent call last):
   File "/venv/lib/python3.11/site-packages/pyspark/worker.py", line 9, in process
 ValueError: bad row
 second line
+ SQLSTATE: 38000{TAIL}"""
+IN_STANDARD_LIBRARY = f"""{HEAD}[PYTHON_EXCEPTION] An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/srv/app/transforms.py", line 44, in clean
+    return json.loads(text)
+  File "/opt/python/lib/python3.11/json/decoder.py", line 355, in raw_decode
+    raise JSONDecodeError("Expecting value", s, err.value) from None
+json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
  SQLSTATE: 38000{TAIL}"""
 IN_SOURCE = f"""{HEAD}[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when planning:
 Traceback (most recent call last):
@@ -73,6 +83,10 @@ AnalysisException.__module__ = Told.__module__
     ("text", "reason"),
     [
         (IN_WORKER, "ValueError: bad row second line (line 44 of transforms.py, in clean)"),
+        (
+            IN_STANDARD_LIBRARY,
+            "JSONDecodeError: Expecting value: line 1 column 1 (char 0) (line 44 of transforms.py, in clean)",
+        ),
         (IN_SOURCE, "DataLost: offsets 0 to 9 of topic 'orders' are gone (set failOnDataLoss to false)"),
         (WHILE_HANDLING, "RuntimeError: second (line 2 of second.py, in second)"),
         (IN_JAVA, "No data source: dd."),
@@ -81,7 +95,7 @@ AnalysisException.__module__ = Told.__module__
         ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\na / 0", "Division by zero."),
         ("", ""),
     ],
-    ids=["worker", "source", "chain", "java", "cause", "plain", "sql", "nothing"],
+    ids=["worker", "standard library", "source", "chain", "java", "cause", "plain", "sql", "nothing"],
 )
 def test_the_cause_is_one_line_without_stacks(text: str, reason: str) -> None:
     assert reason_in(text) == reason
@@ -102,15 +116,16 @@ def test_what_passes_is_tried_again_and_what_comes_again_is_not() -> None:
     assert not failure_of(Told(IN_WORKER)).is_hopeless
     assert failure_of(AnalysisException("[UNRESOLVED_COLUMN] no column amuont")).is_hopeless
     assert failure_of(Invalid("no")).is_hopeless
+    assert failure_of(Told(IN_WORKER.replace("ValueError", "TooLarge"))).is_hopeless
     assert not failure_of(UnknownTopic("there is no topic 'out'")).is_hopeless
 
 
 def test_an_error_of_the_users_code_names_its_line() -> None:
     try:
-        raise TypeError("not so")
-    except TypeError as error:
+        json.loads("oops")
+    except ValueError as error:
         failure = failure_of(error)
-    assert failure.reason.startswith("TypeError: not so (line ")
+    assert failure.reason.startswith("JSONDecodeError: Expecting value: line 1 column 1 (char 0) (line ")
     assert failure.reason.endswith(
         "of test_pipeline_run_failures.py, in test_an_error_of_the_users_code_names_its_line)"
     )

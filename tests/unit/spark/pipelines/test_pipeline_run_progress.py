@@ -79,6 +79,17 @@ def test_files_have_no_lag() -> None:
     assert read_batch(account(0, sources=[{"endOffset": {"logOffset": 3}, "latestOffset": None}])).lag is None
 
 
+def test_a_batch_goes_on_by_offsets_of_which_some_have_no_row() -> None:
+    begun, gone_on = position(a={"0": 5, "1": 9}), position(a={"0": 25, "1": 9, "2": 4})
+    first = read_batch(account(0, sources=[{"startOffset": None, "endOffset": begun}]))
+    assert first.offsets == 0
+    batch = read_batch(account(1, sources=[{"startOffset": begun, "endOffset": gone_on}]))
+    assert batch.offsets == 20
+    known = advance(advance(QueryProgress("q"), first, 0), batch, 0)
+    assert advance(known, batch, 0).offsets == 40
+    assert read_batch(account(1, sources=[{"startOffset": begun, "endOffset": {"logOffset": 3}}])).offsets == 0
+
+
 def test_state_is_summed_over_operators_and_a_watermark_of_1970_is_none() -> None:
     operators = [{"numRowsTotal": 3, "memoryUsedBytes": 10}, {"numRowsTotal": 4, "memoryUsedBytes": 20}]
     batch = read_batch(account(0, stateOperators=operators))
