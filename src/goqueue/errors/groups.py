@@ -143,3 +143,15 @@ class CoordinatorUnavailable(Unavailable):
     """The log that holds the state of the group or transaction cannot be used."""
 
     code = "coordinator_unavailable"
+
+
+class UnknownQueue(NotFound):
+    """There is no queue group of that name, or it has not begun with that partition."""
+
+    code = "unknown_queue"
+
+
+class StaleReceipt(Conflict):
+    """The message is not leased under this receipt any more."""
+
+    code = "stale_receipt"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from typing import Any, Generic, TypeVar
+
+NameT = TypeVar("NameT", bound=tuple[Any, ...] | str)
 
 # What was due and could not be done is due again after this time.
 _AGAIN_MS = 1_000
 
 
-class Deadlines:
+class Deadlines(Generic[NameT]):
     """The next deadline of each name; all moments are monotonic."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, str]] = []
-        self._known: dict[str, int] = {}
+        self._heap: list[tuple[int, NameT]] = []
+        self._known: dict[NameT, int] = {}
 
-    def note(self, name: str, moment_ms: int | None, *, is_past: bool = False) -> None:
+    def note(self, name: NameT, moment_ms: int | None, *, is_past: bool = False) -> None:
         """Take note of a deadline, or that there is none; `is_past` says that what was due has been done."""
         if moment_ms is None:
             self._known.pop(name, None)
@@ -32,7 +35,7 @@ class Deadlines:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now_ms: int) -> Iterator[str]:
+    def due(self, now_ms: int) -> Iterator[NameT]:
         """Yield the names whose time has come; each is due again a little later, unless it is noted otherwise."""
         names = []
         while (moment := self.next_ms()) is not None and moment <= now_ms:

@@ -97,7 +97,7 @@ class Groups:
         self._pace = pace or HeartbeatPace()
         self._groups: dict[str, Group] = {}
         self._interests = GroupInterests()
-        self._deadlines = Deadlines()
+        self._deadlines: Deadlines[str] = Deadlines()
         # In the order in which their turn comes.
         self._stale: dict[str, None] = {}
         self._sweep_at_ms: int | None = None

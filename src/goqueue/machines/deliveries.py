@@ -1,0 +1,293 @@
+"""Queue groups: who has which message, and what is still to be delivered.
+
+A fold over keyed records (`delivery_records`); the states of a message are in `delivery_values`, those of a partition
+in `delivery_window`. Refuses to know what messages say, and where they are stored: whoever asks for messages says which
+ones there are.
+
+A lease is stored, so it outlives the broker, and so does the number of deliveries. Nobody waits for that to be durable:
+if it is lost with the power, the message is delivered again, as every message that was not acknowledged. What a
+consumer says about its messages is durable before it is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from goqueue.machines.deadlines import Deadlines
+from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.delivery_admin import administer, require, require_window
+from goqueue.machines.delivery_commands import Bury, Command, PassTime, Receive, Settle
+from goqueue.machines.delivery_group import NOTHING, Outcome, Place, QueueGroup, Tally, draft_records
+from goqueue.machines.delivery_records import (
+    GroupValue,
+    KeyKind,
+    group_record,
+    read_chunk,
+    read_group,
+    read_key,
+    read_partition,
+)
+from goqueue.machines.delivery_steps import Result, lease, pass_time, settle, stale
+from goqueue.machines.delivery_values import Delivery, Flight, FlightState
+from goqueue.machines.delivery_window import SHIFT, Chunk, Draft, Move, Window
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+
+_TIMED = (FlightState.LEASED, FlightState.WAITING)
+# Of a group of which nothing is known yet.
+_DEFAULTS = QueueSettings()
+
+
+class Leased(NamedTuple):
+    """What a consumer got, until when (wall time), and why it is not more, if there is a reason."""
+
+    deliveries: Sequence[Delivery]
+    deadline_ms: int
+    shortfall: str = ""
+
+
+class Deliveries:
+    """The queue groups whose names lead here."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, QueueGroup] = {}
+        self._deadlines: Deadlines[Place] = Deadlines()
+
+    def find(self, group: str) -> QueueGroup | None:
+        """Return a group, if there is one of that name."""
+        return self.groups.get(group)
+
+    def require(self, group: str) -> QueueGroup:
+        """Return a group; UnknownQueue if there is none."""
+        return require(self.groups, group)
+
+    # -- what a shard asks for
+
+    def is_independent(self, command: Command) -> bool:
+        """Tell that no command is: each looks at what others change."""
+        del command
+        return False
+
+    def decide(self, command: Command, ticket: int, now: Now) -> Decision:
+        """Return what carries out a command; raises what forbids it."""
+        match command:
+            case Receive():
+                return self._receive(command, ticket, now)
+            case Settle():
+                return self._settle(command, ticket, now)
+            case Bury():
+                return self._bury(command, ticket)
+            case PassTime():
+                return self._pass_time(command, ticket, now)
+            case _:
+                return administer(self.groups, command, ticket)
+
+    def adopt(self, decision: Decision) -> None:
+        """Make what was decided the state."""
+        outcomes = decision.outcome
+        assert isinstance(outcomes, tuple)
+        for outcome in outcomes:
+            assert isinstance(outcome, Outcome)
+            self._adopt(outcome)
+
+    def _adopt(self, outcome: Outcome) -> None:
+        value = outcome.value
+        if value is None:
+            self.groups.pop(outcome.group, None)
+            if outcome.past is not None:
+                self._deadlines.note(outcome.past, None)
+            return
+        group = self.groups.get(outcome.group)
+        if group is None:
+            group = self.groups[outcome.group] = QueueGroup(outcome.group, value.settings)
+        if group.paused and not value.paused:
+            # Whoever resumes it wants to see whether it is better now.
+            group.done = group.failed = 0
+        group.settings, group.paused = value.settings, value.paused
+        for partition, opened in outcome.opened.items():
+            known = group.windows.pop(partition, None)
+            if known is not None:
+                group.count(Move(offset, flight, None) for offset, flight in _flights(known))
+            if opened is not None:
+                group.windows[partition] = opened
+        for partition, draft in outcome.drafts.items():
+            draft.adopt()
+            group.count(draft.moves)
+            self._note_deadlines(group.name, partition, draft.moves)
+        group.tally(outcome.tally)
+        if outcome.past is not None:
+            self._note_rest(outcome.past)
+
+    def apply(self, record: KeyedRecord) -> None:
+        """Take note of a stored record."""
+        kind, name, partition, index = read_key(record.key)
+        if kind is KeyKind.GROUP:
+            if record.value is None:
+                self.groups.pop(name, None)
+                return
+            value = read_group(record.value)
+            group = self._loading(name)
+            group.settings, group.paused = value.settings, value.paused
+            return
+        windows = self._loading(name).windows
+        window = windows.get(partition)
+        if window is None:
+            # Chunks are stored before what is told about their partition.
+            window = windows[partition] = Window(UUID(int=0), 0, 0)
+        if kind is KeyKind.CHUNK:
+            window.load(index, None if record.value is None else Chunk(*read_chunk(record.value)))
+        elif record.value is None:
+            del windows[partition]
+        else:
+            stored = read_partition(record.value)
+            window.topic_id, window.floor, window.cursor = stored.topic_id, stored.floor, stored.cursor
+
+    def _loading(self, name: str) -> QueueGroup:
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = QueueGroup(name, _DEFAULTS)
+        return group
+
+    def revive(self, now: Now) -> None:
+        """Begin to live: what has a deadline has it again, counted from now on by a clock that cannot jump."""
+        # What is forgotten may have left a trace of which only a part was compacted.
+        self.groups = {name: group for name, group in self.groups.items() if group.settings is not _DEFAULTS}
+        for group in self.groups.values():
+            group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
+            for partition, window in group.windows.items():
+                moves = [Move(offset, None, _revived(flight, now)) for offset, flight in _flights(window)]
+                for move in moves:
+                    assert move.after is not None
+                    window.chunks[move.offset >> SHIFT].flights[move.offset] = move.after
+                    window.note(move)
+                group.count(moves)
+                self._note_deadlines(group.name, partition, moves)
+
+    def deadline_ms(self) -> int | None:
+        """Return the monotonic moment at which something is due next."""
+        return self._deadlines.next_ms()
+
+    def due(self, now: Now) -> Iterable[Command]:
+        """Return the commands that time has brought."""
+        for place in self._deadlines.due(now.monotonic_ms):
+            yield PassTime(*place)
+
+    def _note_deadlines(self, group: str, partition: TopicPartition, moves: Iterable[Move]) -> None:
+        """Take note of when something is due; many messages share their moment."""
+        moments = {
+            (move.offset >> SHIFT, move.after.until.monotonic_ms)
+            for move in moves
+            if move.after is not None and move.after.state in _TIMED
+        }
+        for chunk, moment_ms in sorted(moments):
+            self._deadlines.note(Place(group, partition, chunk), moment_ms)
+
+    def _note_rest(self, place: Place) -> None:
+        """Take note of what is due next in a chunk that was just looked at."""
+        window = self.groups[place.group].windows.get(place.partition)
+        chunk = None if window is None else window.chunks.get(place.chunk)
+        moments = [] if chunk is None else [f.until.monotonic_ms for f in chunk.flights.values() if f.state in _TIMED]
+        self._deadlines.note(place, min(moments, default=None), is_past=True)
+
+    # -- decisions
+
+    def _receive(self, command: Receive, ticket: int, now: Now) -> Decision:
+        group = self.require(command.group)
+        room = min(group.room(command.consumer), command.limit)
+        if group.paused:
+            room = 0
+        deliveries: list[Delivery] = []
+        drafts = {}
+        for offer in command.offers:
+            window = group.windows.get(offer.partition)
+            if window is not None and len(deliveries) < room:
+                drafts[offer.partition] = draft = Draft(window)
+                deliveries += lease(draft, offer, command, now, room - len(deliveries))
+        reply = Leased(deliveries, now.wall_ms + command.visibility_ms, _shortfall(group, command, room))
+        return _drafted(group, drafts, ticket, reply, is_told_at_once=True)
+
+    def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
+        group = self.require(command.group)
+        drafts: dict[TopicPartition, Draft] = {}
+        results: list[Result] = []
+        for receipt in command.receipts:
+            draft = drafts.get(receipt.partition)
+            if draft is None:
+                window = group.windows.get(receipt.partition)
+                if window is None:
+                    results.append(stale(receipt))
+                    continue
+                draft = drafts[receipt.partition] = Draft(window)
+            results.append(settle(draft, receipt, command, group.settings, now))
+        moves = [move for draft in drafts.values() for move in draft.moves]
+        done = sum([move.after is None for move in moves])
+        failed = sum([move.after is not None and move.after.state is FlightState.DEAD for move in moves])
+        return _drafted(group, drafts, ticket, results, tally=Tally(done, failed))
+
+    def _bury(self, command: Bury, ticket: int) -> Decision:
+        draft = Draft(require_window(self.groups, command.group, command.partition))
+        for offset in command.offsets:
+            flight = draft.find(offset)
+            if flight is not None and flight.state is FlightState.DEAD:
+                draft.finish(offset)
+        return _drafted(self.groups[command.group], {command.partition: draft}, ticket, None)
+
+    def _pass_time(self, command: PassTime, ticket: int, now: Now) -> Decision:
+        place = Place(command.group, command.partition, command.chunk)
+        group = self.groups.get(command.group)
+        if group is None:
+            return Decision(outcome=(Outcome(command.group, None, past=place),))
+        window = group.windows.get(command.partition)
+        if window is None:
+            return Decision(outcome=(Outcome(command.group, group.value, past=place),))
+        draft = Draft(window)
+        tally = Tally(0, pass_time(draft, command.chunk, group.settings, now))
+        draft.close()
+        value, records = _counted(group, tally)
+        # What has become of messages with time is found out again after a start.
+        outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place)
+        return Decision(records, [Answer(ticket, None)], (outcome,))
+
+
+def _drafted(
+    group: QueueGroup,
+    drafts: Mapping[TopicPartition, Draft],
+    ticket: int,
+    reply: object,
+    *,
+    tally: Tally = NOTHING,
+    is_told_at_once: bool = False,
+) -> Decision:
+    """Return the decision that carries out drafts."""
+    records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
+    value, more = _counted(group, tally)
+    outcome = Outcome(group.name, value, drafts, tally=tally)
+    return Decision([*records, *more], [Answer(ticket, reply)], (outcome,), is_told_at_once=is_told_at_once)
+
+
+def _counted(group: QueueGroup, tally: Tally) -> tuple[GroupValue, Sequence[KeyedRecord]]:
+    """Return what becomes of a group if so many more messages are settled: too many dead ones pause it."""
+    reason = "" if group.paused else group.breaks(tally)
+    if not reason:
+        return group.value, ()
+    value = GroupValue(group.settings, reason)
+    return value, [group_record(group.name, value)]
+
+
+def _flights(window: Window) -> list[tuple[int, Flight]]:
+    return [pair for _, chunk in sorted(window.chunks.items()) for pair in sorted(chunk.flights.items())]
+
+
+def _revived(flight: Flight, now: Now) -> Flight:
+    left_ms = max(flight.until.wall_ms - now.wall_ms, 0)
+    return flight._replace(until=Now(flight.until.wall_ms, now.monotonic_ms + left_ms))
+
+
+def _shortfall(group: QueueGroup, command: Receive, room: int) -> str:
+    if group.paused:
+        return f"the group is paused: {group.paused}"
+    if room < command.limit:
+        return f"consumer {command.consumer!r} may hold {group.settings.in_flight_max} messages at once"
+    return ""

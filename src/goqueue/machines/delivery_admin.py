@@ -1,0 +1,113 @@
+"""What administrators ask of queue groups: settings, pauses, where to begin and to go on, and to be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from goqueue.errors import UnknownQueue
+from goqueue.machines.decision import Answer, Decision, KeyedRecord
+from goqueue.machines.delivery_commands import (
+    Administration,
+    Configure,
+    DeleteQueue,
+    DropTopic,
+    OpenPartition,
+    Pause,
+    Seek,
+)
+from goqueue.machines.delivery_group import Outcome, QueueGroup, draft_records
+from goqueue.machines.delivery_records import (
+    GroupValue,
+    PartitionValue,
+    chunk_record,
+    group_record,
+    partition_record,
+)
+from goqueue.machines.delivery_window import Draft, Window
+from goqueue.machines.group_values import TopicPartition
+
+Groups = Mapping[str, QueueGroup]
+
+
+def require(groups: Groups, name: str) -> QueueGroup:
+    """Return a group; UnknownQueue if there is none."""
+    found = groups.get(name)
+    if found is None:
+        raise UnknownQueue(f"there is no queue group {name!r}", hint="receiving makes it")
+    return found
+
+
+def require_window(groups: Groups, group: str, partition: TopicPartition) -> Window:
+    """Return what a group knows of a partition; UnknownQueue if that is nothing."""
+    window = require(groups, group).windows.get(partition)
+    if window is None:
+        raise UnknownQueue(f"queue group {group!r} has not begun with {partition.topic}-{partition.partition}")
+    return window
+
+
+def administer(groups: Groups, command: Administration, ticket: int) -> Decision:
+    """Return what carries out a command; raises what forbids it."""
+    match command:
+        case Configure(name, settings):
+            known = groups.get(name)
+            return _changed(known, name, GroupValue(settings, "" if known is None else known.paused), ticket)
+        case Pause(name, reason):
+            known = require(groups, name)
+            return _changed(known, name, GroupValue(known.settings, reason), ticket)
+        case OpenPartition():
+            return _open(require(groups, command.group), command, ticket)
+        case Seek():
+            draft = Draft(require_window(groups, command.group, command.partition))
+            draft.restart(command.offset)
+            records = draft_records(command.group, command.partition, draft)
+            drafts = {command.partition: draft}
+            return _decided(records, [Outcome(command.group, groups[command.group].value, drafts)], ticket)
+        case DeleteQueue(name):
+            group = require(groups, name)
+            records = [*_forgetting(group, list(group.windows)), group_record(name, None)]
+            return _decided(records, [Outcome(name, None)], ticket)
+        case DropTopic():
+            return _drop_topic(groups, command, ticket)
+        case _:
+            assert_never(command)
+
+
+def _decided(records: Sequence[KeyedRecord], outcomes: Sequence[Outcome], ticket: int) -> Decision:
+    return Decision(records, [Answer(ticket, None)], tuple(outcomes))
+
+
+def _changed(known: QueueGroup | None, name: str, value: GroupValue, ticket: int) -> Decision:
+    if known is not None and known.value == value:
+        return _decided([], [], ticket)
+    return _decided([group_record(name, value)], [Outcome(name, value)], ticket)
+
+
+def _open(group: QueueGroup, command: OpenPartition, ticket: int) -> Decision:
+    known = group.windows.get(command.partition)
+    if known is not None and known.topic_id == command.topic_id:
+        return _decided([], [], ticket)
+    records = [] if known is None else _forgetting(group, [command.partition])
+    stored = PartitionValue(command.topic_id, command.offset, command.offset)
+    records.append(partition_record(group.name, command.partition, stored))
+    opened = {command.partition: Window(command.topic_id, command.offset, command.offset)}
+    return _decided(records, [Outcome(group.name, group.value, opened=opened)], ticket)
+
+
+def _drop_topic(groups: Groups, command: DropTopic, ticket: int) -> Decision:
+    records: list[KeyedRecord] = []
+    outcomes = []
+    for group in groups.values():
+        partitions = [each for each in group.windows if each.topic == command.topic]
+        records += _forgetting(group, partitions)
+        if partitions:
+            outcomes.append(Outcome(group.name, group.value, opened=dict.fromkeys(partitions)))
+    return _decided(records, outcomes, ticket)
+
+
+def _forgetting(group: QueueGroup, partitions: Sequence[TopicPartition]) -> list[KeyedRecord]:
+    records = []
+    for each in partitions:
+        records += [chunk_record(group.name, each, index, None) for index in sorted(group.windows[each].chunks)]
+        records.append(partition_record(group.name, each, None))
+    return records

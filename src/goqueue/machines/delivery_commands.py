@@ -1,0 +1,136 @@
+"""What queue groups are asked to do. Time passes by `PassTime`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Make a group, or give it other settings."""
+
+    group: str
+    settings: QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Deliver nothing to a group until it is resumed; without a reason, resume it."""
+
+    group: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPartition:
+    """Begin to deliver a partition at an offset, unless the group does so already."""
+
+    group: str
+    partition: TopicPartition
+    topic_id: UUID
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Go on in a partition at another offset; whatever is in flight there is forgotten."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+class Offer(NamedTuple):
+    """What of a partition can be delivered.
+
+    `fresh` are the offsets of messages from the cursor on, and `end` is how far was looked: there are no others before
+    it. `again` are messages that are ready, `gone` those of which nothing is left. `start` is where the log begins.
+    `keys` has the keys of all fresh ones, if messages of one key wait for each other.
+    """
+
+    partition: TopicPartition
+    fresh: Sequence[int]
+    end: int
+    again: Sequence[int] = ()
+    gone: Sequence[int] = ()
+    start: int = 0
+    keys: Mapping[int, bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Lease messages to a consumer: up to `limit` of what is offered."""
+
+    group: str
+    consumer: str
+    limit: int
+    visibility_ms: int
+    lease_id: int
+    offers: Sequence[Offer]
+
+
+class Receipt(NamedTuple):
+    """A message, and the lease under which somebody has it."""
+
+    partition: TopicPartition
+    offset: int
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Say of leased messages what became of them.
+
+    `delay_ms` is how long a nacked message waits, if not as long as the group has it; for an extension, how long the
+    lease lasts from now on. `chance` is from 0 to 1, and spreads those that wait.
+    """
+
+    group: str
+    verdict: Verdict
+    receipts: Sequence[Receipt]
+    delay_ms: int | None = None
+    reason: str = ""
+    chance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Take note that messages are dead letters now."""
+
+    group: str
+    partition: TopicPartition
+    offsets: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime:
+    """See to what is due in a part of a partition."""
+
+    group: str
+    partition: TopicPartition
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Forget a group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropTopic:
+    """Forget all about a topic, which is going."""
+
+    topic: str
+
+
+Administration = Configure | Pause | OpenPartition | Seek | DeleteQueue | DropTopic
+Command = Administration | Receive | Settle | Bury | PassTime

@@ -1,0 +1,131 @@
+"""A queue group in memory: its settings, its partitions, and what its consumers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from goqueue.machines.decision import KeyedRecord
+from goqueue.machines.delivery_records import GroupValue, PartitionValue, chunk_record, partition_record
+from goqueue.machines.delivery_values import FlightState
+from goqueue.machines.delivery_window import Draft, Move, Window
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+
+# So many messages are settled before the ratio of failures says anything.
+_BREAKER_MESSAGES_MIN = 100
+
+
+class Tally(NamedTuple):
+    """How many messages were done, and how many have become dead."""
+
+    done: int
+    failed: int
+
+
+NOTHING = Tally(0, 0)
+
+
+class Place(NamedTuple):
+    """A chunk of a partition of a group, by which deadlines are known."""
+
+    group: str
+    partition: TopicPartition
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes the state of a group; without a value it is forgotten.
+
+    `opened` are partitions that begin anew, or are forgotten; `past` is where time has passed.
+    """
+
+    group: str
+    value: GroupValue | None
+    drafts: Mapping[TopicPartition, Draft] = field(default_factory=dict)
+    opened: Mapping[TopicPartition, Window | None] = field(default_factory=dict)
+    tally: Tally = NOTHING
+    past: Place | None = None
+
+
+class QueueGroup:
+    """The state of one queue group; `paused` is why nothing is delivered, or empty."""
+
+    def __init__(self, name: str, settings: QueueSettings, paused: str = "") -> None:
+        self.name = name
+        self.settings = settings
+        self.paused = paused
+        self.windows: dict[TopicPartition, Window] = {}
+        # How many messages each consumer has leased; those that have none are not in here.
+        self.leases: dict[str, int] = {}
+        # Of the messages settled lately: how many were done, and how many became dead letters.
+        self.done = 0
+        self.failed = 0
+
+    @property
+    def value(self) -> GroupValue:
+        """What is stored about the group itself."""
+        return GroupValue(self.settings, self.paused)
+
+    def room(self, consumer: str) -> int:
+        """Return how many messages a consumer may lease beside those that it has."""
+        return max(self.settings.in_flight_max - self.leases.get(consumer, 0), 0)
+
+    def count(self, moves: Iterable[Move]) -> None:
+        """Keep the books of what consumers hold."""
+        leases = self.leases
+        for _, before, after in moves:
+            if before is not None and before.state is FlightState.LEASED and before.lease is not None:
+                left = leases[before.lease.consumer] - 1
+                if left:
+                    leases[before.lease.consumer] = left
+                else:
+                    del leases[before.lease.consumer]
+            if after is not None and after.state is FlightState.LEASED and after.lease is not None:
+                leases[after.lease.consumer] = leases.get(after.lease.consumer, 0) + 1
+
+    def validate(self) -> None:
+        """Check what must always hold."""
+        held: dict[str, int] = {}
+        for window in self.windows.values():
+            window.validate()
+            for chunk in window.chunks.values():
+                for flight in chunk.flights.values():
+                    if flight.state is FlightState.LEASED:
+                        assert flight.lease is not None
+                        held[flight.lease.consumer] = held.get(flight.lease.consumer, 0) + 1
+        assert held == self.leases
+
+    def tally(self, settled: Tally) -> None:
+        """Count settled messages; those of long ago count less and less."""
+        self.done += settled.done
+        self.failed += settled.failed
+        if self.done + self.failed > 10 * _BREAKER_MESSAGES_MIN:
+            self.done //= 2
+            self.failed //= 2
+
+    def breaks(self, settled: Tally) -> str:
+        """Return why the group has to pause if so many more messages are settled; empty if it need not."""
+        bad, good = self.failed + settled.failed, self.done + settled.done
+        total = bad + good
+        if not settled.failed or total < _BREAKER_MESSAGES_MIN or bad <= self.settings.breaker_ratio * total:
+            return ""
+        share = self.settings.breaker_ratio
+        return f"{bad} of the last {total} messages became dead letters, more than a share of {share:g}"
+
+
+def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[KeyedRecord]:
+    """Close a draft, and return the records that carry it out."""
+    draft.close()
+    window = draft.window
+    records = [
+        chunk_record(group, partition, index, (chunk.done, chunk.flights))
+        for index, chunk in sorted(draft.changed.items())
+    ]
+    records += [chunk_record(group, partition, index, None) for index in draft.forgotten]
+    if (draft.floor, draft.cursor) != (window.floor, window.cursor):
+        value = PartitionValue(window.topic_id, draft.floor, draft.cursor)
+        records.append(partition_record(group, partition, value))
+    return records

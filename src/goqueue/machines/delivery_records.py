@@ -1,0 +1,217 @@
+"""How queue groups are stored.
+
+    kind:u8  name size:u16  group's name  rest
+
+| kind      | rest                              | value                                                             |
+|-----------|-----------------------------------|-------------------------------------------------------------------|
+| GROUP     | nothing                           | the group's settings, and why it is paused                        |
+| PARTITION | partition:i32, topic              | which topic that is, and from where to where messages are in flight |
+| CHUNK     | partition:i32, chunk:i64, topic   | of 256 messages: which are done, and where the others are         |
+
+All values are JSON. A chunk's set of done messages is a number in hexadecimal, whose lowest bit is the first of them;
+messages next to each other that are in the same state are one run. Equal states have equal bytes. So a partition takes
+as many records as it has chunks with something in flight, or with something done before that, and never grows with
+history.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from goqueue.errors import Corrupt
+from goqueue.machines.decision import KeyedRecord, Now
+from goqueue.machines.delivery_values import Flight, FlightState, Lease
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+
+_HEAD = struct.Struct(">BH")
+_PARTITION = struct.Struct(">i")
+_CHUNK = struct.Struct(">iq")
+
+
+class KeyKind(IntEnum):
+    """What a record is about."""
+
+    GROUP = 0
+    PARTITION = 1
+    CHUNK = 2
+
+
+class QueueKey(NamedTuple):
+    """A key, taken apart; `partition` and `chunk` as far as its kind has them."""
+
+    kind: KeyKind
+    group: str
+    partition: TopicPartition
+    chunk: int
+
+
+class GroupValue(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is stored about a group."""
+
+    settings: QueueSettings
+    paused: str = ""
+
+
+class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored about a partition: everything before `floor` is done, nothing from `cursor` on was looked at."""
+
+    topic_id: UUID
+    floor: int
+    cursor: int
+
+
+class _Run(msgspec.Struct, frozen=True, array_like=True):
+    first: int
+    length: int
+    state: FlightState
+    deliveries: int
+    first_ms: int
+    until_ms: int
+    lease: Lease | None
+    reason: str
+    error: str
+    key: bytes | None
+
+
+class _ChunkValue(msgspec.Struct, frozen=True, array_like=True):
+    done: str
+    runs: list[_Run]
+
+
+_encode = msgspec.json.Encoder().encode
+_group_decoder = msgspec.json.Decoder(GroupValue)
+_partition_decoder = msgspec.json.Decoder(PartitionValue)
+_chunk_decoder = msgspec.json.Decoder(_ChunkValue)
+
+
+def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
+    """Return the record of a group; without a value, the one that forgets it."""
+    return KeyedRecord(_head(KeyKind.GROUP, group), None if value is None else _encode(value))
+
+
+def partition_record(group: str, partition: TopicPartition, value: PartitionValue | None) -> KeyedRecord:
+    """Return the record of a partition; without a value, the one that forgets it."""
+    key = _head(KeyKind.PARTITION, group) + _PARTITION.pack(partition.partition) + _bytes(partition.topic)
+    return KeyedRecord(key, None if value is None else _encode(value))
+
+
+def chunk_record(
+    group: str, partition: TopicPartition, chunk: int, content: tuple[int, Mapping[int, Flight]] | None
+) -> KeyedRecord:
+    """Return the record of a chunk: its done messages and the others; without them, the one that forgets it."""
+    key = _head(KeyKind.CHUNK, group) + _CHUNK.pack(partition.partition, chunk) + _bytes(partition.topic)
+    if content is None:
+        return KeyedRecord(key, None)
+    done, flights = content
+    return KeyedRecord(key, _encode(_ChunkValue(f"{done:x}", _runs(flights))))
+
+
+def _runs(flights: Mapping[int, Flight]) -> list[_Run]:
+    runs = []
+    first = end = -1
+    last: Flight | None = None
+    for offset in sorted(flights):
+        flight = flights[offset]
+        # Messages that came together share their flight, so most are told to be equal without looking.
+        if offset == end and (flight is last or flight == last):
+            end += 1
+            continue
+        if last is not None:
+            runs.append(_run(first, end, last))
+        first, end, last = offset, offset + 1, flight
+    if last is not None:
+        runs.append(_run(first, end, last))
+    return runs
+
+
+def _run(first: int, end: int, flight: Flight) -> _Run:
+    # That its time has come is found out again after a start.
+    state = FlightState.WAITING if flight.state is FlightState.READY else flight.state
+    return _Run(
+        first,
+        end - first,
+        state,
+        flight.deliveries,
+        flight.first_ms,
+        flight.until.wall_ms,
+        flight.lease,
+        flight.reason,
+        flight.error,
+        flight.key,
+    )
+
+
+def read_key(key: bytes) -> QueueKey:
+    """Take a key apart; Corrupt if it is none."""
+    try:
+        number, size = _HEAD.unpack_from(key)
+        kind = KeyKind(number)
+        group = key[_HEAD.size : _HEAD.size + size].decode("utf-8", "surrogateescape")
+        rest = key[_HEAD.size + size :]
+        index, chunk = 0, 0
+        if kind is KeyKind.PARTITION:
+            (index,) = _PARTITION.unpack_from(rest)
+            rest = rest[_PARTITION.size :]
+        elif kind is KeyKind.CHUNK:
+            index, chunk = _CHUNK.unpack_from(rest)
+            rest = rest[_CHUNK.size :]
+        return QueueKey(kind, group, TopicPartition(rest.decode("utf-8", "surrogateescape"), index), chunk)
+    except (struct.error, ValueError) as error:
+        raise Corrupt(f"{key!r} is no key of a queue: {error}") from error
+
+
+def read_group(data: bytes) -> GroupValue:
+    """Return what is stored about a group."""
+    try:
+        return _group_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"a record of a queue group cannot be read: {error}") from error
+
+
+def read_partition(data: bytes) -> PartitionValue:
+    """Return what is stored about a partition."""
+    try:
+        return _partition_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"a record of a queue's partition cannot be read: {error}") from error
+
+
+def read_chunk(data: bytes) -> tuple[int, dict[int, Flight]]:
+    """Return which messages of a chunk are done, and where the others are; their times are wall times only."""
+    try:
+        value = _chunk_decoder.decode(data)
+        return int(value.done, 16), dict(_flights(value.runs))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Corrupt(f"a record of messages in flight cannot be read: {error}") from error
+
+
+def _flights(runs: Iterable[_Run]) -> Iterable[tuple[int, Flight]]:
+    for run in runs:
+        flight = Flight(
+            run.state,
+            run.deliveries,
+            run.first_ms,
+            Now(run.until_ms, -1),
+            run.lease,
+            run.reason,
+            run.error,
+            run.key,
+        )
+        for offset in range(run.first, run.first + run.length):
+            yield offset, flight
+
+
+def _head(kind: KeyKind, group: str) -> bytes:
+    name = _bytes(group)
+    return _HEAD.pack(kind, len(name)) + name
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

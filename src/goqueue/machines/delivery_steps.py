@@ -1,0 +1,181 @@
+"""What happens to messages of one partition: leased, settled, and what time brings. Each step changes a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from goqueue.errors import GoQueueError, StaleReceipt
+from goqueue.machines.decision import Now
+from goqueue.machines.delivery_commands import Offer, Receipt, Receive, Settle
+from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
+from goqueue.machines.delivery_window import Draft
+from goqueue.model.queue_settings import QueueSettings
+
+HELD_MAX = 1_000
+"""How many messages of a partition wait for others of their key before nothing behind them is looked at."""
+
+# Those that failed together are not tried again together: a tenth earlier or later.
+_JITTER = 0.1
+_GOLDEN = 0.618034
+_TIMED = (FlightState.LEASED, FlightState.WAITING)
+
+
+class Settled(NamedTuple):
+    """What became of a message, and until when (wall time) it stays so; it is done if it is in no state."""
+
+    state: FlightState | None
+    until_ms: int = -1
+
+
+Result = Settled | GoQueueError
+_DONE = Settled(None)
+
+
+def later(now: Now, delay_ms: int) -> Now:
+    """Return the moment that comes after a time."""
+    return Now(now.wall_ms + delay_ms, now.monotonic_ms + delay_ms)
+
+
+# -- leasing
+
+
+def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> Iterator[Delivery]:
+    """Lease up to `room` messages of what is offered; those that were delivered before come first."""
+    if offer.start > draft.floor:
+        draft.lose(offer.start)
+    for offset in offer.gone:
+        if _is_ready(draft, offset):
+            draft.finish(offset)
+    right = Lease(command.lease_id, command.consumer, now.wall_ms)
+    fresh = Flight(FlightState.LEASED, 1, now.wall_ms, later(now, command.visibility_ms), right)
+    for offset in offer.again:
+        flight = draft.find(offset)
+        if room == 0 or flight is None or flight.state is not FlightState.READY:
+            continue
+        room -= 1
+        first_ms = now.wall_ms if flight.first_ms < 0 else flight.first_ms
+        draft.put(offset, fresh._replace(deliveries=flight.deliveries + 1, first_ms=first_ms, key=flight.key))
+        yield Delivery(offer.partition, offset, flight.deliveries + 1)
+    offered = offer.fresh
+    if offered and offered[0] < draft.cursor:
+        offered = [offset for offset in offered if offset >= draft.cursor]
+    if offer.keys is not None:
+        yield from _lease_in_order(draft, offer, fresh, room)
+        return
+    chosen = offered[:room]
+    draft.advance(max(offer.end, draft.cursor) if len(chosen) == len(offered) else offered[room], chosen)
+    draft.put_fresh(chosen, fresh)
+    for offset in chosen:
+        yield Delivery(offer.partition, offset, 1)
+
+
+def _lease_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Iterator[Delivery]:
+    """Lease messages whose key nobody has; the others are held, up to a limit."""
+    assert offer.keys is not None
+    held = draft.window.held
+    busy: set[bytes] = set()
+    end = max(offer.end, draft.cursor)
+    chosen: list[tuple[int, Flight]] = []
+    for offset in offer.fresh:
+        key = offer.keys.get(offset)
+        is_held = key is not None and (key in busy or _is_busy(draft, key))
+        if offset < draft.cursor:
+            continue
+        if (held >= HELD_MAX) if is_held else (room == 0):
+            end = offset
+            break
+        if is_held:
+            held += 1
+            chosen.append((offset, Flight(FlightState.HELD, key=key)))
+            continue
+        room -= 1
+        chosen.append((offset, fresh._replace(key=key)))
+        if key is not None:
+            busy.add(key)
+    draft.advance(end, [offset for offset, _ in chosen])
+    for offset, flight in chosen:
+        draft.put(offset, flight)
+        if flight.state is FlightState.LEASED:
+            yield Delivery(offer.partition, offset, 1)
+
+
+def _is_busy(draft: Draft, key: bytes) -> bool:
+    return any(draft.find(offset) is not None for offset in draft.window.by_key.get(key, ()))
+
+
+def _is_ready(draft: Draft, offset: int) -> bool:
+    flight = draft.find(offset)
+    return flight is not None and flight.state is FlightState.READY
+
+
+# -- settling
+
+
+def settle(draft: Draft, receipt: Receipt, command: Settle, settings: QueueSettings, now: Now) -> Result:
+    """Do what a consumer says about a message; an error if it has not leased it any more."""
+    flight = draft.find(receipt.offset)
+    if (
+        flight is None
+        or flight.state is not FlightState.LEASED
+        or flight.lease is None
+        or flight.lease.id != receipt.lease_id
+        or flight.until.monotonic_ms <= now.monotonic_ms
+    ):
+        return stale(receipt)
+    if command.verdict is Verdict.ACK:
+        draft.finish(receipt.offset)
+        return _DONE
+    after = _after(flight, receipt.offset, command, settings, now)
+    draft.put(receipt.offset, after)
+    return Settled(after.state, after.until.wall_ms)
+
+
+def stale(receipt: Receipt) -> StaleReceipt:
+    """Return why nothing happens to a message."""
+    topic, partition = receipt.partition
+    return StaleReceipt(
+        f"offset {receipt.offset} of {topic}-{partition} is not leased under this receipt any more",
+        hint="its lease has ended, or it was settled already; if it was not, it is delivered again",
+    )
+
+
+def _after(flight: Flight, offset: int, command: Settle, settings: QueueSettings, now: Now) -> Flight:
+    if command.verdict is Verdict.REJECT:
+        return _dead(flight, DeathReason.REJECTED, command.reason)
+    if command.verdict is Verdict.EXTEND:
+        until = later(now, settings.visibility_ms if command.delay_ms is None else command.delay_ms)
+        state = FlightState.READY if until == now else FlightState.LEASED
+        return flight._replace(state=state, until=until)
+    if flight.deliveries > settings.retries:
+        return _dead(flight, DeathReason.RETRIES, command.reason)
+    if command.verdict is Verdict.RELEASE:
+        return flight._replace(state=FlightState.READY, until=now, error=command.reason)
+    delay_ms = command.delay_ms
+    if delay_ms is None:
+        share = (command.chance + offset * _GOLDEN) % 1
+        delay_ms = int(settings.backoff_of(flight.deliveries) * (1 - _JITTER + 2 * _JITTER * share))
+    state = FlightState.WAITING if delay_ms else FlightState.READY
+    return flight._replace(state=state, until=later(now, delay_ms), error=command.reason)
+
+
+def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:
+    return flight._replace(state=FlightState.DEAD, reason=reason.value, error=error)
+
+
+# -- time
+
+
+def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> int:
+    """See to what is due in a chunk; return how many messages have become dead."""
+    known = draft.window.chunks.get(chunk)
+    dead = 0
+    for offset, flight in () if known is None else known.flights.items():
+        if flight.state not in _TIMED or flight.until.monotonic_ms > now.monotonic_ms:
+            continue
+        if flight.state is FlightState.LEASED and flight.deliveries > settings.retries:
+            draft.put(offset, _dead(flight, DeathReason.EXPIRED, ""))
+            dead += 1
+        else:
+            draft.put(offset, flight._replace(state=FlightState.READY))
+    return dead

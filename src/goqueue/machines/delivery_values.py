@@ -1,0 +1,84 @@
+"""Words of queue groups: leases, and where a message is between its first delivery and its end.
+
+| a message is      | which means                                | it becomes                                          |
+|-------------------|--------------------------------------------|-----------------------------------------------------|
+| behind the cursor | never delivered                            | LEASED or HELD by a receive                         |
+| LEASED            | a consumer has it until a deadline         | done by ack; WAITING by nack; READY by release or   |
+|                   |                                            | by time; DEAD by reject, or if no retry is left     |
+| WAITING           | failed, and is to be tried again at a time | READY by time                                       |
+| READY             | may be delivered again                     | LEASED by a receive                                 |
+| HELD              | waits for an earlier message of its key    | READY once that is done                             |
+| DEAD              | is to become a dead letter                 | done once it is one                                 |
+| done              | never delivered again                      |                                                     |
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from goqueue.machines.decision import Now
+from goqueue.machines.group_values import TopicPartition
+
+NEVER = Now(-1, -1)
+
+
+class FlightState(StrEnum):
+    """Where a message is that is neither done nor behind the cursor."""
+
+    LEASED = "leased"
+    WAITING = "waiting"
+    READY = "ready"
+    HELD = "held"
+    DEAD = "dead"
+
+
+class DeathReason(StrEnum):
+    """Why a message becomes a dead letter."""
+
+    REJECTED = "rejected"
+    RETRIES = "max_retries_exceeded"
+    EXPIRED = "lease_expired"
+
+
+class Lease(NamedTuple):
+    """A consumer's right to some messages; `id` is part of every receipt, `since_ms` is wall time."""
+
+    id: int
+    consumer: str
+    since_ms: int
+
+
+class Flight(NamedTuple):
+    """A message that is neither done nor behind the cursor.
+
+    `until` is the end of its lease, or when it is to be tried again. `lease` is its latest one. `first_ms` is the wall
+    time of its first delivery. `key` is set if messages of one key wait for each other.
+    """
+
+    state: FlightState
+    deliveries: int = 0
+    first_ms: int = -1
+    until: Now = NEVER
+    lease: Lease | None = None
+    reason: str = ""
+    error: str = ""
+    key: bytes | None = None
+
+
+class Delivery(NamedTuple):
+    """A message that a consumer has just got."""
+
+    partition: TopicPartition
+    offset: int
+    deliveries: int
+
+
+class Verdict(StrEnum):
+    """What a consumer says about a message that it has leased."""
+
+    ACK = "ack"
+    NACK = "nack"
+    REJECT = "reject"
+    EXTEND = "extend"
+    RELEASE = "release"

@@ -1,0 +1,285 @@
+"""One partition as a queue group sees it: what is done, what is in flight, and where it was not looked yet.
+
+    0 ............ floor ............................... cursor ............
+       all done         each one done or in flight        never looked at
+
+What lies between floor and cursor is kept in chunks of 256 messages: one bit for each that is done, and a flight for
+each that is not. So a million messages, acknowledged in any order, take some hundred kilobytes, and a chunk is
+forgotten once the floor has passed it. `validate` says what must hold.
+
+A window changes by drafts. A draft takes copies of the chunks that it changes, so a decision can be made, stored, and
+only then adopted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from goqueue.machines.delivery_values import Flight, FlightState
+
+CHUNK_MESSAGES = 256
+SHIFT = 8
+_FULL = (1 << CHUNK_MESSAGES) - 1
+_FULL_INDEX = CHUNK_MESSAGES - 1
+
+
+class Chunk:
+    """256 messages: a bit for each that is done, a flight for each that is not. Never changed once adopted."""
+
+    __slots__ = ("done", "flights")
+
+    def __init__(self, done: int = 0, flights: Mapping[int, Flight] | None = None) -> None:
+        self.done = done
+        self.flights: dict[int, Flight] = {} if flights is None else dict(flights)
+
+
+class Move(NamedTuple):
+    """A message that gets into another state; None for one that was never looked at, or is done."""
+
+    offset: int
+    before: Flight | None
+    after: Flight | None
+
+
+class Window:
+    """The state of a partition for a group; `ready`, `dead` and `by_key` are found in the chunks as well."""
+
+    def __init__(self, topic_id: UUID, floor: int, cursor: int) -> None:
+        self.topic_id = topic_id
+        self.floor = floor
+        self.cursor = cursor
+        self.chunks: dict[int, Chunk] = {}
+        # In the order in which they became so.
+        self.ready: dict[int, None] = {}
+        self.dead: dict[int, None] = {}
+        # Of each key its messages in flight, in the order of their offsets: only the first of them is not held.
+        self.by_key: dict[bytes, dict[int, None]] = {}
+        self.leased = 0
+        self.held = 0
+        self.in_flight = 0
+
+    def find(self, offset: int) -> Flight | None:
+        """Return where a message is, if it is in flight."""
+        chunk = self.chunks.get(offset >> SHIFT)
+        return None if chunk is None else chunk.flights.get(offset)
+
+    def is_done(self, offset: int) -> bool:
+        """Tell whether a message is never delivered again."""
+        if not self.floor <= offset < self.cursor:
+            return offset < self.floor
+        chunk = self.chunks.get(offset >> SHIFT)
+        return chunk is not None and bool(chunk.done >> (offset & _FULL_INDEX) & 1)
+
+    def load(self, index: int, chunk: Chunk | None) -> None:
+        """Take note of a stored chunk, or that it is forgotten."""
+        if chunk is None:
+            self.chunks.pop(index, None)
+        else:
+            self.chunks[index] = chunk
+
+    def note(self, move: Move) -> None:
+        """Keep the books that can be made from the chunks."""
+        offset, before, after = move
+        if before is not None:
+            self._forget(offset, before)
+        if after is None:
+            return
+        self.in_flight += 1
+        if after.state is FlightState.LEASED:
+            self.leased += 1
+        elif after.state is FlightState.READY:
+            self.ready[offset] = None
+        elif after.state is FlightState.DEAD:
+            self.dead[offset] = None
+        elif after.state is FlightState.HELD:
+            self.held += 1
+        if after.key is not None:
+            self.by_key.setdefault(after.key, {})[offset] = None
+
+    def _forget(self, offset: int, before: Flight) -> None:
+        self.in_flight -= 1
+        if before.state is FlightState.LEASED:
+            self.leased -= 1
+        elif before.state is FlightState.READY:
+            del self.ready[offset]
+        elif before.state is FlightState.DEAD:
+            del self.dead[offset]
+        elif before.state is FlightState.HELD:
+            self.held -= 1
+
+    def leave_key(self, offset: int, key: bytes) -> None:
+        """Take a message that is done out of the row of its key."""
+        row = self.by_key[key]
+        row.pop(offset, None)
+        if not row:
+            del self.by_key[key]
+
+    def validate(self) -> None:
+        """Check what must always hold."""
+        assert 0 <= self.floor <= self.cursor
+        flights = {offset: flight for chunk in self.chunks.values() for offset, flight in chunk.flights.items()}
+        assert self.floor == self.cursor or not self.is_done(self.floor), "the floor stands before what is not done"
+        for index, chunk in self.chunks.items():
+            start = index << SHIFT
+            assert self.floor < start + CHUNK_MESSAGES, "a chunk below the floor is forgotten"
+            for offset in range(start, start + CHUNK_MESSAGES):
+                is_done, is_flying = bool(chunk.done >> (offset - start) & 1), offset in chunk.flights
+                is_inside = self.floor <= offset < self.cursor
+                assert not (is_done and is_flying), f"{offset} is done and in flight"
+                assert is_inside == (is_done or is_flying) or offset < self.floor, f"{offset} is nowhere"
+                assert is_inside or not is_flying, f"{offset} flies outside of the window"
+        in_state = {state: {o for o, f in flights.items() if f.state is state} for state in FlightState}
+        assert set(self.ready) == in_state[FlightState.READY]
+        assert set(self.dead) == in_state[FlightState.DEAD]
+        assert self.leased == len(in_state[FlightState.LEASED])
+        assert self.held == len(in_state[FlightState.HELD])
+        assert self.in_flight == len(flights)
+        for key, row in self.by_key.items():
+            assert list(row) == sorted(row) == sorted(o for o, f in flights.items() if f.key == key)
+            first, *others = row
+            assert flights[first].state is not FlightState.HELD, f"{first} waits for nobody"
+            assert all(flights[each].state is FlightState.HELD for each in others), "one message of a key at a time"
+
+
+class Draft:
+    """Changes of a window that are not made yet."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.cursor = window.cursor
+        self.floor = window.floor
+        self.changed: dict[int, Chunk] = {}
+        self.forgotten: Sequence[int] = ()
+        self.moves: list[Move] = []
+        # What the window holds still, and will not, whatever else changes.
+        self._dropped: Collection[int] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes."""
+        window = self.window
+        return not self.moves and not self.changed and (self.cursor, self.floor) == (window.cursor, window.floor)
+
+    def find(self, offset: int) -> Flight | None:
+        """Return where a message will be."""
+        chunk = self._look(offset >> SHIFT)
+        return None if chunk is None else chunk.flights.get(offset)
+
+    def put(self, offset: int, flight: Flight) -> None:
+        """Have a message in flight from now on, or in another state."""
+        self.moves.append(Move(offset, self.find(offset), flight))
+        self._chunk(offset >> SHIFT).flights[offset] = flight
+
+    def put_fresh(self, offsets: Sequence[int], flight: Flight) -> None:
+        """Have messages in flight that were never looked at before, all in the same state."""
+        self.moves += [Move(offset, None, flight) for offset in offsets]
+        position = 0
+        while position < len(offsets):
+            index = offsets[position] >> SHIFT
+            end = position
+            while end < len(offsets) and offsets[end] >> SHIFT == index:
+                end += 1
+            self._chunk(index).flights.update(dict.fromkeys(offsets[position:end], flight))
+            position = end
+
+    def finish(self, offset: int) -> None:
+        """Have a message done that is in flight; the next one of its key may be delivered then."""
+        chunk = self._chunk(offset >> SHIFT)
+        flight = chunk.flights.pop(offset)
+        chunk.done |= 1 << (offset & _FULL_INDEX)
+        self.moves.append(Move(offset, flight, None))
+        if flight.key is not None:
+            self._let_next(offset, flight.key)
+
+    def _let_next(self, offset: int, key: bytes) -> None:
+        for other in self.window.by_key.get(key, ()):
+            following = self.find(other)
+            if other > offset and following is not None and following.state is FlightState.HELD:
+                self.put(other, following._replace(state=FlightState.READY))
+                return
+
+    def advance(self, end: int, fresh: Sequence[int]) -> None:
+        """Move the cursor; what lies before it and is not among the fresh ones is done: there is no message."""
+        start = self.cursor
+        self.cursor = end
+        if len(fresh) == end - start:
+            return
+        for index in range(start >> SHIFT, (end + _FULL_INDEX) >> SHIFT):
+            base = index << SHIFT
+            low, high = max(start - base, 0), min(end - base, CHUNK_MESSAGES)
+            self._chunk(index).done |= ((1 << high) - 1) & ~((1 << low) - 1)
+        for offset in fresh:
+            self._chunk(offset >> SHIFT).done &= ~(1 << (offset & _FULL_INDEX))
+
+    def lose(self, start: int) -> None:
+        """Forget everything before an offset, which is not in the log any more. Nothing was changed before."""
+        if start >= self.cursor:
+            self.restart(start)
+            return
+        for index in [each for each in self.window.chunks if each <= start >> SHIFT]:
+            for offset in [each for each in self.window.chunks[index].flights if each < start]:
+                if self.find(offset) is not None:
+                    self.finish(offset)
+        self.floor = max(self.floor, start)
+
+    def restart(self, offset: int) -> None:
+        """Forget all that is in flight, and go on at another offset. Nothing was changed before."""
+        for chunk in self.window.chunks.values():
+            self.moves += [Move(each, flight, None) for each, flight in chunk.flights.items()]
+        self._dropped = frozenset(self.window.chunks)
+        self.changed = {}
+        self.floor = self.cursor = offset
+
+    def close(self) -> None:
+        """Find out how far everything is done, and what can be forgotten with that."""
+        floor = self.floor
+        while floor < self.cursor:
+            chunk = self._look(floor >> SHIFT)
+            position = floor & _FULL_INDEX
+            missing = 0 if chunk is None else ~(chunk.done >> position) & (_FULL >> position)
+            if chunk is not None and missing:
+                floor += (missing & -missing).bit_length() - 1
+                break
+            floor = (floor - position) + CHUNK_MESSAGES
+        self.floor = min(floor, self.cursor)
+        passed = self._passed()
+        for index in passed:
+            self.changed.pop(index, None)
+        known = self.window.chunks
+        self.forgotten = sorted({each for each in (*passed, *self._dropped) if each in known} - self.changed.keys())
+
+    def _passed(self) -> Collection[int]:
+        """Return the chunks of which nothing is left between floor and cursor."""
+        first, end = self.window.floor >> SHIFT, self.floor >> SHIFT
+        if self.floor == self.cursor:
+            end += 1
+        if end - first <= len(self.window.chunks) + len(self.changed):
+            return range(first, end)
+        return [index for index in (*self.window.chunks, *self.changed) if index < end]
+
+    def adopt(self) -> None:
+        """Make the draft the state of its window."""
+        window = self.window
+        window.floor, window.cursor = self.floor, self.cursor
+        window.chunks.update(self.changed)
+        for index in self.forgotten:
+            window.chunks.pop(index, None)
+        for move in self.moves:
+            window.note(move)
+            if move.after is None and move.before is not None and move.before.key is not None:
+                window.leave_key(move.offset, move.before.key)
+
+    def _chunk(self, index: int) -> Chunk:
+        chunk = self.changed.get(index)
+        if chunk is None:
+            known = self._look(index)
+            chunk = self.changed[index] = Chunk() if known is None else Chunk(known.done, known.flights)
+        return chunk
+
+    def _look(self, index: int) -> Chunk | None:
+        chunk = self.changed.get(index)
+        if chunk is None and index not in self._dropped:
+            return self.window.chunks.get(index)
+        return chunk

@@ -1,0 +1,75 @@
+"""What users set for a queue group: how long a message is leased, how often and when it is tried again, in which order.
+
+Durations are in milliseconds. What is not set has its default.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from goqueue.errors import Invalid
+from goqueue.model.start_at import StartAt
+
+VISIBILITY_MS_MAX = 12 * 3_600_000
+"""How long a lease lasts at most, as in SQS."""
+DELAY_MS_MAX = 7 * 24 * 3_600_000
+"""How long a message waits at most until it is tried again."""
+RETRIES_MAX = 1_000
+IN_FLIGHT_MAX = 100_000
+
+
+class Ordering(StrEnum):
+    """Which messages wait for others."""
+
+    NONE = "none"
+    """None does."""
+    KEY = "key"
+    """Messages of one key are delivered one after another; each waits until the one before is settled."""
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings of one queue group.
+
+    `start` is where a partition begins that the group has not read before; a number is a time in milliseconds since
+    1970. `dead_letters` is the topic for what cannot be processed: empty for the topic's own, `{topic}.dlq`. Of the
+    messages settled last, at most `breaker_ratio` may be rejected or out of retries; above that the group pauses.
+    """
+
+    visibility_ms: int = 30_000
+    retries: int = 3
+    backoff_ms: int = 1_000
+    backoff_factor: float = 2.0
+    backoff_max_ms: int = 60_000
+    in_flight_max: int = 1_000
+    ordering: Ordering = Ordering.NONE
+    start: StartAt | int = StartAt.EARLIEST
+    dead_letters: str = ""
+    breaker_ratio: float = 0.5
+
+    def check(self) -> None:
+        """Raise Invalid, with all that is wrong."""
+        wrong = [
+            f"{name} is {value}, and may be {low} to {high}"
+            for name, value, low, high in (
+                ("visibility_ms", self.visibility_ms, 1, VISIBILITY_MS_MAX),
+                ("retries", self.retries, 0, RETRIES_MAX),
+                ("backoff_ms", self.backoff_ms, 0, DELAY_MS_MAX),
+                ("backoff_factor", self.backoff_factor, 1, 100),
+                ("backoff_max_ms", self.backoff_max_ms, 0, DELAY_MS_MAX),
+                ("in_flight_max", self.in_flight_max, 1, IN_FLIGHT_MAX),
+                ("breaker_ratio", self.breaker_ratio, 0, 1),
+            )
+            if not low <= value <= high
+        ]
+        if not isinstance(self.start, StartAt) and self.start < 0:
+            wrong.append(f"start is {self.start}, and may be a time since 1970")
+        if wrong:
+            raise Invalid("; ".join(wrong))
+
+    def backoff_of(self, deliveries: int) -> int:
+        """Return how long a message waits after it has failed for the so-manieth time; without jitter."""
+        # Powers of large numbers take long, and reach the limit early.
+        factor = self.backoff_factor ** min(deliveries - 1, 64)
+        return int(min(self.backoff_ms * factor, self.backoff_max_ms))

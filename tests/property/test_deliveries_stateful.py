@@ -1,0 +1,257 @@
+"""Queue groups beside a naive model, under restarts, lost messages, compaction of their log and a clock that jumps."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.property.delivery_model import Message, NaiveQueue
+from tests.unit.compaction import compactions
+from typing_extensions import override
+
+from goqueue.errors import StaleReceipt
+from goqueue.machines.decision import KeyedRecord, Now
+from goqueue.machines.deliveries import Deliveries, Leased
+from goqueue.machines.delivery_commands import (
+    Bury,
+    Command,
+    Configure,
+    Offer,
+    OpenPartition,
+    Receipt,
+    Receive,
+    Seek,
+    Settle,
+)
+from goqueue.machines.delivery_steps import Settled
+from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.delivery_window import Window
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import Ordering, QueueSettings
+
+GROUP = "billing"
+PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+TOPIC_ID = UUID(int=7)
+RETRIES = 2
+IN_FLIGHT_MAX = 40
+VISIBILITY_MS = 30_000
+
+partitions = st.sampled_from(PARTITIONS)
+consumers = st.sampled_from(["ann", "bob"])
+keys = st.sampled_from([None, b"a", b"b", b"c"])
+shares = st.sampled_from([0.0, 0.1, 0.3, 1.0])
+limits = st.integers(1, 60)
+messages = st.lists(st.tuples(keys, st.sampled_from([0, 0, 0, 1, 300])), max_size=20)
+verdicts = st.sampled_from(Verdict)
+delays = st.sampled_from([0, 1_000, 20_000, 90_000])
+
+
+class Queues(RuleBasedStateMachine):
+    """A machine that is offered what lies in two partitions, of which the model knows every message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Deliveries()
+        self.log: list[KeyedRecord] = []
+        self.now = Now(1_700_000_000_000, 0)
+        self.models = {each: NaiveQueue(RETRIES) for each in PARTITIONS}
+        self.ends = dict.fromkeys(PARTITIONS, 0)
+        self.starts = dict.fromkeys(PARTITIONS, 0)
+        self.leases = 0
+        self.receipts: list[Receipt] = []
+        self.is_ordered = False
+
+    @initialize(is_ordered=st.booleans(), offset=st.sampled_from([0, 3, 250]))
+    def begin(self, is_ordered: bool, offset: int) -> None:
+        self.is_ordered = is_ordered
+        ordering = Ordering.KEY if is_ordered else Ordering.NONE
+        self.say(
+            Configure(
+                GROUP, QueueSettings(ordering=ordering, retries=RETRIES, in_flight_max=IN_FLIGHT_MAX, breaker_ratio=1)
+            )
+        )
+        for each in PARTITIONS:
+            self.ends[each] = self.starts[each] = offset
+            self.say(OpenPartition(GROUP, each, TOPIC_ID, offset))
+
+    def say(self, command: Command) -> object:
+        """Carry out a command, and what time has brought before it, as a shard does."""
+        for due in [*self.machine.due(self.now), command]:
+            decision = self.machine.decide(due, 1, self.now)
+            self.log += decision.records
+            self.machine.adopt(decision)
+        return dict(decision.answers).get(1)
+
+    def window(self, partition: TopicPartition) -> Window:
+        return self.machine.require(GROUP).windows[partition]
+
+    def publish(self, partition: TopicPartition, published: list[tuple[bytes | None, int]]) -> None:
+        """Messages come, some behind a gap: what was compacted away, or aborted."""
+        for key, gap in published:
+            self.ends[partition] += gap
+            self.models[partition].messages[self.ends[partition]] = Message(key)
+            self.ends[partition] += 1
+
+    def offer(self, partition: TopicPartition, limit: int) -> Offer:
+        """Look at what lies in a partition, as the broker does."""
+        window, messages = self.window(partition), self.models[partition].messages
+        ready = list(window.ready)[:limit]
+        fresh = [offset for offset in sorted(messages) if offset >= window.cursor][:limit]
+        has_all = len(fresh) < limit
+        return Offer(
+            partition,
+            fresh,
+            self.ends[partition] if has_all or not fresh else fresh[-1] + 1,
+            [offset for offset in ready if offset in messages],
+            [offset for offset in ready if offset not in messages],
+            self.starts[partition],
+            {each: key for each in fresh if (key := messages[each].key) is not None} if self.is_ordered else None,
+        )
+
+    @rule(consumer=consumers, limit=limits, wanted=st.permutations(PARTITIONS), published=messages)
+    def publish_and_receive(
+        self, consumer: str, limit: int, wanted: list[TopicPartition], published: list[tuple[bytes | None, int]]
+    ) -> None:
+        for each in wanted:
+            self.publish(each, published)
+        self.receive(consumer, limit, wanted)
+
+    @rule(consumer=consumers, limit=limits, wanted=st.lists(partitions, min_size=1, max_size=2, unique=True))
+    def receive(self, consumer: str, limit: int, wanted: list[TopicPartition]) -> None:
+        self.pass_time(0)
+        deliverable = {
+            (each, offset) for each in wanted for offset in self.models[each].deliverable(is_ordered=self.is_ordered)
+        }
+        room = min(limit, IN_FLIGHT_MAX - sum(model.held_by(consumer) for model in self.models.values()))
+        self.leases += 1
+        leased = Leased((), 0)
+        cursors = None
+        # As the broker does it: as long as it gets on, and finds nothing but messages that wait for their key.
+        while not leased.deliveries and cursors != (cursors := [self.window(each).cursor for each in wanted]):
+            offers = [self.offer(each, limit) for each in wanted]
+            answer = self.say(Receive(GROUP, consumer, limit, VISIBILITY_MS, self.leases, offers))
+            assert isinstance(answer, Leased)
+            leased = answer
+        got = [(each.partition, each.offset) for each in leased.deliveries]
+        assert len(set(got)) == len(got) <= room
+        assert set(got) <= deliverable
+        # Nothing is kept back, but for its order: what waits for a key is found out as it is passed.
+        if not self.is_ordered:
+            assert len(got) == min(room, len(deliverable))
+        elif room > 0 and deliverable:
+            assert got
+        for delivery in leased.deliveries:
+            message = self.models[delivery.partition].messages[delivery.offset]
+            message.state, message.lease, message.consumer = "leased", self.leases, consumer
+            message.deliveries += 1
+            message.until = self.now.wall_ms + VISIBILITY_MS
+            assert delivery.deliveries == message.deliveries
+            self.receipts.append(Receipt(delivery.partition, delivery.offset, self.leases))
+
+    @rule(verdict=verdicts, delay_ms=delays, every=st.integers(1, 3))
+    def settle_latest(self, verdict: Verdict, delay_ms: int, every: int) -> None:
+        """The latest consumer says something about all of its messages, or about every second or third."""
+        self.settle([each for each in self.receipts if each.lease_id == self.leases][::every], verdict, delay_ms)
+
+    @rule(data=st.data(), verdict=verdicts, delay_ms=delays)
+    def settle_any(self, data: st.DataObject, verdict: Verdict, delay_ms: int) -> None:
+        """Somebody says something about messages, some of which are not theirs any more."""
+        if self.receipts:
+            known = st.sampled_from(self.receipts[-60:])
+            self.settle(data.draw(st.lists(known, min_size=1, max_size=20)), verdict, delay_ms)
+
+    def settle(self, chosen: list[Receipt], verdict: Verdict, delay_ms: int) -> None:
+        self.pass_time(0)
+        results = self.say(Settle(GROUP, verdict, chosen, delay_ms, "no luck"))
+        assert isinstance(results, list)
+        for (partition, offset, lease), result in zip(chosen, results, strict=True):
+            model = self.models[partition]
+            if model.is_leased(offset, lease, self.now.wall_ms):
+                assert isinstance(result, Settled)
+                model.settle(offset, verdict, self.now.wall_ms + delay_ms, self.now.wall_ms)
+                assert (result.state or "done") == model.messages[offset].state
+            else:
+                assert isinstance(result, StaleReceipt)
+
+    @rule(partition=partitions)
+    def bury(self, partition: TopicPartition) -> None:
+        self.pass_time(0)
+        dead = [offset for offset, each in self.models[partition].messages.items() if each.state == "dead"]
+        assert set(self.window(partition).dead) == set(dead)
+        self.say(Bury(GROUP, partition, dead))
+        for offset in dead:
+            self.models[partition].messages[offset].state = "done"
+
+    @rule(elapsed_ms=st.sampled_from([1, 999, 20_000, 30_000, 100_000]))
+    def pass_time(self, elapsed_ms: int) -> None:
+        self.now = Now(self.now.wall_ms + elapsed_ms, self.now.monotonic_ms + elapsed_ms)
+        for due in self.machine.due(self.now):
+            decision = self.machine.decide(due, 1, self.now)
+            self.log += decision.records
+            self.machine.adopt(decision)
+        for model in self.models.values():
+            model.pass_time(self.now.wall_ms)
+
+    @rule(partition=partitions, share=shares)
+    def lose(self, partition: TopicPartition, share: float) -> None:
+        """Retention removes the oldest messages, in flight or not."""
+        start = self.starts[partition] + int((self.ends[partition] - self.starts[partition]) * share)
+        self.starts[partition] = start
+        messages = self.models[partition].messages
+        for offset in [each for each in messages if each < start]:
+            del messages[offset]
+        self.leases += 1
+        self.say(Receive(GROUP, "nobody", 1, VISIBILITY_MS, self.leases, [Offer(partition, [], start, start=start)]))
+
+    @rule(partition=partitions, share=shares)
+    def seek(self, partition: TopicPartition, share: float) -> None:
+        offset = self.starts[partition] + int((self.ends[partition] - self.starts[partition]) * share)
+        self.say(Seek(GROUP, partition, offset))
+        for each, message in self.models[partition].messages.items():
+            self.models[partition].messages[each] = Message(message.key, "new" if each >= offset else "done")
+
+    @rule(data=st.data(), jump_ms=st.sampled_from([0, 1, 500_000]))
+    def restart(self, data: st.DataObject, jump_ms: int) -> None:
+        """The broker starts anew from its log, compacted or not, and hours by its own clock before."""
+        log = data.draw(st.sampled_from(list(compactions(self.log))))
+        self.machine = Deliveries()
+        for record in log:
+            self.machine.apply(record)
+        # Only the wall clock outlives a start.
+        self.now = Now(self.now.wall_ms + jump_ms, 0)
+        self.machine.revive(self.now)
+        self.pass_time(0)
+
+    @invariant()
+    def all_is_well(self) -> None:
+        group = self.machine.find(GROUP)
+        if group is not None:
+            group.validate()
+
+    @override
+    def teardown(self) -> None:
+        """Whatever was done before, in the end every message is delivered and done."""
+        rounds = 0
+        while any(message.state != "done" for model in self.models.values() for message in model.messages.values()):
+            rounds += 1
+            assert rounds < 500, "some messages are never delivered"
+            self.pass_time(100_000)
+            for each in PARTITIONS:
+                self.bury(each)
+            first = len(self.receipts)
+            self.receive("carol", 40, list(PARTITIONS))
+            self.say(Settle(GROUP, Verdict.ACK, self.receipts[first:]))
+            for partition, offset, _ in self.receipts[first:]:
+                self.models[partition].messages[offset].state = "done"
+        group = self.machine.require(GROUP)
+        self.receive("carol", 1, list(PARTITIONS))
+        for window in group.windows.values():
+            assert window.floor == window.cursor
+            assert not window.chunks
+        assert not group.leases
+
+
+TestQueues = Queues.TestCase
+TestQueues.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
