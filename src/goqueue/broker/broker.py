@@ -20,7 +20,10 @@ from goqueue.broker.finisher import Finisher
 from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
+from goqueue.broker.queues import Waits
+from goqueue.broker.receipts import Receipts
 from goqueue.broker.retention_watch import RetentionWatch
+from goqueue.broker.undertaker import Undertaker
 from goqueue.errors import (
     GoQueueError,
     LogOffline,
@@ -33,6 +36,9 @@ from goqueue.errors import (
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
+from goqueue.machines.deliveries import Deliveries
+from goqueue.machines.delivery_commands import Command as QueueCommand
+from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
 from goqueue.machines.group_values import KnownTopic
 from goqueue.machines.groups import Command as GroupCommand
@@ -61,6 +67,7 @@ from goqueue.seams.syncs import Syncs
 CATALOG_TOPIC = "__catalog"
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transactions"
+DELIVERIES_TOPIC = "__deliveries"
 COORDINATOR_PARTITIONS = 50
 _CATALOG_SETTINGS = TopicSettings(log=LogSettings(cleanup=Cleanup.COMPACT, retention_ms=-1, segment_bytes=1024 * 1024))
 
@@ -133,6 +140,12 @@ class Broker:
             changed=self._finisher.look,
             key_of=coordination_key,
         )
+        self.receipts = Receipts()
+        self.queue_waits = Waits()
+        self._undertaker = Undertaker(self)
+        self.queues: Coordinator[Deliveries, QueueCommand] = Coordinator(
+            self, DELIVERIES_TOPIC, COORDINATOR_PARTITIONS, Deliveries, changed=self._queues_changed
+        )
         self.pipeline_runs = PipelineRuns()
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
@@ -155,6 +168,7 @@ class Broker:
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
         self.groups.load()
         self.transactions.load()
+        self.queues.load()
         for topic in self.catalog.topics:
             if topic.is_going:
                 # What cannot be removed now is in nobody's way.
@@ -162,6 +176,7 @@ class Broker:
                     await self.finish_removal(topic)
         abort_unknown_transactions(self)
         self._finisher.look_at_all()
+        self._undertaker.look_at_all()
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
@@ -180,8 +195,10 @@ class Broker:
 
     def release(self) -> None:
         """Answer all who wait for a group to get on, which may take long; let no more time pass."""
+        self.queue_waits.close()
         self.groups.close()
         self.transactions.close()
+        self.queues.close()
 
     async def submit(self, command: Command) -> None:
         """Change the catalogue; durable at return."""
@@ -233,6 +250,10 @@ class Broker:
         for machine in self.groups.machines:
             machine.topics_changed(names)
         self.groups.pass_time()
+
+    def _queues_changed(self, machine: Deliveries) -> None:
+        self.queue_waits.changed(machine)
+        self._undertaker.look(machine)
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if there is no such topic."""
@@ -286,6 +307,7 @@ class Broker:
             ) from error
         # A topic of this name that is made later is another one: nobody has read anything of it.
         await self.groups.submit_to_all(DropTopic(topic.name))
+        await self.queues.submit_to_all(QueueDropTopic(topic.name))
         await self.submit(ForgetTopic(topic.name))
 
     def require_no_files(self, topic: str, indexes: Iterable[int]) -> None:
@@ -318,6 +340,7 @@ class Broker:
         with suppress(OSError):
             self.check_disk()
         self._finisher.look_at_all()
+        self._undertaker.look_at_all()
         return [partition.flusher for partition in self.partitions]
 
     def obstacle_of(self, transactional_id: str) -> str | None:
@@ -328,6 +351,7 @@ class Broker:
         """Look after all logs once, now: retention, compaction, checkpoints; and do what is due in groups."""
         self.groups.pass_time()
         self.transactions.pass_time()
+        self.queues.pass_time()
         await self._caretaker.go_round()
 
     def check_disk(self) -> None:

@@ -143,3 +143,14 @@ class HoldExceeded(Event):
     groups: str
     unread_bytes: int
     budget_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersFailed(Event):
+    """Dead letters cannot be written; their messages stay in flight, and are tried again."""
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    group: str
+    topic: str
+    partition: int
+    error: str

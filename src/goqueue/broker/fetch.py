@@ -153,7 +153,7 @@ class Fetch:
                 data = partition.read(
                     wanted.offset, bytes_max=max(min(wanted.bytes_max, left), 0), is_committed_only=is_committed_only
                 )
-            aborted = _aborted(partition, wanted.offset, data) if is_committed_only and data else None
+            aborted = aborted_in(partition, wanted.offset, data) if is_committed_only and data else None
         except GoQueueError as error:
             return Fetched(
                 b"", error, partition.high_watermark, partition.last_stable_offset, partition.log.start_offset
@@ -192,7 +192,7 @@ class Fetch:
                 wanted.partition.waiters.forget(self._woken)
 
 
-def _aborted(partition: Partition, offset: int, data: bytes) -> Sequence[AbortedTransaction]:
+def aborted_in(partition: Partition, offset: int, data: bytes) -> Sequence[AbortedTransaction]:
     """Return the aborted transactions that have records in what was read, and perhaps some that begin just behind.
 
     Readers take one into account when they get to its first record, so those are harmless. To look for the exact end

@@ -155,3 +155,9 @@ class StaleReceipt(Conflict):
     """The message is not leased under this receipt any more."""
 
     code = "stale_receipt"
+
+
+class InvalidReceipt(Invalid):
+    """What was shown as a receipt is none."""
+
+    code = "invalid_receipt"

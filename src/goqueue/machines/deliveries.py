@@ -53,6 +53,8 @@ class Deliveries:
 
     def __init__(self) -> None:
         self.groups: dict[str, QueueGroup] = {}
+        # Where messages are dead, and wait to become letters.
+        self._dying: dict[tuple[str, TopicPartition], None] = {}
         self._deadlines: Deadlines[Place] = Deadlines()
 
     def find(self, group: str) -> QueueGroup | None:
@@ -62,6 +64,15 @@ class Deliveries:
     def require(self, group: str) -> QueueGroup:
         """Return a group; UnknownQueue if there is none."""
         return require(self.groups, group)
+
+    def dying(self) -> Sequence[tuple[str, TopicPartition]]:
+        """Return the groups and partitions that have dead messages."""
+        for name, partition in list(self._dying):
+            group = self.groups.get(name)
+            window = None if group is None else group.windows.get(partition)
+            if window is None or not window.dead:
+                del self._dying[name, partition]
+        return list(self._dying)
 
     # -- what a shard asks for
 
@@ -106,16 +117,13 @@ class Deliveries:
             # Whoever resumes it wants to see whether it is better now.
             group.done = group.failed = 0
         group.settings, group.paused = value.settings, value.paused
-        for partition, opened in outcome.opened.items():
-            known = group.windows.pop(partition, None)
-            if known is not None:
-                group.count(Move(offset, flight, None) for offset, flight in _flights(known))
-            if opened is not None:
-                group.windows[partition] = opened
+        _replace_windows(group, outcome.opened)
         for partition, draft in outcome.drafts.items():
             draft.adopt()
             group.count(draft.moves)
             self._note_deadlines(group.name, partition, draft.moves)
+            if draft.window.dead:
+                self._dying[group.name, partition] = None
         group.tally(outcome.tally)
         if outcome.past is not None:
             self._note_rest(outcome.past)
@@ -164,6 +172,8 @@ class Deliveries:
                     window.note(move)
                 group.count(moves)
                 self._note_deadlines(group.name, partition, moves)
+                if window.dead:
+                    self._dying[group.name, partition] = None
 
     def deadline_ms(self) -> int | None:
         """Return the monotonic moment at which something is due next."""
@@ -249,6 +259,15 @@ class Deliveries:
         # What has become of messages with time is found out again after a start.
         outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place)
         return Decision(records, [Answer(ticket, None)], (outcome,))
+
+
+def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window | None]) -> None:
+    for partition, window in opened.items():
+        known = group.windows.pop(partition, None)
+        if known is not None:
+            group.count(Move(offset, flight, None) for offset, flight in _flights(known))
+        if window is not None:
+            group.windows[partition] = window
 
 
 def _drafted(

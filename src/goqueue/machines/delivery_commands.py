@@ -52,7 +52,7 @@ class Offer(NamedTuple):
 
     `fresh` are the offsets of messages from the cursor on, and `end` is how far was looked: there are no others before
     it. `again` are messages that are ready, `gone` those of which nothing is left. `start` is where the log begins.
-    `keys` has the keys of all fresh ones, if messages of one key wait for each other.
+    `keys` has the keys of all fresh ones, if messages of one key wait for each other. `looked_from` is the cursor.
     """
 
     partition: TopicPartition
@@ -62,6 +62,7 @@ class Offer(NamedTuple):
     gone: Sequence[int] = ()
     start: int = 0
     keys: Mapping[int, bytes] | None = None
+    looked_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,12 +132,10 @@ def _runs(flights: Mapping[int, Flight]) -> list[_Run]:
 
 
 def _run(first: int, end: int, flight: Flight) -> _Run:
-    # That its time has come is found out again after a start.
-    state = FlightState.WAITING if flight.state is FlightState.READY else flight.state
     return _Run(
         first,
         end - first,
-        state,
+        flight.state,
         flight.deliveries,
         flight.first_ms,
         flight.until.wall_ms,

@@ -293,6 +293,12 @@ def _reading(query: ReadQuery) -> Reading:
 def message_of(topic: str, partition: int, record: Record) -> Message:
     """Return a record as JSON has it."""
     message = Message(topic, partition, record.offset, record.timestamp)
+    filled(message, record)
+    return message
+
+
+def filled(message: Message, record: Record) -> None:
+    """Put into a message what a record says."""
     try:
         message.key = None if record.key is None else record.key.decode()
     except UnicodeDecodeError:
@@ -305,7 +311,6 @@ def message_of(topic: str, partition: int, record: Record) -> Message:
         message.headers = {name: _text(value) for name, value in record.headers}
         if len(message.headers) < len(record.headers) or None in message.headers.values():
             message.headers_base64 = record.headers
-    return message
 
 
 def _text(data: bytes | None) -> str | None:

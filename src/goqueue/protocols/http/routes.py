@@ -32,7 +32,15 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.protocols.faults import TABLE
-from goqueue.protocols.http import group_routes, messages, pipeline_routes, status, topics, transaction_routes
+from goqueue.protocols.http import (
+    group_routes,
+    messages,
+    pipeline_routes,
+    queue_routes,
+    status,
+    topics,
+    transaction_routes,
+)
 from goqueue.protocols.http.calls import HTML, Operation, Services
 from goqueue.protocols.http.endpoint import Endpoint, answer_unknown_path
 from goqueue.protocols.http.problems import BodyTooLarge, UnsupportedMediaType
@@ -138,6 +146,7 @@ OPERATIONS: Sequence[Operation] = (
         errors=(UnknownTopic, UnknownPartition, OffsetOutOfRange, LogOffline, Corrupt),
     ),
     *group_routes.OPERATIONS,
+    *queue_routes.OPERATIONS,
     *transaction_routes.OPERATIONS,
     *pipeline_routes.OPERATIONS,
     Operation(

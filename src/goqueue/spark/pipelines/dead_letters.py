@@ -24,22 +24,24 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from goqueue.model.dead_letters import (
+    ERROR_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    PIPELINE_HEADER,
+    REASON_HEADER,
+    RULE_HEADER,
+    STEP_HEADER,
+    TIMESTAMP_HEADER,
+    TOPIC_HEADER,
+)
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MESSAGE_COLUMN: Final = "__goqueue_message"
 """Beside the columns of a row, the message that it was: a struct of `MESSAGE_FIELDS`."""
 MESSAGE_FIELDS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
-
-REASON_HEADER: Final = "goqueue-dlq-reason"
-ERROR_HEADER: Final = "goqueue-dlq-error"
-RULE_HEADER: Final = "goqueue-dlq-rule"
-PIPELINE_HEADER: Final = "goqueue-dlq-pipeline"
-STEP_HEADER: Final = "goqueue-dlq-step"
-TOPIC_HEADER: Final = "goqueue-dlq-topic"
-PARTITION_HEADER: Final = "goqueue-dlq-partition"
-OFFSET_HEADER: Final = "goqueue-dlq-offset"
-TIMESTAMP_HEADER: Final = "goqueue-dlq-timestamp"
 
 _HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 

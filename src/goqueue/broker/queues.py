@@ -1,0 +1,278 @@
+"""Queue groups: consumers receive messages for a while, and say what became of them.
+
+A receive looks at the partitions of its topics in turn, leases what it finds, and brings the messages; with nothing
+there, it waits until something is published, is ready again, or its time is up. The group is made by the first receive,
+and begins with a partition where its settings say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.offsets import NO_OFFSET, find_offset
+from goqueue.broker.pipeline import INSIDE, operation
+from goqueue.broker.queue_offers import Look, look
+from goqueue.broker.receipts import Receipts
+from goqueue.errors import GoQueueError, InconsistentProtocol, TopicProtected, UnknownQueue
+from goqueue.machines.deliveries import Deliveries, Leased
+from goqueue.machines.delivery_commands import Configure, OpenPartition, Receipt, Receive, Settle
+from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_steps import Result, stale
+from goqueue.machines.delivery_values import Delivery, Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.start_at import StartAt
+from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import Wake, arrival, hand_over
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.pipeline import Caller
+
+_LEASE_IDS = 2**64
+
+
+class Wish(NamedTuple):
+    """What a consumer asks for; without a visibility timeout it is the group's."""
+
+    group: str
+    topics: Sequence[str]
+    consumer: str
+    limit: int = 1
+    wait_ms: int = 0
+    visibility_ms: int | None = None
+    bytes_max: int = 8 * 1024 * 1024
+
+
+class Received(NamedTuple):
+    """A message that a consumer has until a deadline."""
+
+    receipt: str
+    delivery: Delivery
+    record: Record
+
+
+class Receiving(NamedTuple):
+    """What a consumer got, until when, and why it is not more, if there is a reason."""
+
+    messages: Sequence[Received]
+    deadline_ms: int
+    shortfall: str
+
+
+class Waits:
+    """The receives that wait for a message, by group; those in `_short` wait for the group itself, paused or full."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._waiting: dict[str, dict[Wake, None]] = {}
+        self._short: dict[str, dict[Wake, None]] = {}
+
+    def begin(self, group: str, wake: Wake, *, is_short: bool) -> None:
+        """Have a receive woken when its group may have something for it."""
+        waiting = self._short if is_short else self._waiting
+        waiting.setdefault(group, {})[wake] = None
+
+    def end(self, group: str, wake: Wake) -> None:
+        """Forget a receive that waits no longer."""
+        for waiting in (self._waiting, self._short):
+            if group in waiting:
+                waiting[group].pop(wake, None)
+                if not waiting[group]:
+                    del waiting[group]
+
+    def changed(self, machine: Deliveries) -> None:
+        """Wake the receives of groups that may have something for them now."""
+        for name in [*self._waiting, *self._short]:
+            group = machine.find(name)
+            if group is not None:
+                is_ready = any(window.ready for window in group.windows.values())
+                for wake in [*(self._waiting.get(name, ()) if is_ready else ()), *self._short.get(name, ())]:
+                    wake()
+
+    def close(self) -> None:
+        """Wake all; from now on nobody waits."""
+        self.is_closed = True
+        for waiting in [*self._waiting.values(), *self._short.values()]:
+            for wake in list(waiting):
+                wake()
+
+
+async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
+    """Lease messages to a consumer; waits for the first one if asked to."""
+    group, partitions = await prepare(broker, caller, wish)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wish.wait_ms / 1000
+    lease_id = broker.entropy.below(_LEASE_IDS)
+    first = lease_id % len(partitions)
+    # Whoever comes next begins elsewhere.
+    partitions = [*partitions[first:], *partitions[:first]]
+    while True:
+        looks = _look(group, partitions, wish)
+        leased = Leased((), 0, _shortfall(group, wish))
+        before = _progress(group)
+        if looks and not leased.shortfall:
+            leased = await _lease(broker, group, wish, lease_id, looks)
+        if leased.deliveries:
+            return _told(broker.receipts, wish, lease_id, leased, looks)
+        if _progress(group) != before:
+            # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
+            await arrival(loop.call_soon)
+        elif loop.time() >= deadline or broker.queue_waits.is_closed:
+            return Receiving((), leased.deadline_ms, leased.shortfall)
+        else:
+            await _news(broker, wish.group, partitions, deadline, is_short=bool(leased.shortfall))
+
+
+@operation("queues.receive")
+async def prepare(broker: Broker, wish: Wish) -> tuple[QueueGroup, Sequence[Partition]]:
+    """Return a group, made if need be, and the partitions that it is to get messages of, begun if need be."""
+    topics = [_topic(broker, name) for name in dict.fromkeys(wish.topics)]
+    group = await _ensure_group(broker, wish.group)
+    found = []
+    for opened in topics:
+        is_known = any(window.topic_id == opened.topic.id for window in group.windows.values())
+        for index in range(len(opened.partitions)):
+            partition = opened.partition(index)
+            found.append(partition)
+            where = TopicPartition(opened.topic.name, index)
+            window = group.windows.get(where)
+            if window is None or window.topic_id != opened.topic.id:
+                # A partition that was added later begins with its first message, wherever the group has begun.
+                start = StartAt.EARLIEST if is_known else group.settings.start
+                offset = await _start(broker, partition, start)
+                await broker.queues.submit(group.name, OpenPartition(group.name, where, opened.topic.id, offset))
+    return group, found
+
+
+def _topic(broker: Broker, name: str) -> OpenTopic:
+    opened = broker.topic(name)
+    if opened.topic.is_internal:
+        raise TopicProtected(f"{name!r} holds the broker's own state, and is no queue")
+    return opened
+
+
+async def _ensure_group(broker: Broker, name: str) -> QueueGroup:
+    machine = broker.queues.peek(name)
+    group = None if machine is None else machine.find(name)
+    if group is not None:
+        return group
+    streams = broker.groups.peek(name)
+    if streams is not None and streams.find(name) is not None:
+        raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
+    await broker.queues.submit(name, Configure(name, QueueSettings()))
+    machine = await broker.queues.machine(name)
+    return machine.require(name)
+
+
+async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> int:
+    if start is StartAt.EARLIEST:
+        return partition.log.start_offset
+    if start is StartAt.LATEST:
+        return partition.last_stable_offset
+    found = await find_offset(broker, INSIDE, partition.topic, partition.index, start)
+    return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset
+
+
+def _look(group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> list[Look]:
+    """Look for messages in partitions in turn, until there are as many as are asked for."""
+    messages_left, bytes_left = wish.limit, wish.bytes_max
+    is_ordered = group.settings.ordering is Ordering.KEY
+    looks = []
+    for partition in partitions:
+        window = group.windows.get(TopicPartition(partition.topic, partition.index))
+        if window is None or messages_left <= 0 or bytes_left <= 0:
+            continue
+        found = look(partition, window, messages_left, bytes_left, is_ordered=is_ordered)
+        if not found.is_empty:
+            looks.append(found)
+            messages_left -= len(found.records)
+            bytes_left -= found.size_bytes
+    return looks
+
+
+def _shortfall(group: QueueGroup, wish: Wish) -> str:
+    if group.paused:
+        return f"the group is paused: {group.paused}"
+    if not group.room(wish.consumer):
+        return f"consumer {wish.consumer!r} has {group.settings.in_flight_max} messages in flight, and may have no more"
+    return ""
+
+
+def _progress(group: QueueGroup) -> Sequence[tuple[int, int]]:
+    return [(window.cursor, window.in_flight) for window in group.windows.values()]
+
+
+async def _lease(broker: Broker, group: QueueGroup, wish: Wish, lease_id: int, looks: Sequence[Look]) -> Leased:
+    visibility_ms = group.settings.visibility_ms if wish.visibility_ms is None else wish.visibility_ms
+    offers = [each.offer for each in looks]
+    command = Receive(wish.group, wish.consumer, wish.limit, visibility_ms, lease_id, offers)
+    leased = await broker.queues.submit(wish.group, command)
+    assert isinstance(leased, Leased)
+    return leased
+
+
+def _told(receipts: Receipts, wish: Wish, lease_id: int, leased: Leased, looks: Sequence[Look]) -> Receiving:
+    records = {each.offer.partition: each.records for each in looks}
+    messages = [
+        Received(receipts.write(wish.group, lease_id, delivery), delivery, records[delivery.partition][delivery.offset])
+        for delivery in leased.deliveries
+    ]
+    return Receiving(messages, leased.deadline_ms, leased.shortfall)
+
+
+async def _news(
+    broker: Broker, group: str, partitions: Sequence[Partition], deadline: float, *, is_short: bool
+) -> None:
+    """Wait until there may be a message for a group, or the time is up."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    wake: Wake = partial(hand_over, woken, None)
+    timer = loop.call_at(deadline, wake)
+    broker.queue_waits.begin(group, wake, is_short=is_short)
+    for partition in partitions:
+        partition.waiters.watch(wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        broker.queue_waits.end(group, wake)
+        for partition in partitions:
+            partition.waiters.forget(wake)
+
+
+class Statement(NamedTuple):
+    """What a consumer says about messages: `delay_ms` and `reason` as of `Settle`."""
+
+    verdict: Verdict
+    delay_ms: int | None = None
+    reason: str = ""
+
+
+@operation("queues.settle")
+async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
+    """Say of leased messages what became of them; return the result of each, durable."""
+    results: list[Result | None] = [None] * len(receipts)
+    by_group: dict[str, list[tuple[int, Receipt]]] = {}
+    for number, written in enumerate(receipts):
+        try:
+            group, receipt = broker.receipts.read(written)
+        except GoQueueError as error:
+            results[number] = error
+            continue
+        by_group.setdefault(group, []).append((number, receipt))
+    for group, shown in by_group.items():
+        command = Settle(
+            group, receipts=[each for _, each in shown], chance=broker.entropy.fraction(), **statement._asdict()
+        )
+        try:
+            told = await broker.queues.submit(group, command)
+        except UnknownQueue:
+            told = [stale(receipt) for _, receipt in shown]
+        for (number, _), result in zip(shown, told, strict=True):
+            results[number] = result
+    return [each for each in results if each is not None]

@@ -1,0 +1,205 @@
+"""Queues by HTTP: receive messages, and say what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.messages import MESSAGES_MAX
+from goqueue.broker.queues import Received, Statement, Wish, receive, settle
+from goqueue.broker.receipts import RECEIPT_CHARS_MAX
+from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.machines.delivery_steps import Result, Settled
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
+from goqueue.model.units import parse_duration_ms
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.messages import WAIT_MS_MAX, WAIT_PATTERN, Message, filled
+from goqueue.protocols.http.problems import MessageError, error_of
+
+CONSUMER_CHARS_MAX = 250
+_TOPICS_MAX = 100
+_DURATION_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)?$"
+
+Duration = (
+    Annotated[str, Meta(pattern=_DURATION_PATTERN, description="Such as 500ms, 30s, 5m, 1h.")]
+    | Annotated[int, Meta(ge=0, le=DELAY_MS_MAX, description="Milliseconds.")]
+)
+_Wait = (
+    Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")]
+    | Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="Milliseconds.")]
+)
+_Receipt = Annotated[str, Meta(max_length=RECEIPT_CHARS_MAX, description="As a received message has it.")]
+_Reason = Annotated[str, Meta(max_length=4096, description="Why, for those who look at dead letters.")]
+_TopicName = Annotated[str, Meta(min_length=1, max_length=249)]
+
+
+class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What a consumer wants: messages of which topic or topics, how many, and for how long."""
+
+    topic: _TopicName | UnsetType = UNSET
+    topics: Annotated[list[_TopicName], Meta(min_length=1, max_length=_TOPICS_MAX)] | UnsetType = UNSET
+    max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 10
+    wait: _Wait = 0
+    visibility_timeout: Duration | UnsetType = UNSET
+    consumer: Annotated[
+        str, Meta(max_length=CONSUMER_CHARS_MAX, description="Who receives; messages in flight are limited for each.")
+    ] = ""
+
+
+class ReceivedMessage(Message, kw_only=True):
+    """A message that belongs to a consumer until its deadline (milliseconds since 1970)."""
+
+    receipt_handle: str
+    delivery_count: int
+    deadline: int
+
+
+class ReceivedMessages(msgspec.Struct):
+    """Messages, and why they are fewer than there could be, if there is a reason."""
+
+    messages: list[ReceivedMessage]
+    shortfall: str | UnsetType = UNSET
+
+
+class Receipts(msgspec.Struct, forbid_unknown_fields=True):
+    """Messages by their receipts: one, or many."""
+
+    receipt_handle: _Receipt | UnsetType = UNSET
+    receipt_handles: Annotated[list[_Receipt], Meta(min_length=1, max_length=MESSAGES_MAX)] | UnsetType = UNSET
+
+    def all(self) -> Sequence[str]:
+        """Return the receipts, one or many; MalformedRequest if there are both, or none."""
+        if (self.receipt_handle is UNSET) is (self.receipt_handles is UNSET):
+            raise MalformedRequest("either receipt_handle or receipt_handles has to be given")
+        if self.receipt_handle is not UNSET:
+            return [self.receipt_handle]
+        return self.receipt_handles if self.receipt_handles is not UNSET else []
+
+
+class Ack(Receipts):
+    """Messages that are done."""
+
+
+class Nack(Receipts):
+    """Messages that failed, and are to be tried again: after the delay, or after the group's backoff."""
+
+    delay: Duration | UnsetType = UNSET
+    reason: _Reason = ""
+
+
+class Reject(Receipts):
+    """Messages that can never be processed, and become dead letters."""
+
+    reason: _Reason = ""
+
+
+class Visibility(Receipts, kw_only=True):
+    """Messages that need longer: their lease ends after the timeout, counted from now; with 0 it ends at once."""
+
+    timeout: Duration
+
+
+class SettledMessage(msgspec.Struct):
+    """What became of one message; `until` is when it is tried again or its lease ends, milliseconds since 1970."""
+
+    receipt_handle: str
+    status: Literal["done", "error"] | FlightState
+    until: int | UnsetType = UNSET
+    error: MessageError | UnsetType = UNSET
+
+
+class SettledMessages(msgspec.Struct):
+    """What became of each message, in the order of the request."""
+
+    results: list[SettledMessage]
+
+
+async def receive_messages(context: Context, request: ReceiveRequest) -> Answer:
+    """Lease messages to a consumer."""
+    wish = Wish(
+        group=context.group,
+        topics=_topics(request),
+        consumer=request.consumer or context.caller.host,
+        limit=request.max,
+        wait_ms=min(parse_duration_ms(request.wait), WAIT_MS_MAX),
+        visibility_ms=_duration(request.visibility_timeout, VISIBILITY_MS_MAX, "visibility_timeout"),
+    )
+    received = await receive(context.broker, context.caller, wish)
+    messages = [_received(each, received.deadline_ms) for each in received.messages]
+    return Answer(ReceivedMessages(messages, received.shortfall or UNSET))
+
+
+def _topics(request: ReceiveRequest) -> Sequence[str]:
+    if (request.topic is UNSET) is (request.topics is UNSET):
+        raise MalformedRequest("either topic or topics has to be given")
+    if request.topic is not UNSET:
+        return [request.topic]
+    return request.topics if request.topics is not UNSET else []
+
+
+def _received(received: Received, deadline_ms: int) -> ReceivedMessage:
+    (topic, partition), offset, deliveries = received.delivery
+    message = ReceivedMessage(
+        topic,
+        partition,
+        offset,
+        received.record.timestamp,
+        receipt_handle=received.receipt,
+        delivery_count=deliveries,
+        deadline=deadline_ms,
+    )
+    filled(message, received.record)
+    return message
+
+
+async def ack(context: Context, request: Ack) -> Answer:
+    """Have messages done."""
+    return await _settle(context, request.all(), Statement(Verdict.ACK))
+
+
+async def nack(context: Context, request: Nack) -> Answer:
+    """Have messages tried again."""
+    delay_ms = _duration(request.delay, DELAY_MS_MAX, "delay")
+    return await _settle(context, request.all(), Statement(Verdict.NACK, delay_ms, request.reason))
+
+
+async def reject(context: Context, request: Reject) -> Answer:
+    """Have messages become dead letters."""
+    return await _settle(context, request.all(), Statement(Verdict.REJECT, None, request.reason))
+
+
+async def extend(context: Context, request: Visibility) -> Answer:
+    """Have leases end later, or earlier."""
+    timeout_ms = _duration(request.timeout, VISIBILITY_MS_MAX, "timeout")
+    return await _settle(context, request.all(), Statement(Verdict.EXTEND, timeout_ms))
+
+
+async def _settle(context: Context, receipts: Sequence[str], statement: Statement) -> Answer:
+    results = await settle(context.broker, context.caller, receipts, statement)
+    told = [_told(receipt, result) for receipt, result in zip(receipts, results, strict=True)]
+    failures = [each.error for each in told if each.error is not UNSET]
+    status = 200 if not failures else 207 if len(failures) < len(told) else failures[0].status
+    return Answer(SettledMessages(told), status)
+
+
+def _told(receipt: str, result: Result) -> SettledMessage:
+    if isinstance(result, GoQueueError):
+        return SettledMessage(receipt, "error", error=error_of(result))
+    assert isinstance(result, Settled)
+    if result.state is None:
+        return SettledMessage(receipt, "done")
+    is_timed = result.state in {FlightState.LEASED, FlightState.WAITING}
+    return SettledMessage(receipt, result.state, result.until_ms if is_timed else UNSET)
+
+
+def _duration(given: Duration | UnsetType, most_ms: int, name: str) -> int | None:
+    if given is UNSET:
+        return None
+    duration_ms = parse_duration_ms(given)
+    if duration_ms > most_ms:
+        raise MalformedRequest(f"{name} is {given}, and at most {most_ms} ms are taken")
+    return duration_ms
