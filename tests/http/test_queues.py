@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from tests.http.expect import publish, refused
-from tests.http.queue_kit import Consumer, Got, fill, values
 
 from goqueue.testing import Broker
+from tests.http.expect import publish, refused
+from tests.http.queue_kit import Consumer, Got, fill, values
 
 BACKOFF_MAX_S = 1.1 * 60
 

@@ -15,13 +15,14 @@ from goqueue.errors import StaleReceipt
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.deliveries import Deliveries, Leased
 from goqueue.machines.delivery_commands import (
+    BeginTopic,
     Bury,
     Command,
     Configure,
     Offer,
-    OpenPartition,
     Receipt,
     Receive,
+    Retreat,
     Seek,
     Settle,
 )
@@ -72,9 +73,9 @@ class Queues(RuleBasedStateMachine):
                 GROUP, QueueSettings(ordering=ordering, retries=RETRIES, in_flight_max=IN_FLIGHT_MAX, breaker_ratio=1)
             )
         )
-        for each in PARTITIONS:
-            self.ends[each] = self.starts[each] = offset
-            self.say(OpenPartition(GROUP, each, TOPIC_ID, offset))
+        self.ends = dict.fromkeys(PARTITIONS, offset)
+        self.starts = dict(self.ends)
+        self.say(BeginTopic(GROUP, TOPIC_ID, self.starts))
 
     def say(self, command: Command) -> object:
         """Carry out a command, and what time has brought before it, as a shard does."""
@@ -211,6 +212,16 @@ class Queues(RuleBasedStateMachine):
         self.say(Seek(GROUP, partition, offset))
         for each, message in self.models[partition].messages.items():
             self.models[partition].messages[each] = Message(message.key, "new" if each >= offset else "done")
+
+    @rule(partition=partitions, share=shares)
+    def lose_tail(self, partition: TopicPartition, share: float) -> None:
+        """The log loses its last messages with the power; others come in their place."""
+        end = self.ends[partition] - int((self.ends[partition] - self.starts[partition]) * share)
+        self.ends[partition] = end
+        model = self.models[partition]
+        model.messages = {offset: message for offset, message in model.messages.items() if offset < end}
+        if self.window(partition).cursor > end:
+            self.say(Retreat(GROUP, partition, end))
 
     @rule(data=st.data(), jump_ms=st.sampled_from([0, 1, 500_000]))
     def restart(self, data: st.DataObject, jump_ms: int) -> None:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_offers import Look, look
 from goqueue.broker.receipts import Receipts
 from goqueue.errors import GoQueueError, InconsistentProtocol, TopicProtected, UnknownQueue
 from goqueue.machines.deliveries import Deliveries, Leased
-from goqueue.machines.delivery_commands import Configure, OpenPartition, Receipt, Receive, Settle
+from goqueue.machines.delivery_commands import BeginTopic, Configure, Receipt, Receive, Retreat, Settle
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import Result, stale
 from goqueue.machines.delivery_values import Delivery, Verdict
@@ -131,42 +132,61 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
 @operation("queues.receive")
 async def prepare(broker: Broker, wish: Wish) -> tuple[QueueGroup, Sequence[Partition]]:
     """Return a group, made if need be, and the partitions that it is to get messages of, begun if need be."""
-    topics = [_topic(broker, name) for name in dict.fromkeys(wish.topics)]
-    group = await _ensure_group(broker, wish.group)
-    found = []
-    for opened in topics:
-        is_known = any(window.topic_id == opened.topic.id for window in group.windows.values())
-        for index in range(len(opened.partitions)):
-            partition = opened.partition(index)
-            found.append(partition)
-            where = TopicPartition(opened.topic.name, index)
-            window = group.windows.get(where)
-            if window is None or window.topic_id != opened.topic.id:
-                # A partition that was added later begins with its first message, wherever the group has begun.
-                start = StartAt.EARLIEST if is_known else group.settings.start
-                offset = await _start(broker, partition, start)
-                await broker.queues.submit(group.name, OpenPartition(group.name, where, opened.topic.id, offset))
-    return group, found
+    check_group_name(wish.group)
+    topics = [require_topic(broker, name) for name in dict.fromkeys(wish.topics)]
+    group = await ensure_group(broker, wish.group)
+    return group, await ensure_partitions(broker, group, topics)
 
 
-def _topic(broker: Broker, name: str) -> OpenTopic:
+def require_topic(broker: Broker, name: str) -> OpenTopic:
+    """Return a topic that can be a queue; UnknownTopic if there is none, TopicProtected if it is the broker's own."""
     opened = broker.topic(name)
     if opened.topic.is_internal:
         raise TopicProtected(f"{name!r} holds the broker's own state, and is no queue")
     return opened
 
 
-async def _ensure_group(broker: Broker, name: str) -> QueueGroup:
+async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
+    """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
     machine = broker.queues.peek(name)
     group = None if machine is None else machine.find(name)
-    if group is not None:
-        return group
-    streams = broker.groups.peek(name)
-    if streams is not None and streams.find(name) is not None:
-        raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
-    await broker.queues.submit(name, Configure(name, QueueSettings()))
-    machine = await broker.queues.machine(name)
-    return machine.require(name)
+    if group is None:
+        streams = broker.groups.peek(name)
+        if streams is not None and streams.find(name) is not None:
+            raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
+        wanted = wanted or Configure(name, QueueSettings())
+    if wanted is not None:
+        await broker.queues.submit(name, wanted)
+        machine = await broker.queues.machine(name)
+        group = machine.require(name)
+    assert group is not None
+    return group
+
+
+async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
+    """Return all partitions of topics; the group has begun with each of them at return."""
+    found = []
+    for opened in topics:
+        partitions = [opened.partition(index) for index in range(len(opened.partitions))]
+        await _begin(broker, group, opened, partitions)
+        found += partitions
+    return found
+
+
+async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partitions: Sequence[Partition]) -> None:
+    known = {each for each, window in group.windows.items() if window.topic_id == opened.topic.id}
+    # A partition that was added later begins with its first message, wherever the group has begun.
+    start = StartAt.EARLIEST if known else group.settings.start
+    starts = {}
+    for partition in partitions:
+        where = TopicPartition(partition.topic, partition.index)
+        if where not in known:
+            starts[where] = await _start(broker, partition, start)
+        elif group.windows[where].cursor > partition.log.end_offset:
+            # Without a sync for each publish, a power loss takes messages that were delivered already.
+            await broker.queues.submit(group.name, Retreat(group.name, where, partition.log.end_offset))
+    if starts:
+        await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
 
 
 async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> int:

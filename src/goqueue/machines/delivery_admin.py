@@ -9,11 +9,12 @@ from goqueue.errors import UnknownQueue
 from goqueue.machines.decision import Answer, Decision, KeyedRecord
 from goqueue.machines.delivery_commands import (
     Administration,
+    BeginTopic,
     Configure,
     DeleteQueue,
     DropTopic,
-    OpenPartition,
     Pause,
+    Retreat,
     Seek,
 )
 from goqueue.machines.delivery_group import Outcome, QueueGroup, draft_records
@@ -55,11 +56,14 @@ def administer(groups: Groups, command: Administration, ticket: int) -> Decision
         case Pause(name, reason):
             known = require(groups, name)
             return _changed(known, name, GroupValue(known.settings, reason), ticket)
-        case OpenPartition():
+        case BeginTopic():
             return _open(require(groups, command.group), command, ticket)
-        case Seek():
+        case Seek() | Retreat():
             draft = Draft(require_window(groups, command.group, command.partition))
-            draft.restart(command.offset)
+            if isinstance(command, Seek):
+                draft.restart(command.offset)
+            else:
+                draft.retreat(command.end)
             records = draft_records(command.group, command.partition, draft)
             drafts = {command.partition: draft}
             return _decided(records, [Outcome(command.group, groups[command.group].value, drafts)], ticket)
@@ -83,14 +87,16 @@ def _changed(known: QueueGroup | None, name: str, value: GroupValue, ticket: int
     return _decided([group_record(name, value)], [Outcome(name, value)], ticket)
 
 
-def _open(group: QueueGroup, command: OpenPartition, ticket: int) -> Decision:
-    known = group.windows.get(command.partition)
-    if known is not None and known.topic_id == command.topic_id:
-        return _decided([], [], ticket)
-    records = [] if known is None else _forgetting(group, [command.partition])
-    stored = PartitionValue(command.topic_id, command.offset, command.offset)
-    records.append(partition_record(group.name, command.partition, stored))
-    opened = {command.partition: Window(command.topic_id, command.offset, command.offset)}
+def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
+    records: list[KeyedRecord] = []
+    opened = {}
+    for partition, offset in command.starts.items():
+        known = group.windows.get(partition)
+        if known is not None and known.topic_id == command.topic_id:
+            continue
+        records += [] if known is None else _forgetting(group, [partition])
+        records.append(partition_record(group.name, partition, PartitionValue(command.topic_id, offset, offset)))
+        opened[partition] = Window(command.topic_id, offset, offset)
     return _decided(records, [Outcome(group.name, group.value, opened=opened)], ticket)
 
 

@@ -29,13 +29,12 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPartition:
-    """Begin to deliver a partition at an offset, unless the group does so already."""
+class BeginTopic:
+    """Begin to deliver partitions of a topic at offsets, as far as the group does not do so already."""
 
     group: str
-    partition: TopicPartition
     topic_id: UUID
-    offset: int
+    starts: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,15 @@ class Seek:
     group: str
     partition: TopicPartition
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retreat:
+    """Forget what was delivered of a partition from an offset on: the log has lost it, and gives it away anew."""
+
+    group: str
+    partition: TopicPartition
+    end: int
 
 
 class Offer(NamedTuple):
@@ -133,5 +141,5 @@ class DropTopic:
     topic: str
 
 
-Administration = Configure | Pause | OpenPartition | Seek | DeleteQueue | DropTopic
+Administration = Configure | Pause | BeginTopic | Seek | Retreat | DeleteQueue | DropTopic
 Command = Administration | Receive | Settle | Bury | PassTime

@@ -232,6 +232,19 @@ class Draft:
         self.changed = {}
         self.floor = self.cursor = offset
 
+    def retreat(self, end: int) -> None:
+        """Forget everything from an offset on, which the log has lost. Nothing was changed before."""
+        for index in [each for each in self.window.chunks if each >= end >> SHIFT]:
+            for offset in [each for each in self.window.chunks[index].flights if each >= end]:
+                flight = self._chunk(index).flights.pop(offset)
+                self.moves.append(Move(offset, flight, None))
+        last = self._look(end >> SHIFT)
+        if last is not None:
+            self._chunk(end >> SHIFT).done = last.done & ((1 << (end & _FULL_INDEX)) - 1)
+        self._dropped = frozenset(each for each in self.window.chunks if each > end >> SHIFT)
+        self.changed = {index: chunk for index, chunk in self.changed.items() if index not in self._dropped}
+        self.cursor, self.floor = end, min(self.floor, end)
+
     def close(self) -> None:
         """Find out how far everything is done, and what can be forgotten with that."""
         floor = self.floor

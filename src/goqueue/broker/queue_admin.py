@@ -1,0 +1,162 @@
+"""Looking after queue groups: settings, pauses, moves to other messages, what is in them, and their end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.groups import check_group_name
+from goqueue.broker.offsets import NO_OFFSET, find_offset
+from goqueue.broker.pipeline import INSIDE, operation
+from goqueue.broker.queue_offers import find, look
+from goqueue.broker.queues import ensure_group, ensure_partitions, require_topic
+from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
+from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_values import FlightState
+from goqueue.machines.delivery_window import Window
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.start_at import StartAt
+from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+_PEEK_BYTES = 8 * 1024 * 1024
+BY_BROKER = "paused by hand"
+
+
+class PartitionView(NamedTuple):
+    """How a group stands in a partition.
+
+    `backlog` counts what was never delivered, `in_flight` what is in each state. `oldest_ms` is the time of the oldest
+    message that is not done; None if there is none, or nobody knows.
+    """
+
+    partition: TopicPartition
+    floor: int
+    cursor: int
+    end_offset: int
+    backlog: int
+    in_flight: Counter[FlightState]
+    oldest_ms: int | None
+    error: GoQueueError | None = None
+
+
+class QueueView(NamedTuple):
+    """A queue group as it is now; `consumers` says how many messages each of them holds."""
+
+    name: str
+    settings: QueueSettings
+    paused: str
+    consumers: dict[str, int]
+    partitions: Sequence[PartitionView]
+
+
+@operation("queues.list")
+async def list_queues(broker: Broker) -> Sequence[QueueView]:
+    """Return all queue groups, in the order of their names."""
+    groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
+    return [_view(broker, group) for group in sorted(groups, key=lambda each: each.name)]
+
+
+@operation("queues.describe")
+async def describe_queue(broker: Broker, name: str) -> QueueView:
+    """Return a queue group; UnknownQueue if there is none."""
+    return _view(broker, await _require(broker, name))
+
+
+@operation("queues.configure")
+async def configure_queue(broker: Broker, name: str, changed: Callable[[QueueSettings], QueueSettings]) -> QueueView:
+    """Change the settings of a group, which is made if need be; durable at return."""
+    check_group_name(name)
+    machine = broker.queues.peek(name)
+    known = None if machine is None else machine.find(name)
+    settings = changed(QueueSettings() if known is None else known.settings)
+    settings.check()
+    return _view(broker, await ensure_group(broker, name, Configure(name, settings)))
+
+
+@operation("queues.pause")
+async def pause_queue(broker: Broker, name: str, reason: str) -> QueueView:
+    """Deliver nothing to a group until it is resumed; without a reason, resume it."""
+    await _require(broker, name)
+    await broker.queues.submit(name, Pause(name, reason))
+    return _view(broker, await _require(broker, name))
+
+
+@operation("queues.seek")
+async def seek_queue(broker: Broker, name: str, topic: str, where: StartAt | int, *, is_offset: bool) -> QueueView:
+    """Go on with a topic at its start, its end, an offset or a time; what is in flight there is forgotten.
+
+    The group is made if need be, so that it can be told where to begin.
+    """
+    opened = require_topic(broker, topic)
+    group = await ensure_group(broker, name)
+    for partition in await ensure_partitions(broker, group, [opened]):
+        offset = await _offset(broker, partition, where, is_offset=is_offset)
+        await broker.queues.submit(name, Seek(name, TopicPartition(topic, partition.index), offset))
+    return _view(broker, await _require(broker, name))
+
+
+async def _offset(broker: Broker, partition: Partition, where: StartAt | int, *, is_offset: bool) -> int:
+    start, end = partition.log.start_offset, partition.last_stable_offset
+    if where is StartAt.EARLIEST:
+        return start
+    if where is StartAt.LATEST:
+        return end
+    if is_offset:
+        return min(max(where, start), end)
+    found = await find_offset(broker, INSIDE, partition.topic, partition.index, where)
+    return end if found.offset == NO_OFFSET else found.offset
+
+
+@operation("queues.delete")
+async def delete_queue(broker: Broker, name: str) -> None:
+    """Forget a group, with all that is in flight; durable at return."""
+    await _require(broker, name)
+    await broker.queues.submit(name, DeleteQueue(name))
+
+
+@operation("queues.peek")
+async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Sequence[tuple[TopicPartition, Record]]:
+    """Return messages of a topic that the next receives would bring, and lease none of them."""
+    opened = require_topic(broker, topic)
+    group = await _require(broker, name)
+    found: list[tuple[TopicPartition, Record]] = []
+    for index in range(len(opened.partitions)):
+        where = TopicPartition(topic, index)
+        partition = opened.partition(index)
+        window = group.windows.get(where) or Window(opened.topic.id, partition.log.start_offset, 0)
+        seen = look(partition, window, limit - len(found), _PEEK_BYTES, is_ordered=False)
+        found += [(where, seen.records[offset]) for offset in (*seen.offer.again, *seen.offer.fresh)]
+        if len(found) >= limit:
+            break
+    return found
+
+
+async def _require(broker: Broker, name: str) -> QueueGroup:
+    check_group_name(name)
+    machine = await broker.queues.machine(name)
+    return machine.require(name)
+
+
+def _view(broker: Broker, group: QueueGroup) -> QueueView:
+    partitions = [_partition_view(broker, each, window) for each, window in sorted(group.windows.items())]
+    return QueueView(group.name, group.settings, group.paused, dict(group.leases), partitions)
+
+
+def _partition_view(broker: Broker, where: TopicPartition, window: Window) -> PartitionView:
+    in_flight = Counter(flight.state for chunk in window.chunks.values() for flight in chunk.flights.values())
+    view = PartitionView(where, window.floor, window.cursor, NO_OFFSET, 0, in_flight, None)
+    try:
+        partition = broker.topic(where.topic).partition(where.partition)
+        end = partition.last_stable_offset
+        oldest = find(partition, max(window.floor, partition.log.start_offset)) if window.floor < end else None
+    except GoQueueError as error:
+        return view._replace(error=error)
+    backlog = max(end - max(window.cursor, partition.log.start_offset), 0)
+    return view._replace(end_offset=end, backlog=backlog, oldest_ms=None if oldest is None else oldest.timestamp)
