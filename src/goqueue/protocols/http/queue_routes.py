@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from goqueue.errors import (
     CoordinatorUnavailable,
     Corrupt,
     DiskFull,
     GoQueueError,
     InconsistentProtocol,
+    Invalid,
     InvalidGroup,
     InvalidReceipt,
     LogOffline,
+    MalformedRequest,
     StaleReceipt,
     TopicProtected,
+    UnknownQueue,
     UnknownTopic,
 )
-from goqueue.protocols.http import queues
+from goqueue.protocols.http import queue_admin, queues
 from goqueue.protocols.http.calls import Handler, Operation
 
 _STORAGE: Sequence[type[GoQueueError]] = (CoordinatorUnavailable, LogOffline, DiskFull)
+_OF_QUEUES: Sequence[type[GoQueueError]] = (InvalidGroup, UnknownQueue, *_STORAGE)
 _OF_RECEIPTS: Sequence[type[GoQueueError]] = (StaleReceipt, InvalidReceipt, *_STORAGE)
 
 
@@ -39,6 +45,20 @@ def _of_messages(verb: str, summary: str, handle: Handler, request: type[queues.
     )
 
 
+def _of_queue(verb: str, summary: str, handle: Handler, request: type[msgspec.Struct]) -> Operation:
+    """Return the row of something that is done to a queue group."""
+    return Operation(
+        name=f"queues.{verb}",
+        method="POST",
+        path=f"/queues/{{group}}/{verb}",
+        summary=summary,
+        handle=handle,
+        request=request,
+        reply=queue_admin.Queue,
+        errors=(*_OF_QUEUES, InconsistentProtocol, UnknownTopic, TopicProtected, MalformedRequest),
+    )
+
+
 OPERATIONS: Sequence[Operation] = (
     Operation(
         name="queues.receive",
@@ -50,6 +70,61 @@ OPERATIONS: Sequence[Operation] = (
         reply=queues.ReceivedMessages,
         errors=(InvalidGroup, InconsistentProtocol, UnknownTopic, TopicProtected, Corrupt, *_STORAGE),
     ),
+    Operation(
+        name="queues.list",
+        method="GET",
+        path="/queues",
+        summary="List all queue groups",
+        handle=queue_admin.list_all,
+        reply=queue_admin.Queues,
+    ),
+    Operation(
+        name="queues.describe",
+        method="GET",
+        path="/queues/{group}",
+        summary="Describe a queue group: depth, what is in flight, settings",
+        handle=queue_admin.describe,
+        reply=queue_admin.Queue,
+        errors=_OF_QUEUES,
+    ),
+    Operation(
+        name="queues.alter",
+        method="PATCH",
+        path="/queues/{group}",
+        summary="Change settings of a queue group, which is made if there is none",
+        handle=queue_admin.alter,
+        request=queue_admin.QueueSettingsToChange,
+        reply=queue_admin.Queue,
+        errors=(Invalid, InvalidGroup, InconsistentProtocol, *_STORAGE),
+    ),
+    Operation(
+        name="queues.delete",
+        method="DELETE",
+        path="/queues/{group}",
+        summary="Forget a queue group, with all that is in flight",
+        handle=queue_admin.delete,
+        status=204,
+        errors=_OF_QUEUES,
+    ),
+    Operation(
+        name="queues.peek",
+        method="GET",
+        path="/queues/{group}/peek",
+        summary="Show what the next receives would bring, and lease nothing",
+        handle=queue_admin.peek,
+        request=queue_admin.PeekQuery,
+        reply=queue_admin.PeekedMessages,
+        errors=(*_OF_QUEUES, UnknownTopic, TopicProtected, Corrupt),
+    ),
+    _of_queue("pause", "Deliver nothing until it is resumed", queue_admin.pause, queue_admin.PauseRequest),
+    _of_queue("resume", "Deliver again", queue_admin.resume, queue_admin.ResumeRequest),
+    _of_queue(
+        "seek",
+        "Go on with a topic elsewhere, and forget what is in flight there",
+        queue_admin.seek,
+        queue_admin.SeekRequest,
+    ),
+    _of_queue("purge", "Have everything done that is in a topic now", queue_admin.purge, queue_admin.PurgeRequest),
     _of_messages("ack", "Have messages done", queues.ack, queues.Ack),
     _of_messages("nack", "Have messages tried again later", queues.nack, queues.Nack),
     _of_messages("reject", "Have messages become dead letters", queues.reject, queues.Reject),

@@ -34,14 +34,14 @@ _Wait = (
 )
 _Receipt = Annotated[str, Meta(max_length=RECEIPT_CHARS_MAX, description="As a received message has it.")]
 _Reason = Annotated[str, Meta(max_length=4096, description="Why, for those who look at dead letters.")]
-_TopicName = Annotated[str, Meta(min_length=1, max_length=249)]
+TopicName = Annotated[str, Meta(min_length=1, max_length=249)]
 
 
 class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What a consumer wants: messages of which topic or topics, how many, and for how long."""
 
-    topic: _TopicName | UnsetType = UNSET
-    topics: Annotated[list[_TopicName], Meta(min_length=1, max_length=_TOPICS_MAX)] | UnsetType = UNSET
+    topic: TopicName | UnsetType = UNSET
+    topics: Annotated[list[TopicName], Meta(min_length=1, max_length=_TOPICS_MAX)] | UnsetType = UNSET
     max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 10
     wait: _Wait = 0
     visibility_timeout: Duration | UnsetType = UNSET

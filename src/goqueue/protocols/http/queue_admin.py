@@ -1,0 +1,279 @@
+"""Queue groups by HTTP: what is in them, their settings, pauses, and moves."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
+
+from goqueue.broker.messages import MESSAGES_MAX
+from goqueue.broker.queue_admin import (
+    PartitionView,
+    QueueView,
+    configure_queue,
+    delete_queue,
+    describe_queue,
+    list_queues,
+    pause_queue,
+    peek_queue,
+    seek_queue,
+)
+from goqueue.errors import InvalidRecord, MalformedRequest
+from goqueue.machines.delivery_values import FlightState
+from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.start_at import StartAt
+from goqueue.model.units import duration_text, parse_duration_ms
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.group_shapes import seconds
+from goqueue.protocols.http.messages import OFFSET_MAX, Message, Milliseconds, Moment, message_of, timestamp_of
+from goqueue.protocols.http.problems import MessageError, error_of
+from goqueue.protocols.http.queues import Duration, TopicName
+
+_Start = Annotated[
+    str | int,
+    Meta(description="earliest, latest, or a time: ISO 8601, or milliseconds since 1970."),
+]
+
+
+class QueueSettingsToChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings of a queue group; what is left out stays as it is."""
+
+    visibility_timeout: Duration | UnsetType = UNSET
+    retries: int | UnsetType = UNSET
+    backoff: Duration | UnsetType = UNSET
+    backoff_factor: float | UnsetType = UNSET
+    backoff_max: Duration | UnsetType = UNSET
+    in_flight_max: int | UnsetType = UNSET
+    ordering: Ordering | UnsetType = UNSET
+    start: _Start | UnsetType = UNSET
+    dead_letters: Annotated[str, Meta(max_length=249)] | UnsetType = UNSET
+    breaker_ratio: float | UnsetType = UNSET
+
+
+class QueueSettingsShown(msgspec.Struct):
+    """The settings of a queue group."""
+
+    visibility_timeout: str
+    retries: int
+    backoff: str
+    backoff_factor: float
+    backoff_max: str
+    in_flight_max: int
+    ordering: Ordering
+    start: str | int
+    dead_letters: str
+    breaker_ratio: float
+
+
+class QueuePartition(msgspec.Struct, kw_only=True):
+    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered."""
+
+    topic: str
+    partition: int
+    floor: int
+    cursor: int
+    end_offset: int | None
+    backlog: int
+    leased: int
+    waiting: int
+    ready: int
+    held: int
+    dead: int
+    oldest_seconds: float | None
+    error: MessageError | UnsetType = UNSET
+
+
+class Queue(msgspec.Struct, kw_only=True):
+    """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased."""
+
+    group: str
+    paused: bool
+    pause_reason: str
+    depth: int
+    in_flight: int
+    oldest_seconds: float | None
+    consumers: dict[str, int]
+    settings: QueueSettingsShown
+    partitions: list[QueuePartition]
+
+
+class Queues(msgspec.Struct):
+    """All queue groups."""
+
+    queues: list[Queue]
+
+
+class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Why a group is paused."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)] = "paused by hand"
+
+
+class ResumeRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing has to be said to resume a group."""
+
+
+class SeekRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Where a group goes on with a topic: at its start, its end, an offset of each partition, or a time."""
+
+    topic: TopicName
+    to: StartAt | UnsetType = UNSET
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] | UnsetType = UNSET
+    time: Milliseconds | Moment | UnsetType = UNSET
+
+
+class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The topic of which everything that is there now is done for the group."""
+
+    topic: TopicName
+
+
+class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Of which topic, and how many."""
+
+    topic: TopicName
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 10
+
+
+class PeekedMessages(msgspec.Struct):
+    """Messages that the next receives would bring; nobody has them."""
+
+    messages: list[Message]
+
+
+async def list_all(context: Context, _: None) -> Answer:
+    """List all queue groups."""
+    views = await list_queues(context.broker, context.caller)
+    return Answer(Queues([_queue(context, view) for view in views]))
+
+
+async def describe(context: Context, _: None) -> Answer:
+    """Describe a queue group."""
+    return Answer(_queue(context, await describe_queue(context.broker, context.caller, context.group)))
+
+
+async def alter(context: Context, request: QueueSettingsToChange) -> Answer:
+    """Change the settings of a queue group."""
+    changes = _changes(request)
+    view = await configure_queue(
+        context.broker, context.caller, context.group, lambda settings: replace(settings, **changes)
+    )
+    return Answer(_queue(context, view))
+
+
+async def delete(context: Context, _: None) -> Answer:
+    """Forget a queue group."""
+    await delete_queue(context.broker, context.caller, context.group)
+    return Answer(None, 204)
+
+
+async def pause(context: Context, request: PauseRequest) -> Answer:
+    """Deliver nothing to a group until it is resumed."""
+    view = await pause_queue(context.broker, context.caller, context.group, request.reason)
+    return Answer(_queue(context, view))
+
+
+async def resume(context: Context, _: ResumeRequest) -> Answer:
+    """Deliver to a group again."""
+    return Answer(_queue(context, await pause_queue(context.broker, context.caller, context.group, "")))
+
+
+async def seek(context: Context, request: SeekRequest) -> Answer:
+    """Go on with a topic elsewhere."""
+    given = [each for each in (request.to, request.offset, request.time) if each is not UNSET]
+    if len(given) != 1:
+        raise MalformedRequest("one of to, offset and time has to be given")
+    where: StartAt | int = 0
+    if request.to is not UNSET:
+        where = request.to
+    elif request.offset is not UNSET:
+        where = request.offset
+    elif request.time is not UNSET:
+        where = _time(request.time)
+    is_offset = request.offset is not UNSET
+    view = await seek_queue(context.broker, context.caller, context.group, request.topic, where, is_offset=is_offset)
+    return Answer(_queue(context, view))
+
+
+async def purge(context: Context, request: PurgeRequest) -> Answer:
+    """Have everything done that is in a topic now."""
+    view = await seek_queue(
+        context.broker, context.caller, context.group, request.topic, StartAt.LATEST, is_offset=False
+    )
+    return Answer(_queue(context, view))
+
+
+async def peek(context: Context, query: PeekQuery) -> Answer:
+    """Show what comes next."""
+    found = await peek_queue(context.broker, context.caller, context.group, query.topic, query.limit)
+    return Answer(PeekedMessages([message_of(*where, record) for where, record in found]))
+
+
+def _changes(request: QueueSettingsToChange) -> dict[str, object]:
+    given = {name: value for name in request.__struct_fields__ if (value := getattr(request, name)) is not UNSET}
+    for name, field in (
+        ("visibility_timeout", "visibility_ms"),
+        ("backoff", "backoff_ms"),
+        ("backoff_max", "backoff_max_ms"),
+    ):
+        if name in given:
+            given[field] = parse_duration_ms(given.pop(name))
+    if "start" in given:
+        start = given["start"]
+        given["start"] = StartAt(start) if start in set(StartAt) else _time(start)
+    return given
+
+
+def _time(written: int | str) -> int:
+    try:
+        return timestamp_of(written)
+    except InvalidRecord as error:
+        raise MalformedRequest(error.message, hint=error.hint) from None
+
+
+def _queue(context: Context, view: QueueView) -> Queue:
+    now_ms = context.broker.clock.now_ms()
+    partitions = [_partition(each, now_ms) for each in view.partitions]
+    ages = [each.oldest_seconds for each in partitions if each.oldest_seconds is not None]
+    return Queue(
+        group=view.name,
+        paused=bool(view.paused),
+        pause_reason=view.paused,
+        depth=sum(each.backlog + sum(each.in_flight.values()) for each in view.partitions),
+        in_flight=sum(each.in_flight[FlightState.LEASED] for each in view.partitions),
+        oldest_seconds=max(ages, default=None),
+        consumers=view.consumers,
+        settings=_settings(view.settings),
+        partitions=partitions,
+    )
+
+
+def _partition(view: PartitionView, now_ms: int) -> QueuePartition:
+    return QueuePartition(
+        topic=view.partition.topic,
+        partition=view.partition.partition,
+        floor=view.floor,
+        cursor=view.cursor,
+        end_offset=None if view.end_offset < 0 else view.end_offset,
+        backlog=view.backlog,
+        oldest_seconds=None if view.oldest_ms is None else seconds(max(now_ms - view.oldest_ms, 0)),
+        error=UNSET if view.error is None else error_of(view.error),
+        **{state.value: view.in_flight[state] for state in FlightState},
+    )
+
+
+def _settings(settings: QueueSettings) -> QueueSettingsShown:
+    return QueueSettingsShown(
+        visibility_timeout=duration_text(settings.visibility_ms),
+        retries=settings.retries,
+        backoff=duration_text(settings.backoff_ms),
+        backoff_factor=settings.backoff_factor,
+        backoff_max=duration_text(settings.backoff_max_ms),
+        in_flight_max=settings.in_flight_max,
+        ordering=settings.ordering,
+        start=settings.start,
+        dead_letters=settings.dead_letters,
+        breaker_ratio=settings.breaker_ratio,
+    )
