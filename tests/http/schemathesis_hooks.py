@@ -11,6 +11,7 @@ import schemathesis
 from schemathesis import GenerationMode
 
 _PARTITIONS_MAX = 10
+STALE_RECEIPT = "GqQrqFMgnFoAAAAAAAAAAAAAAAAAAQAAZwBvcmRlcnM="
 KNOWN_TOPIC, KNOWN_GROUP, KNOWN_MEMBER = "0", "known", "m"
 """What is there when a run begins: a topic with one partition, and a group with a member that reads it."""
 
@@ -59,6 +60,22 @@ def _be_known(fields: dict[str, Any]) -> None:
         fields["time"] = "2025-01-31T12:00:00+01:00"
 
 
+def _fit_queue(body: dict[str, Any]) -> None:
+    for name in {"visibility_timeout", "timeout", "backoff", "backoff_max"} & body.keys():
+        # The greatest durations are told by their errors.
+        body[name] = "30s"
+    # Which dates there are, and which names topics may have, is told by their errors.
+    body.pop("start", None)
+    body.pop("dead_letters", None)
+    if "wait" in body:
+        body["wait"] = "1ms"
+    # One that could be, of a lease that is over.
+    if "receipt_handle" in body:
+        body["receipt_handle"] = STALE_RECEIPT
+    if "receipt_handles" in body:
+        body["receipt_handles"] = [STALE_RECEIPT] * len(body["receipt_handles"])
+
+
 def _make_fit(body: dict[str, Any], *, is_change: bool) -> None:
     # Which values a setting takes is told by its error.
     body.pop("config", None)
@@ -71,6 +88,7 @@ def _make_fit(body: dict[str, Any], *, is_change: bool) -> None:
     if is_change and body.get("partitions"):
         # A topic never gets fewer.
         body["partitions"] = _PARTITIONS_MAX
+    _fit_queue(body)
     if "queries" in body:
         _be_a_report(body)
     for message in body.get("messages", ()):

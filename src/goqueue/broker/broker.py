@@ -20,10 +20,8 @@ from goqueue.broker.finisher import Finisher
 from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
-from goqueue.broker.queues import Waits
-from goqueue.broker.receipts import Receipts
+from goqueue.broker.queue_coordinator import QueueCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
-from goqueue.broker.undertaker import Undertaker
 from goqueue.errors import (
     GoQueueError,
     LogOffline,
@@ -36,8 +34,6 @@ from goqueue.errors import (
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
-from goqueue.machines.deliveries import Deliveries
-from goqueue.machines.delivery_commands import Command as QueueCommand
 from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
 from goqueue.machines.group_values import KnownTopic
@@ -67,7 +63,6 @@ from goqueue.seams.syncs import Syncs
 CATALOG_TOPIC = "__catalog"
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transactions"
-DELIVERIES_TOPIC = "__deliveries"
 COORDINATOR_PARTITIONS = 50
 _CATALOG_SETTINGS = TopicSettings(log=LogSettings(cleanup=Cleanup.COMPACT, retention_ms=-1, segment_bytes=1024 * 1024))
 
@@ -140,12 +135,7 @@ class Broker:
             changed=self._finisher.look,
             key_of=coordination_key,
         )
-        self.receipts = Receipts()
-        self.queue_waits = Waits()
-        self._undertaker = Undertaker(self)
-        self.queues: Coordinator[Deliveries, QueueCommand] = Coordinator(
-            self, DELIVERIES_TOPIC, COORDINATOR_PARTITIONS, Deliveries, changed=self._queues_changed
-        )
+        self.queues = QueueCoordinator(self, COORDINATOR_PARTITIONS)
         self.pipeline_runs = PipelineRuns()
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
@@ -176,7 +166,7 @@ class Broker:
                     await self.finish_removal(topic)
         abort_unknown_transactions(self)
         self._finisher.look_at_all()
-        self._undertaker.look_at_all()
+        self.queues.undertaker.look_at_all()
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
@@ -195,7 +185,7 @@ class Broker:
 
     def release(self) -> None:
         """Answer all who wait for a group to get on, which may take long; let no more time pass."""
-        self.queue_waits.close()
+        self.queues.waits.close()
         self.groups.close()
         self.transactions.close()
         self.queues.close()
@@ -250,10 +240,6 @@ class Broker:
         for machine in self.groups.machines:
             machine.topics_changed(names)
         self.groups.pass_time()
-
-    def _queues_changed(self, machine: Deliveries) -> None:
-        self.queue_waits.changed(machine)
-        self._undertaker.look(machine)
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if there is no such topic."""
@@ -340,7 +326,7 @@ class Broker:
         with suppress(OSError):
             self.check_disk()
         self._finisher.look_at_all()
-        self._undertaker.look_at_all()
+        self.queues.undertaker.look_at_all()
         return [partition.flusher for partition in self.partitions]
 
     def obstacle_of(self, transactional_id: str) -> str | None:

@@ -18,7 +18,7 @@ from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_offers import Look, look
 from goqueue.broker.receipts import Receipts
 from goqueue.errors import GoQueueError, InconsistentProtocol, TopicProtected, UnknownQueue
-from goqueue.machines.deliveries import Deliveries, Leased
+from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Receipt, Receive, Retreat, Settle
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import Result, stale
@@ -65,44 +65,6 @@ class Receiving(NamedTuple):
     shortfall: str
 
 
-class Waits:
-    """The receives that wait for a message, by group; those in `_short` wait for the group itself, paused or full."""
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self._waiting: dict[str, dict[Wake, None]] = {}
-        self._short: dict[str, dict[Wake, None]] = {}
-
-    def begin(self, group: str, wake: Wake, *, is_short: bool) -> None:
-        """Have a receive woken when its group may have something for it."""
-        waiting = self._short if is_short else self._waiting
-        waiting.setdefault(group, {})[wake] = None
-
-    def end(self, group: str, wake: Wake) -> None:
-        """Forget a receive that waits no longer."""
-        for waiting in (self._waiting, self._short):
-            if group in waiting:
-                waiting[group].pop(wake, None)
-                if not waiting[group]:
-                    del waiting[group]
-
-    def changed(self, machine: Deliveries) -> None:
-        """Wake the receives of groups that may have something for them now."""
-        for name in [*self._waiting, *self._short]:
-            group = machine.find(name)
-            if group is not None:
-                is_ready = any(window.ready for window in group.windows.values())
-                for wake in [*(self._waiting.get(name, ()) if is_ready else ()), *self._short.get(name, ())]:
-                    wake()
-
-    def close(self) -> None:
-        """Wake all; from now on nobody waits."""
-        self.is_closed = True
-        for waiting in [*self._waiting.values(), *self._short.values()]:
-            for wake in list(waiting):
-                wake()
-
-
 async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     """Lease messages to a consumer; waits for the first one if asked to."""
     group, partitions = await prepare(broker, caller, wish)
@@ -119,11 +81,11 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
         if looks and not leased.shortfall:
             leased = await _lease(broker, group, wish, lease_id, looks)
         if leased.deliveries:
-            return _told(broker.receipts, wish, lease_id, leased, looks)
+            return _told(broker.queues.receipts, wish, lease_id, leased, looks)
         if _progress(group) != before:
             # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
             await arrival(loop.call_soon)
-        elif loop.time() >= deadline or broker.queue_waits.is_closed:
+        elif loop.time() >= deadline or broker.queues.waits.is_closed:
             return Receiving((), leased.deadline_ms, leased.shortfall)
         else:
             await _news(broker, wish.group, partitions, deadline, is_short=bool(leased.shortfall))
@@ -253,14 +215,14 @@ async def _news(
     woken: asyncio.Future[None] = loop.create_future()
     wake: Wake = partial(hand_over, woken, None)
     timer = loop.call_at(deadline, wake)
-    broker.queue_waits.begin(group, wake, is_short=is_short)
+    broker.queues.waits.begin(group, wake, is_short=is_short)
     for partition in partitions:
         partition.waiters.watch(wake)
     try:
         await woken
     finally:
         timer.cancel()
-        broker.queue_waits.end(group, wake)
+        broker.queues.waits.end(group, wake)
         for partition in partitions:
             partition.waiters.forget(wake)
 
@@ -280,7 +242,7 @@ async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) 
     by_group: dict[str, list[tuple[int, Receipt]]] = {}
     for number, written in enumerate(receipts):
         try:
-            group, receipt = broker.receipts.read(written)
+            group, receipt = broker.queues.receipts.read(written)
         except GoQueueError as error:
             results[number] = error
             continue

@@ -17,6 +17,7 @@ VISIBILITY_MS_MAX = 12 * 3_600_000
 DELAY_MS_MAX = 7 * 24 * 3_600_000
 """How long a message waits at most until it is tried again."""
 RETRIES_MAX = 1_000
+BACKOFF_FACTOR_MAX = 100
 IN_FLIGHT_MAX = 100_000
 
 
@@ -56,7 +57,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
                 ("visibility_ms", self.visibility_ms, 1, VISIBILITY_MS_MAX),
                 ("retries", self.retries, 0, RETRIES_MAX),
                 ("backoff_ms", self.backoff_ms, 0, DELAY_MS_MAX),
-                ("backoff_factor", self.backoff_factor, 1, 100),
+                ("backoff_factor", self.backoff_factor, 1, BACKOFF_FACTOR_MAX),
                 ("backoff_max_ms", self.backoff_max_ms, 0, DELAY_MS_MAX),
                 ("in_flight_max", self.in_flight_max, 1, IN_FLIGHT_MAX),
                 ("breaker_ratio", self.breaker_ratio, 0, 1),

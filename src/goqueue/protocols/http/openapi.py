@@ -51,6 +51,13 @@ _EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",)}
 _TOGETHER = {"OffsetsToCommit": ("member_id", "generation")}
 _ONLY_WITH = {"OffsetsReset": ("to", ("offset", "time", "group"))}
 
+# Of these fields exactly one is given.
+_ONE_OF = {
+    "ReceiveRequest": ("topic", "topics"),
+    "SeekRequest": ("to", "offset", "time"),
+    **dict.fromkeys(("Ack", "Nack", "Reject", "Visibility"), ("receipt_handle", "receipt_handles")),
+}
+
 # The shapes that have settings of topics, and what else than a value they may have.
 _CONFIGS: dict[str, Sequence[str]] = {"NewTopic": (), "TopicChange": ("null",)}
 
@@ -71,6 +78,8 @@ def description() -> Json:
         components[name]["dependentRequired"] = {field: list(pair) for field in pair}
     for name, (chooser, fields) in _ONLY_WITH.items():
         components[name]["anyOf"] = _choices(chooser, fields)
+    for name, fields in _ONE_OF.items():
+        components[name]["oneOf"] = [{"required": [field]} for field in fields]
     for name, types in _CONFIGS.items():
         components[name]["properties"]["config"] |= {"properties": _settings(types), "additionalProperties": False}
     paths: Json = {}

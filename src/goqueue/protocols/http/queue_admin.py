@@ -22,7 +22,7 @@ from goqueue.broker.queue_admin import (
 )
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.delivery_values import FlightState
-from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.queue_settings import BACKOFF_FACTOR_MAX, IN_FLIGHT_MAX, RETRIES_MAX, Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.units import duration_text, parse_duration_ms
 from goqueue.protocols.http.calls import Answer, Context
@@ -37,19 +37,24 @@ _Start = Annotated[
 ]
 
 
+def _between(low: int, high: int) -> Meta:
+    # Described only: what is out of bounds is told by the settings themselves, all of it at once.
+    return Meta(extra_json_schema={"minimum": low, "maximum": high})
+
+
 class QueueSettingsToChange(msgspec.Struct, forbid_unknown_fields=True):
     """Settings of a queue group; what is left out stays as it is."""
 
     visibility_timeout: Duration | UnsetType = UNSET
-    retries: int | UnsetType = UNSET
+    retries: Annotated[int, _between(0, RETRIES_MAX)] | UnsetType = UNSET
     backoff: Duration | UnsetType = UNSET
-    backoff_factor: float | UnsetType = UNSET
+    backoff_factor: Annotated[float, _between(1, BACKOFF_FACTOR_MAX)] | UnsetType = UNSET
     backoff_max: Duration | UnsetType = UNSET
-    in_flight_max: int | UnsetType = UNSET
+    in_flight_max: Annotated[int, _between(1, IN_FLIGHT_MAX)] | UnsetType = UNSET
     ordering: Ordering | UnsetType = UNSET
     start: _Start | UnsetType = UNSET
     dead_letters: Annotated[str, Meta(max_length=249)] | UnsetType = UNSET
-    breaker_ratio: float | UnsetType = UNSET
+    breaker_ratio: Annotated[float, _between(0, 1)] | UnsetType = UNSET
 
 
 class QueueSettingsShown(msgspec.Struct):

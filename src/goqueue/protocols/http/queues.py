@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -103,11 +104,22 @@ class Visibility(Receipts, kw_only=True):
     timeout: Duration
 
 
+class SettledAs(StrEnum):
+    """What a message is from now on; `error` if nothing was done to it."""
+
+    DONE = "done"
+    LEASED = "leased"
+    WAITING = "waiting"
+    READY = "ready"
+    DEAD = "dead"
+    ERROR = "error"
+
+
 class SettledMessage(msgspec.Struct):
     """What became of one message; `until` is when it is tried again or its lease ends, milliseconds since 1970."""
 
     receipt_handle: str
-    status: Literal["done", "error"] | FlightState
+    status: SettledAs
     until: int | UnsetType = UNSET
     error: MessageError | UnsetType = UNSET
 
@@ -188,12 +200,12 @@ async def _settle(context: Context, receipts: Sequence[str], statement: Statemen
 
 def _told(receipt: str, result: Result) -> SettledMessage:
     if isinstance(result, GoQueueError):
-        return SettledMessage(receipt, "error", error=error_of(result))
+        return SettledMessage(receipt, SettledAs.ERROR, error=error_of(result))
     assert isinstance(result, Settled)
     if result.state is None:
-        return SettledMessage(receipt, "done")
+        return SettledMessage(receipt, SettledAs.DONE)
     is_timed = result.state in {FlightState.LEASED, FlightState.WAITING}
-    return SettledMessage(receipt, result.state, result.until_ms if is_timed else UNSET)
+    return SettledMessage(receipt, SettledAs(result.state), result.until_ms if is_timed else UNSET)
 
 
 def _duration(given: Duration | UnsetType, most_ms: int, name: str) -> int | None:
