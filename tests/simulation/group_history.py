@@ -64,6 +64,7 @@ class History:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.lives = 0
         self._order = count(1)
         self._values = count(1)
         self._unsettled: dict[Call, None] = {}
@@ -101,6 +102,7 @@ class History:
     def life_ended(self) -> None:
         """Take note that nothing which was under way goes on."""
         self._watched = None
+        self.lives += 1
         end = next(self._order)
         for call in self._unsettled:
             call.until = end

@@ -35,7 +35,7 @@ _LIFE_SECONDS_MAX = 2_000
 _ANSWER_SECONDS_MAX = 100.0
 """No call takes longer: clients ask for no longer rounds, and no broker keeps them waiting beyond that."""
 
-LOOKED_AT = ("orders-0", "events-0", "__consumer_offsets-0", "__transactions-0", "__catalog-0")
+LOOKED_AT = ("orders-0", "events-0", "__consumer_offsets-0", "__transactions-0", "__deliveries-0", "__catalog-0")
 """Whose logs a disk may refuse to write or sync."""
 
 

@@ -300,7 +300,9 @@ def _flights(window: Window) -> list[tuple[int, Flight]]:
 
 
 def _revived(flight: Flight, now: Now) -> Flight:
-    left_ms = max(flight.until.wall_ms - now.wall_ms, 0)
+    """Return a flight whose time goes on; by a wall clock that was set back, not for longer than it had in all."""
+    since_ms = flight.until.wall_ms if flight.lease is None else flight.lease.since_ms
+    left_ms = max(min(flight.until.wall_ms - now.wall_ms, flight.until.wall_ms - since_ms), 0)
     return flight._replace(until=Now(flight.until.wall_ms, now.monotonic_ms + left_ms))
 
 

@@ -1,0 +1,140 @@
+"""What publishers and consumers of queues ask of a broker in a simulation. Every value is published once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from goqueue.broker import queue_admin, queues
+from goqueue.broker.broker import Broker
+from goqueue.broker.messages import NewMessage, Published, Turns, publish_messages
+from goqueue.broker.produce import Acks
+from goqueue.broker.queues import Statement, Wish
+from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_steps import Result
+from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.dead_letters import GROUP_HEADER
+from goqueue.model.queue_settings import QueueSettings
+from tests.simulation.group_calls import CALLER
+
+_TURNS = Turns()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishValue:
+    """Publish one message."""
+
+    topic: str
+    value: str
+    key: str | None
+
+    async def perform(self, broker: Broker) -> Published:
+        message = NewMessage(None if self.key is None else self.key.encode(), self.value.encode())
+        (fate,) = await publish_messages(broker, CALLER, _TURNS, self.topic, [message], Acks.ALL)
+        if isinstance(fate, GoQueueError):
+            raise fate
+        return fate
+
+
+@dataclass(frozen=True, slots=True)
+class SetQueue:
+    """Give a group its settings."""
+
+    group: str
+    settings: QueueSettings
+
+    async def perform(self, broker: Broker) -> object:
+        return await queue_admin.configure_queue(broker, CALLER, self.group, lambda _: self.settings)
+
+
+class Given(NamedTuple):
+    """A message that a consumer was given."""
+
+    value: str
+    place: TopicPartition
+    offset: int
+    deliveries: int
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveSome:
+    """Ask for messages; `life` is the broker's life in which that was."""
+
+    group: str
+    topics: tuple[str, ...]
+    consumer: str
+    limit: int
+    wait_ms: int
+    visibility_ms: int
+    life: int
+
+    async def perform(self, broker: Broker) -> list[Given]:
+        wish = Wish(self.group, self.topics, self.consumer, self.limit, self.wait_ms, self.visibility_ms)
+        received = await queues.receive(broker, CALLER, wish)
+        return [
+            Given(
+                (each.record.value or b"").decode(),
+                each.delivery.partition,
+                each.delivery.offset,
+                each.delivery.deliveries,
+                each.receipt,
+            )
+            for each in received.messages
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class SettleSome:
+    """Say something about messages."""
+
+    group: str
+    given: tuple[Given, ...]
+    verdict: Verdict
+    delay_ms: int | None = None
+
+    async def perform(self, broker: Broker) -> list[Result]:
+        receipts = [each.receipt for each in self.given]
+        return list(await queues.settle(broker, CALLER, receipts, Statement(self.verdict, self.delay_ms, "no luck")))
+
+
+class Letter(NamedTuple):
+    """A dead letter, and of which group it is."""
+
+    group: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLetters:
+    """Read all dead letters of a topic."""
+
+    topic: str
+
+    async def perform(self, broker: Broker) -> list[Letter]:
+        letters = []
+        for index in range(broker.partition_count(self.topic)):
+            offset = 0
+            while True:
+                reading = Reading(offset, limit=1000)
+                found = await read_messages(broker, CALLER, Polls(), self.topic, index, reading)
+                for record in found.records:
+                    headers = dict(record.headers)
+                    letters.append(Letter((headers[GROUP_HEADER] or b"").decode(), (record.value or b"").decode()))
+                if found.next_offset >= found.end_offset:
+                    break
+                offset = found.next_offset
+        return letters
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Ask how many messages of a group are not done."""
+
+    group: str
+
+    async def perform(self, broker: Broker) -> int:
+        view = await queue_admin.describe_queue(broker, CALLER, self.group)
+        return sum(each.backlog + sum(each.in_flight.values()) for each in view.partitions)

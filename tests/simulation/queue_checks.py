@@ -1,0 +1,145 @@
+"""Whether queues are what they promise, by what consumers were told.
+
+- A message that was published is done in the end, for each group by itself: acknowledged, or a dead letter.
+- What was acknowledged or rejected, and the consumer was told so, is never delivered again.
+- At most one consumer holds a message at a time, as far as one life of the broker can promise it.
+- A receipt means nothing once its message was given to somebody else, or settled.
+- Deliveries are counted: within a life each has a higher number than the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_values import FlightState, Verdict
+from tests.simulation.group_history import Call, History
+from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SettleSome
+
+Message = tuple[str, str]
+"""A group and a value."""
+
+
+@dataclass(slots=True)
+class Delivered:
+    """A message in a consumer's hands."""
+
+    call: Call
+    request: ReceiveSome
+    given: Given
+
+
+@dataclass(slots=True)
+class Said:
+    """What was said about a message, and what came of it; None if there was no answer."""
+
+    call: Call
+    verdict: Verdict
+    given: Given
+    result: object
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it had an effect, and the consumer was told so."""
+        return self.call.is_done and not isinstance(self.result, GoQueueError)
+
+
+def check_queues(history: History) -> list[str]:
+    """Return all that is wrong with queues."""
+    delivered = _delivered(history)
+    said = _said(history)
+    violations: list[str] = []
+    for message in delivered.keys() | said.keys():
+        deliveries, words = delivered.get(message, []), said.get(message, [])
+        violations += _never_again(message, deliveries, words)
+        violations += _one_holder(message, deliveries, words)
+        violations += _stale_receipts(message, deliveries, words)
+        violations += _counts(message, deliveries)
+    return [*violations, *_nothing_lost(history, said)]
+
+
+def _delivered(history: History) -> dict[Message, list[Delivered]]:
+    found: dict[Message, list[Delivered]] = {}
+    for call, request in history.of(ReceiveSome):
+        for given in call.answer if call.is_done else ():
+            found.setdefault((request.group, given.value), []).append(Delivered(call, request, given))
+    return {message: sorted(each, key=lambda one: one.call.ended) for message, each in found.items()}
+
+
+def _said(history: History) -> dict[Message, list[Said]]:
+    found: dict[Message, list[Said]] = {}
+    for call, request in history.of(SettleSome):
+        results = call.answer if call.is_done else [None] * len(request.given)
+        for given, result in zip(request.given, results, strict=True):
+            found.setdefault((request.group, given.value), []).append(Said(call, request.verdict, given, result))
+    return found
+
+
+def _never_again(message: Message, deliveries: list[Delivered], words: list[Said]) -> Iterator[str]:
+    ends = [
+        each.call.ended
+        for each in words
+        if each.is_done and (each.verdict is Verdict.ACK or getattr(each.result, "state", None) is FlightState.DEAD)
+    ]
+    if len([each for each in words if each.is_done and each.verdict is Verdict.ACK]) > 1:
+        yield f"{message} was acknowledged twice"
+    for delivery in deliveries:
+        if ends and delivery.call.began > min(ends):
+            yield f"{message} was delivered to {delivery.request.consumer} after it was done"
+
+
+def _one_holder(message: Message, deliveries: list[Delivered], words: list[Said]) -> Iterator[str]:
+    for number, first in enumerate(deliveries):
+        if any(each.given.receipt == first.given.receipt and each.verdict is not Verdict.ACK for each in words):
+            # Given back, or for another time.
+            continue
+        # It was leased when the call began, at the earliest.
+        until_s = first.call.began_s + first.request.visibility_ms / 1000
+        for second in deliveries[number + 1 :]:
+            if second.request.life == first.request.life and second.call.ended_s < until_s:
+                yield f"{message} was given to {second.request.consumer} while {first.request.consumer} had it"
+
+
+def _stale_receipts(message: Message, deliveries: list[Delivered], words: list[Said]) -> Iterator[str]:
+    by_receipt = {each.given.receipt: each for each in deliveries}
+    for each in words:
+        mine = by_receipt.get(each.given.receipt)
+        if mine is None or not each.is_done:
+            continue
+        for other in deliveries:
+            if other.call.began > mine.call.ended and other.call.ended < each.call.began:
+                yield f"{message}: {each.verdict} had an effect after {other.request.consumer} had got it"
+
+
+def _counts(message: Message, deliveries: list[Delivered]) -> Iterator[str]:
+    for first, second in pairwise(deliveries):
+        is_same_life = first.request.life == second.request.life and first.call.ended < second.call.began
+        if is_same_life and second.given.deliveries <= first.given.deliveries:
+            yield f"{message} had delivery {first.given.deliveries} before {second.given.deliveries}"
+
+
+def _nothing_lost(history: History, said: dict[Message, list[Said]]) -> Iterator[str]:
+    looks = [(call, request) for call, request in history.of(Depth) if call.is_done]
+    groups = {request.group for _, request in looks}
+    for call, request in looks:
+        if call.answer:
+            yield f"{request.group} has {call.answer} messages in the end"
+    letters = {each for call, _ in history.of(ReadLetters) if call.is_done for each in call.answer}
+    for call, request in history.of(PublishValue):
+        if not call.is_done:
+            continue
+        for group in groups:
+            words = said.get((group, request.value), ())
+            is_acked = any(each.verdict is Verdict.ACK and not _is_refused(each) for each in words)
+            if not is_acked and (group, request.value) not in letters:
+                yield f"{request.value} was never done for {group}"
+            if (group, request.value) in letters and any(
+                each.is_done and each.verdict is Verdict.ACK for each in words
+            ):
+                yield f"{request.value} is done and a dead letter for {group}"
+
+
+def _is_refused(said: Said) -> bool:
+    return said.call.is_refused or isinstance(said.result, GoQueueError)

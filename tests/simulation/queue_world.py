@@ -1,0 +1,143 @@
+"""A world of queues: publishers, consumers that work, fail, forget and come late, and what must have held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_values import Verdict
+from goqueue.model.log_settings import FlushPolicy
+from goqueue.model.queue_settings import Ordering, QueueSettings
+from tests.simulation.group_calls import GrowTopic, MakeTopic
+from tests.simulation.group_life import Client, Life
+from tests.simulation.group_lives import World
+from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_checks import check_queues
+
+TOPICS = ("orders", "events")
+GROUPS = ("billing", "shipping")
+THREATS = (ReceiveSome, SettleSome, SettleSome, SetQueue)
+SETTINGS = QueueSettings(visibility_ms=2_000, retries=2, backoff_ms=200, backoff_max_ms=1_000, breaker_ratio=1.0)
+
+
+@dataclass(slots=True)
+class Publisher:
+    """Makes the topics, and publishes to them until there is peace."""
+
+    name: str = "publisher"
+
+    async def run(self, life: Life) -> None:
+        """Publish one message after the other."""
+        while not life.is_over:
+            for topic in TOPICS:
+                if topic not in life.broker.topics:
+                    await life.ask(self.name, MakeTopic(topic, 2))
+            await life.pause(0.15)
+            if life.is_settling:
+                continue
+            if life.entropy.chance(0.01):
+                await life.ask(self.name, GrowTopic("orders", 3))
+            topic = life.entropy.choice(TOPICS)
+            key = life.entropy.choice([None, "a", "b", "c"])
+            await life.ask(self.name, PublishValue(topic, f"v{life.history.next_value()}", key))
+
+
+@dataclass(slots=True)
+class Worker:
+    """Receives messages of a group, and does with them what workers do; some of it late."""
+
+    name: str
+    group: str
+    settings: QueueSettings
+    old: list[Given] = field(default_factory=list)
+
+    async def run(self, life: Life) -> None:
+        """Receive and settle."""
+        while not life.is_over:
+            if life.entropy.chance(0.1) or self.group not in _known(life):
+                await life.ask(self.name, SetQueue(self.group, self.settings))
+            request = ReceiveSome(
+                self.group,
+                TOPICS,
+                self.name,
+                1 + life.entropy.below(12),
+                life.entropy.choice([0, 500, 3_000]),
+                life.entropy.choice([700, 2_000, 5_000]),
+                life.history.lives,
+            )
+            given = await life.call(self.name, request)
+            if isinstance(given, GoQueueError):
+                await life.pause(0.5)
+                continue
+            await life.pause(0.6)
+            if life.is_settling:
+                await self._say(life, given, Verdict.ACK)
+            else:
+                await self._work(life, given)
+
+    async def _work(self, life: Life, given: list[Given]) -> None:
+        while given:
+            part, given = given[: 1 + life.entropy.below(4)], given[4:] if len(given) > 4 else []
+            match life.entropy.below(12):
+                case 0:
+                    await self._say(life, part, Verdict.REJECT)
+                case 1 | 2:
+                    delay_ms = life.entropy.choice([None, 0, 300, 2_000])
+                    await self._say(life, part, Verdict.NACK, delay_ms)
+                case 3:
+                    await self._say(life, part, Verdict.EXTEND, life.entropy.choice([0, 1_000, 4_000]))
+                case 4:
+                    # Forgotten; perhaps somebody remembers, long after.
+                    self.old = [*self.old, *part][-20:]
+                case 5 if self.old:
+                    await self._say(life, [life.entropy.choice(self.old)], Verdict.ACK)
+                case 6:
+                    await self._say(life, part, Verdict.RELEASE)
+                case _:
+                    await self._say(life, part, Verdict.ACK)
+                    if life.entropy.chance(0.1):
+                        await self._say(life, part, life.entropy.choice(list(Verdict)))
+
+    async def _say(self, life: Life, given: list[Given], verdict: Verdict, delay_ms: int | None = None) -> None:
+        if given:
+            request = SettleSome(self.group, tuple(given), verdict, delay_ms)
+            if life.entropy.chance(0.05):
+                life.later(4.0, self.name, request)
+            else:
+                await life.ask(self.name, request)
+
+
+def _known(life: Life) -> set[str]:
+    return {name for machine in life.broker.queues.machines for name in machine.groups}
+
+
+class QueueWorld:
+    """Two groups over the same topics, one of them in the order of keys."""
+
+    def __init__(self, seed: int, flush: FlushPolicy = FlushPolicy.GROUP, **options: Any) -> None:
+        ordered = QueueSettings(
+            visibility_ms=2_000,
+            retries=2,
+            backoff_ms=200,
+            backoff_max_ms=1_000,
+            breaker_ratio=1.0,
+            ordering=Ordering.KEY,
+        )
+        clients: list[Client] = [Publisher()]
+        clients += [Worker(f"b{number}", "billing", SETTINGS) for number in range(3)]
+        clients += [Worker(f"s{number}", "shipping", ordered if seed % 2 else SETTINGS) for number in range(2)]
+        options = {"seconds": 6.0, "rest_seconds": 30.0, **options}
+        self.world = World(seed, clients, self._look, flush=flush, threats=THREATS, **options)
+
+    def run(self, lives: int) -> list[str]:
+        """Live, and return all that is wrong."""
+        violations = self.world.run(lives)
+        return violations or check_queues(self.world.history)
+
+    async def _look(self, life: Life) -> None:
+        for group in GROUPS:
+            await life.ask("end", Depth(group))
+        for topic in TOPICS:
+            if f"{topic}.dlq" in life.broker.topics:
+                await life.ask("end", ReadLetters(f"{topic}.dlq"))
