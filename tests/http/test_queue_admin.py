@@ -71,7 +71,7 @@ def test_settings_change_how_messages_are_delivered(http: httpx.Client, broker: 
     consumer.settle("ack", [second], status=409)
     # Without a retry, a lease that has ended was the only one.
     assert values(consumer.receive()) == ["2"]
-    causes = []
+    causes: list[str] = []
     reader = Consumer(http, f"{topic}-reader", letters)
     while len(causes) < 2:
         if http.get(f"/topics/{letters}").status_code == 200:

@@ -51,7 +51,7 @@ def check_queues(history: History) -> list[str]:
     delivered = _delivered(history)
     said = _said(history)
     violations: list[str] = []
-    for message in delivered.keys() | said.keys():
+    for message in sorted(delivered.keys() | said.keys()):
         deliveries, words = delivered.get(message, []), said.get(message, [])
         violations += _never_again(message, deliveries, words)
         violations += _one_holder(message, deliveries, words)
@@ -121,11 +121,11 @@ def _counts(message: Message, deliveries: list[Delivered]) -> Iterator[str]:
 
 
 def _nothing_lost(history: History, said: dict[Message, list[Said]]) -> Iterator[str]:
-    looks = [(call, request) for call, request in history.of(Depth) if call.is_done]
-    groups = {request.group for _, request in looks}
-    for call, request in looks:
+    looks = [(call, look) for call, look in history.of(Depth) if call.is_done]
+    groups = sorted({look.group for _, look in looks})
+    for call, look in looks:
         if call.answer:
-            yield f"{request.group} has {call.answer} messages in the end"
+            yield f"{look.group} has {call.answer} messages in the end"
     letters = {each for call, _ in history.of(ReadLetters) if call.is_done for each in call.answer}
     for call, request in history.of(PublishValue):
         if not call.is_done:

@@ -1,0 +1,153 @@
+"""Tests of the tests: each mistake that would break queues is made here on purpose, and must be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from goqueue.broker import undertaker
+from goqueue.broker.queue_offers import find
+from goqueue.broker.undertaker import Undertaker
+from goqueue.machines import deliveries, delivery_group, delivery_steps
+from goqueue.machines.decision import Decision, Now
+from goqueue.machines.deliveries import Deliveries
+from goqueue.machines.delivery_commands import Bury, Offer, Receipt, Receive, Settle
+from goqueue.machines.delivery_records import KeyKind, read_key
+from goqueue.machines.delivery_values import Delivery, FlightState
+from goqueue.machines.delivery_window import Draft
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+from tests.simulation.group_stage import shrink
+from tests.simulation.mutants import Mutant, Patch, require_found
+from tests.simulation.queue_world import QueueWorld
+
+SEEDS = 60
+LIVES = 5
+
+
+def acks_are_told_before_they_are_durable(patch: Patch) -> None:
+    """A queue answers as soon as it has decided."""
+    real = Deliveries.decide
+
+    def decide(self: Deliveries, command: Any, ticket: int, now: Now) -> Decision:
+        decision = real(self, command, ticket, now)
+        return replace(decision, is_told_at_once=isinstance(command, Settle | Receive))
+
+    patch.setattr(Deliveries, "decide", decide)
+
+
+def any_receipt_is_good(patch: Patch) -> None:
+    """Whoever has had a message once may settle it."""
+    real = delivery_steps.settle
+
+    def settle(draft: Draft, receipt: Receipt, command: Settle, settings: QueueSettings, now: Now) -> Any:
+        flight = draft.find(receipt.offset)
+        if flight is not None and flight.lease is not None:
+            receipt = receipt._replace(lease_id=flight.lease.id)
+        return real(draft, receipt, command, settings, now)
+
+    patch.setattr(deliveries, "settle", settle)
+
+
+def expired_messages_are_done(patch: Patch) -> None:
+    """A consumer that is silent for too long has done its work."""
+
+    def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> int:
+        for offset, flight in list(draft.window.chunks[chunk].flights.items()):
+            if flight.state is FlightState.LEASED and flight.until.monotonic_ms <= now.monotonic_ms:
+                draft.finish(offset)
+        return real(draft, chunk, settings, now) if not draft.moves else 0
+
+    real = delivery_steps.pass_time
+    patch.setattr(deliveries, "pass_time", pass_time)
+
+
+def leased_messages_are_ready_again(patch: Patch) -> None:
+    """A receive takes what others have."""
+    real = delivery_steps.lease
+
+    def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> Iterator[Delivery]:
+        for chunk in list(draft.window.chunks.values()):
+            for offset, flight in list(chunk.flights.items())[:1]:
+                if flight.state is FlightState.LEASED and offset in chunk.flights:
+                    draft.put(offset, flight._replace(state=FlightState.READY))
+        yield from real(draft, offer, command, now, room)
+
+    patch.setattr(deliveries, "lease", lease)
+
+
+def messages_are_passed_over(patch: Patch) -> None:
+    """The cursor goes on behind one more message than was leased."""
+    real = Draft.advance
+
+    def advance(self: Draft, end: int, fresh: Any) -> None:
+        if fresh and end == fresh[-1] + 1 and len(fresh) % 5 == 4:
+            end += 1
+        real(self, end, fresh)
+
+    patch.setattr(Draft, "advance", advance)
+
+
+def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
+    """The undertaker forgets to write."""
+
+    async def forget(self: Undertaker, target: Any, where: Any, letters: Any) -> None:
+        del self, target, where, letters
+
+    patch.setattr(Undertaker, "_publish", forget)
+
+
+def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
+    """A message is settled, and then its letter is written."""
+
+    async def bury_first(self: Undertaker, name: str, where: TopicPartition) -> bool:
+        machine = await self._broker.queues.machine(name)
+        group = machine.require(name)
+        window = group.windows[where]
+        dead = list(window.dead)
+        partition = self._broker.topic(where.topic).partition(where.partition)
+        letters = []
+        for offset in dead:
+            record, flight = find(partition, offset), window.find(offset)
+            assert record is not None
+            assert flight is not None
+            letters.append(undertaker._letter(group, where, record, flight, 0))
+        await self._broker.queues.submit(name, Bury(name, where, dead))
+        if letters:
+            await self._publish(await self._target(group, where), where, letters)
+        return bool(dead)
+
+    patch.setattr(Undertaker, "_bury_some", bury_first)
+
+
+def what_is_in_flight_is_not_stored(patch: Patch) -> None:
+    """Only how far everything is done is stored."""
+    real = delivery_group.draft_records
+
+    def without_chunks(group: str, partition: Any, draft: Draft) -> Any:
+        return [each for each in real(group, partition, draft) if read_key(each.key).kind is not KeyKind.CHUNK]
+
+    patch.setattr(deliveries, "draft_records", without_chunks)
+
+
+LIKELY: dict[Mutant, int] = {acks_are_told_before_they_are_durable: 2}
+
+MUTANTS = [
+    acks_are_told_before_they_are_durable,
+    any_receipt_is_good,
+    expired_messages_are_done,
+    leased_messages_are_ready_again,
+    messages_are_passed_over,
+    dead_messages_are_buried_without_a_letter,
+    dead_messages_are_buried_before_their_letters,
+    what_is_in_flight_is_not_stored,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_each_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+    require_found(mutant, lambda seed: QueueWorld(seed).run(LIVES), seeds=SEEDS, likely=LIKELY.get(mutant, 0))
