@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from goqueue.client import groups, messages, pipelines, server, topics, transactions
+    from goqueue.client import groups, messages, pipelines, queues, server, topics, transactions
     from goqueue.client.calls import Call
     from goqueue.client.client import DEFAULT_SERVER, AsyncClient, Client
     from goqueue.client.consumer import AsyncConsumer, Consumer
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
     from goqueue.client.pipeline_values import Pipeline, PipelineReport, PipelineStop, PipelineSummary, QueryProgress
     from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
+    from goqueue.client.queues import Queue, QueueMessage, QueuePartition, Received, SettledMessage
     from goqueue.client.server import Check, Health, Version
     from goqueue.client.topics import Partition, Topic, TopicSetting
     from goqueue.client.transaction_values import (
@@ -86,6 +87,7 @@ _NAMES_BY_MODULE = {
         "QueryProgress",
     ),
     "goqueue.client.problems": ("BadReply", "RequestTimedOut", "ServerUnreachable"),
+    "goqueue.client.queues": ("Queue", "QueueMessage", "QueuePartition", "Received", "SettledMessage"),
     "goqueue.client.server": ("Check", "Health", "Version"),
     "goqueue.client.topics": ("Partition", "Topic", "TopicSetting"),
     "goqueue.client.transaction_values": (
@@ -99,7 +101,7 @@ _NAMES_BY_MODULE = {
     "goqueue.model.start_at": ("StartAt",),
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
-_NOUNS = frozenset({"groups", "messages", "pipelines", "server", "topics", "transactions"})
+_NOUNS = frozenset({"groups", "messages", "pipelines", "queues", "server", "topics", "transactions"})
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -140,8 +142,13 @@ __all__ = [
     "ProducerState",
     "Published",
     "QueryProgress",
+    "Queue",
+    "QueueMessage",
+    "QueuePartition",
+    "Received",
     "RequestTimedOut",
     "ServerUnreachable",
+    "SettledMessage",
     "StartAt",
     "Topic",
     "TopicSetting",
@@ -152,6 +159,7 @@ __all__ = [
     "groups",
     "messages",
     "pipelines",
+    "queues",
     "server",
     "topics",
     "transactions",

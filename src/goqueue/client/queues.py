@@ -1,0 +1,252 @@
+"""Calls about queues: receive messages, say what became of them, and look after the groups that share them.
+
+Whoever receives a message has it until its deadline. Then it goes to others, unless it was settled: `ack` (done),
+`nack` (try again), `reject` (never again: a dead letter), or `extend`ed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from goqueue.client.calls import Call, Reply, read_nothing, reading
+from goqueue.client.messages import Message, WireMessage, as_message
+from goqueue.client.problems import Problem, error_of
+from goqueue.errors import GoQueueError
+
+
+class QueueMessage(NamedTuple):
+    """A message that somebody has until a deadline, in milliseconds since 1970."""
+
+    message: Message
+    receipt_handle: str
+    delivery_count: int
+    deadline: int
+
+    @property
+    def value(self) -> bytes | None:
+        """What the message says."""
+        return self.message.value
+
+    @property
+    def key(self) -> bytes | None:
+        """The key of the message."""
+        return self.message.key
+
+
+class Received(NamedTuple):
+    """Messages, and why they are fewer than there could be; empty if there is no reason."""
+
+    messages: list[QueueMessage]
+    shortfall: str
+
+
+class SettledMessage(NamedTuple):
+    """What became of a message: `done`, `dead`, `ready`, or `leased` and `waiting` until a time."""
+
+    status: str
+    until: int | None
+
+
+class QueuePartition(msgspec.Struct, frozen=True, kw_only=True):
+    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered."""
+
+    topic: str
+    partition: int
+    floor: int
+    cursor: int
+    backlog: int
+    leased: int
+    waiting: int
+    ready: int
+    held: int
+    dead: int
+    end_offset: int | None = None
+    oldest_seconds: float | None = None
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue group: how many messages are not done, how many of them are leased, and its settings."""
+
+    group: str
+    paused: bool
+    pause_reason: str
+    depth: int
+    in_flight: int
+    consumers: dict[str, int]
+    settings: dict[str, str | int | float]
+    partitions: list[QueuePartition]
+    oldest_seconds: float | None = None
+
+
+class _Message(WireMessage, kw_only=True):
+    receipt_handle: str
+    delivery_count: int
+    deadline: int
+
+
+class _Received(msgspec.Struct):
+    messages: list[_Message]
+    shortfall: str = ""
+
+
+class _Result(msgspec.Struct):
+    status: str
+    until: int | None = None
+    error: Problem | None = None
+
+
+class _Results(msgspec.Struct):
+    results: list[_Result]
+
+
+class _Queues(msgspec.Struct):
+    queues: list[Queue]
+
+
+class _Messages(msgspec.Struct):
+    messages: list[WireMessage]
+
+
+_read_received = reading(_Received)
+_read_results = reading(_Results)
+_read_queue = reading(Queue)
+_read_queues = reading(_Queues)
+_read_messages = reading(_Messages)
+_encode = msgspec.json.Encoder().encode
+
+Settling = Call[Sequence[SettledMessage | GoQueueError]]
+Receipt = str | QueueMessage
+
+
+def receive(
+    group: str,
+    topics: str | Sequence[str],
+    *,
+    limit: int = 10,
+    wait_s: float = 0.0,
+    visibility_s: float | None = None,
+    consumer: str = "",
+) -> Call[Received]:
+    """Lease up to so many messages of a topic, or of several; with `wait_s` wait for the first one.
+
+    The group is made by the first receive. Consumers are told apart by their names: each may hold so many at once.
+    """
+    body: dict[str, object] = {"topics": [topics] if isinstance(topics, str) else list(topics), "max": limit}
+    body |= {"wait": round(wait_s * 1000), "consumer": consumer}
+    if visibility_s is not None:
+        body["visibility_timeout"] = round(visibility_s * 1000)
+    path = f"/v1/groups/{quote(group, safe='')}/receive"
+    return Call("POST", path, _as_received, body=_encode(body), wait_s=wait_s)
+
+
+def ack(*receipts: Receipt) -> Settling:
+    """Have messages done; the result has the fate of each."""
+    return _settle("ack", receipts)
+
+
+def nack(*receipts: Receipt, delay_s: float | None = None, reason: str = "") -> Settling:
+    """Have messages tried again: after the delay, or else after the group's backoff."""
+    return _settle("nack", receipts, delay=_milliseconds(delay_s), reason=reason)
+
+
+def reject(*receipts: Receipt, reason: str = "") -> Settling:
+    """Have messages become dead letters at once."""
+    return _settle("reject", receipts, reason=reason)
+
+
+def extend(*receipts: Receipt, timeout_s: float) -> Settling:
+    """Have leases last so long from now on; with 0, give the messages back."""
+    return _settle("visibility", receipts, timeout=_milliseconds(timeout_s))
+
+
+def list_all() -> Call[list[Queue]]:
+    """Return all queue groups, in the order of their names."""
+    return Call("GET", "/v1/queues", lambda reply: _read_queues(reply).queues)
+
+
+def describe(group: str) -> Call[Queue]:
+    """Return a queue group; UnknownQueue if there is none."""
+    return Call("GET", _path(group), _read_queue)
+
+
+def alter(group: str, **settings: str | float) -> Call[Queue]:
+    """Change settings of a queue group, which is made if there is none: `retries=5`, `visibility_timeout="1m"`."""
+    return Call("PATCH", _path(group), _read_queue, body=_encode(settings), is_repeatable=True)
+
+
+def delete(group: str) -> Call[None]:
+    """Forget a queue group, with all that is in flight."""
+    return Call("DELETE", _path(group), read_nothing)
+
+
+def pause(group: str, reason: str = "paused by hand") -> Call[Queue]:
+    """Deliver nothing to a group until it is resumed."""
+    return _change(group, "pause", reason=reason)
+
+
+def resume(group: str) -> Call[Queue]:
+    """Deliver to a group again."""
+    return _change(group, "resume")
+
+
+def seek(
+    group: str,
+    topic: str,
+    *,
+    to: Literal["earliest", "latest"] | None = None,
+    offset: int | None = None,
+    time: int | str | None = None,
+) -> Call[Queue]:
+    """Go on with a topic elsewhere, and forget what is in flight there; one of the places is given."""
+    places = {"to": to, "offset": offset, "time": time}
+    return _change(group, "seek", topic=topic, **{name: where for name, where in places.items() if where is not None})
+
+
+def purge(group: str, topic: str) -> Call[Queue]:
+    """Have everything done that is in a topic now."""
+    return _change(group, "purge", topic=topic)
+
+
+def peek(group: str, topic: str, *, limit: int = 10) -> Call[list[Message]]:
+    """Return what the next receives would bring, and lease nothing."""
+
+    def read(reply: Reply) -> list[Message]:
+        return [as_message(each) for each in _read_messages(reply).messages]
+
+    return Call("GET", f"{_path(group)}/peek", read, query={"topic": topic, "limit": str(limit)})
+
+
+def _settle(verb: str, receipts: Sequence[Receipt], **said: object) -> Settling:
+    handles = [each if isinstance(each, str) else each.receipt_handle for each in receipts]
+    body = {"receipt_handles": handles, **{name: value for name, value in said.items() if value is not None}}
+    return Call("POST", f"/v1/messages/{verb}", _as_results, body=_encode(body), tells_failures=True)
+
+
+def _change(group: str, verb: str, **said: object) -> Call[Queue]:
+    return Call("POST", f"{_path(group)}/{verb}", _read_queue, body=_encode(said), is_repeatable=True)
+
+
+def _path(group: str) -> str:
+    return f"/v1/queues/{quote(group, safe='')}"
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _as_received(reply: Reply) -> Received:
+    told = _read_received(reply)
+    messages = [
+        QueueMessage(as_message(each), each.receipt_handle, each.delivery_count, each.deadline)
+        for each in told.messages
+    ]
+    return Received(messages, told.shortfall)
+
+
+def _as_results(reply: Reply) -> Sequence[SettledMessage | GoQueueError]:
+    results = _read_results(reply).results
+    return [SettledMessage(each.status, each.until) if each.error is None else error_of(each.error) for each in results]
