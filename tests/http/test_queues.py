@@ -96,6 +96,13 @@ def test_a_receive_that_waits_is_woken_by_a_publish_a_retry_and_an_expired_lease
     assert [each["delivery_count"] for each in got] == [3]
 
 
+def test_a_receive_may_come_before_its_topic(broker: Broker, http: httpx.Client, new_name: Callable[[], str]) -> None:
+    name = new_name()
+    with woken(broker, Consumer(http, name, name)) as got:
+        fill(http, name, ["first"])
+    assert values(got) == ["first"]
+
+
 def test_messages_with_different_delays_do_not_wait_for_each_other(
     http: httpx.Client, broker: Broker, topic: str
 ) -> None:

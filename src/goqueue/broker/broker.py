@@ -240,6 +240,7 @@ class Broker:
         for machine in self.groups.machines:
             machine.topics_changed(names)
         self.groups.pass_time()
+        self.queues.waits.topics_changed()
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 if there is no such topic."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 from goqueue.machines.deliveries import Deliveries
-from goqueue.runtime.waiters import Wake
+from goqueue.runtime.waiters import Wake, hand_over
 
 
 class Waits:
@@ -13,6 +16,8 @@ class Waits:
         self.is_closed = False
         self._waiting: dict[str, dict[Wake, None]] = {}
         self._short: dict[str, dict[Wake, None]] = {}
+        # Those whose topic is not there yet.
+        self._early: dict[Wake, None] = {}
 
     def begin(self, group: str, wake: Wake, *, is_short: bool) -> None:
         """Have a receive woken when its group may have something for it."""
@@ -27,6 +32,24 @@ class Waits:
                 if not waiting[group]:
                     del waiting[group]
 
+    async def topic(self, deadline: float) -> None:
+        """Wait until there is another topic, or the time is up."""
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        wake: Wake = partial(hand_over, woken, None)
+        timer = loop.call_at(deadline, wake)
+        self._early[wake] = None
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            self._early.pop(wake, None)
+
+    def topics_changed(self) -> None:
+        """Let those look again whose topic was not there."""
+        for wake in list(self._early):
+            wake()
+
     def changed(self, machine: Deliveries) -> None:
         """Wake the receives of groups that may have something for them now."""
         for name in [*self._waiting, *self._short]:
@@ -39,6 +62,7 @@ class Waits:
     def close(self) -> None:
         """Wake all; from now on nobody waits."""
         self.is_closed = True
+        self.topics_changed()
         for waiting in [*self._waiting.values(), *self._short.values()]:
             for wake in list(waiting):
                 wake()

@@ -66,10 +66,14 @@ class Receiving(NamedTuple):
 
 
 async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
-    """Lease messages to a consumer; waits for the first one if asked to."""
-    group, partitions = await prepare(broker, caller, wish)
+    """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wish.wait_ms / 1000
+    while any(name not in broker.topics for name in wish.topics) and loop.time() < deadline:
+        if broker.queues.waits.is_closed:
+            break
+        await broker.queues.waits.topic(deadline)
+    group, partitions = await prepare(broker, caller, wish)
     lease_id = broker.entropy.below(_LEASE_IDS)
     first = lease_id % len(partitions)
     # Whoever comes next begins elsewhere.
