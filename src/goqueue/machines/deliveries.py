@@ -24,14 +24,15 @@ from goqueue.machines.delivery_records import (
     GroupValue,
     KeyKind,
     group_record,
-    read_chunk,
+    read_done,
+    read_flights,
     read_group,
     read_key,
     read_partition,
 )
 from goqueue.machines.delivery_steps import Result, lease, pass_time, settle, stale
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
-from goqueue.machines.delivery_window import SHIFT, Chunk, Draft, Move, Window
+from goqueue.machines.delivery_window import SHIFT, Draft, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 
@@ -144,8 +145,10 @@ class Deliveries:
         if window is None:
             # Chunks are stored before what is told about their partition.
             window = windows[partition] = Window(UUID(int=0), 0, 0)
-        if kind is KeyKind.CHUNK:
-            window.load(index, None if record.value is None else Chunk(*read_chunk(record.value)))
+        if kind is KeyKind.DONE:
+            window.load_done(index, 0 if record.value is None else read_done(record.value))
+        elif kind is KeyKind.FLIGHTS:
+            window.load_flights(index, {} if record.value is None else read_flights(record.value))
         elif record.value is None:
             del windows[partition]
         else:
@@ -165,6 +168,7 @@ class Deliveries:
         for group in self.groups.values():
             group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
             for partition, window in group.windows.items():
+                window.loaded()
                 moves = [Move(offset, None, _revived(flight, now)) for offset, flight in _flights(window)]
                 for move in moves:
                     assert move.after is not None

@@ -17,11 +17,10 @@ from goqueue.machines.delivery_commands import (
     Retreat,
     Seek,
 )
-from goqueue.machines.delivery_group import Outcome, QueueGroup, draft_records
+from goqueue.machines.delivery_group import Outcome, QueueGroup, chunk_tombstones, draft_records
 from goqueue.machines.delivery_records import (
     GroupValue,
     PartitionValue,
-    chunk_record,
     group_record,
     partition_record,
 )
@@ -112,8 +111,9 @@ def _drop_topic(groups: Groups, command: DropTopic, ticket: int) -> Decision:
 
 
 def _forgetting(group: QueueGroup, partitions: Sequence[TopicPartition]) -> list[KeyedRecord]:
-    records = []
+    records: list[KeyedRecord] = []
     for each in partitions:
-        records += [chunk_record(group.name, each, index, None) for index in sorted(group.windows[each].chunks)]
+        for index in sorted(group.windows[each].chunks):
+            records += chunk_tombstones(group.name, each, index)
         records.append(partition_record(group.name, each, None))
     return records

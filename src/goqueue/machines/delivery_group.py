@@ -7,14 +7,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.delivery_records import GroupValue, PartitionValue, chunk_record, partition_record
+from goqueue.machines.delivery_records import (
+    GroupValue,
+    PartitionValue,
+    done_record,
+    flights_record,
+    partition_record,
+)
 from goqueue.machines.delivery_values import FlightState
-from goqueue.machines.delivery_window import Draft, Move, Window
+from goqueue.machines.delivery_window import Chunk, Draft, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 
 # So many messages are settled before the ratio of failures says anything.
 _BREAKER_MESSAGES_MIN = 100
+_NO_CHUNK = Chunk()
 
 
 class Tally(NamedTuple):
@@ -120,12 +127,21 @@ def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[K
     """Close a draft, and return the records that carry it out."""
     draft.close()
     window = draft.window
-    records = [
-        chunk_record(group, partition, index, (chunk.done, chunk.flights))
-        for index, chunk in sorted(draft.changed.items())
-    ]
-    records += [chunk_record(group, partition, index, None) for index in draft.forgotten]
+    records: list[KeyedRecord] = []
+    for index, chunk in sorted(draft.changed.items()):
+        known = window.chunks.get(index, _NO_CHUNK)
+        if chunk.done != known.done:
+            records.append(done_record(group, partition, index, chunk.done))
+        if index in draft.rewritten or (known.flights and not chunk.flights):
+            records.append(flights_record(group, partition, index, chunk.flights))
+    for index in draft.forgotten:
+        records += chunk_tombstones(group, partition, index)
     if (draft.floor, draft.cursor) != (window.floor, window.cursor):
         value = PartitionValue(window.topic_id, draft.floor, draft.cursor)
         records.append(partition_record(group, partition, value))
     return records
+
+
+def chunk_tombstones(group: str, partition: TopicPartition, index: int) -> list[KeyedRecord]:
+    """Return the records that forget a chunk."""
+    return [done_record(group, partition, index, None), flights_record(group, partition, index, None)]

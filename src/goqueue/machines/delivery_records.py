@@ -6,12 +6,13 @@
 |-----------|-----------------------------------|-------------------------------------------------------------------|
 | GROUP     | nothing                           | the group's settings, and why it is paused                        |
 | PARTITION | partition:i32, topic              | which topic that is, and from where to where messages are in flight |
-| CHUNK     | partition:i32, chunk:i64, topic   | of 256 messages: which are done, and where the others are         |
+| DONE      | partition:i32, chunk:i64, topic   | of 256 messages, which are done                                   |
+| FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, where those are that are in flight               |
 
-All values are JSON. A chunk's set of done messages is a number in hexadecimal, whose lowest bit is the first of them;
-messages next to each other that are in the same state are one run. Equal states have equal bytes. So a partition takes
-as many records as it has chunks with something in flight, or with something done before that, and never grows with
-history.
+Values are JSON, but for DONE: a number in hexadecimal, whose lowest bit is the first message. Neighbours in the same
+state are one run. What is done is not in flight any more, whatever the record of flights says: so
+an ack writes some bytes, and not all that is left of its neighbours. A partition takes two records for each chunk with
+something in flight, or with something done behind that, and never grows with history.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class KeyKind(IntEnum):
 
     GROUP = 0
     PARTITION = 1
-    CHUNK = 2
+    DONE = 2
+    FLIGHTS = 3
 
 
 class QueueKey(NamedTuple):
@@ -80,15 +82,10 @@ class _Run(msgspec.Struct, frozen=True, array_like=True):
     key: bytes | None
 
 
-class _ChunkValue(msgspec.Struct, frozen=True, array_like=True):
-    done: str
-    runs: list[_Run]
-
-
 _encode = msgspec.json.Encoder().encode
 _group_decoder = msgspec.json.Decoder(GroupValue)
 _partition_decoder = msgspec.json.Decoder(PartitionValue)
-_chunk_decoder = msgspec.json.Decoder(_ChunkValue)
+_runs_decoder = msgspec.json.Decoder(list[_Run])
 
 
 def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
@@ -102,15 +99,21 @@ def partition_record(group: str, partition: TopicPartition, value: PartitionValu
     return KeyedRecord(key, None if value is None else _encode(value))
 
 
-def chunk_record(
-    group: str, partition: TopicPartition, chunk: int, content: tuple[int, Mapping[int, Flight]] | None
+def done_record(group: str, partition: TopicPartition, chunk: int, done: int | None) -> KeyedRecord:
+    """Return the record of what is done in a chunk; without that, the one that forgets it."""
+    return KeyedRecord(_key(KeyKind.DONE, group, partition, chunk), None if done is None else b"%x" % done)
+
+
+def flights_record(
+    group: str, partition: TopicPartition, chunk: int, flights: Mapping[int, Flight] | None
 ) -> KeyedRecord:
-    """Return the record of a chunk: its done messages and the others; without them, the one that forgets it."""
-    key = _head(KeyKind.CHUNK, group) + _CHUNK.pack(partition.partition, chunk) + _bytes(partition.topic)
-    if content is None:
-        return KeyedRecord(key, None)
-    done, flights = content
-    return KeyedRecord(key, _encode(_ChunkValue(f"{done:x}", _runs(flights))))
+    """Return the record of what is in flight in a chunk; without that, the one that forgets it."""
+    key = _key(KeyKind.FLIGHTS, group, partition, chunk)
+    return KeyedRecord(key, None if not flights else _encode(_runs(flights)))
+
+
+def _key(kind: KeyKind, group: str, partition: TopicPartition, chunk: int) -> bytes:
+    return _head(kind, group) + _CHUNK.pack(partition.partition, chunk) + _bytes(partition.topic)
 
 
 def _runs(flights: Mapping[int, Flight]) -> list[_Run]:
@@ -157,7 +160,7 @@ def read_key(key: bytes) -> QueueKey:
         if kind is KeyKind.PARTITION:
             (index,) = _PARTITION.unpack_from(rest)
             rest = rest[_PARTITION.size :]
-        elif kind is KeyKind.CHUNK:
+        elif kind is not KeyKind.GROUP:
             index, chunk = _CHUNK.unpack_from(rest)
             rest = rest[_CHUNK.size :]
         return QueueKey(kind, group, TopicPartition(rest.decode("utf-8", "surrogateescape"), index), chunk)
@@ -181,12 +184,19 @@ def read_partition(data: bytes) -> PartitionValue:
         raise Corrupt(f"a record of a queue's partition cannot be read: {error}") from error
 
 
-def read_chunk(data: bytes) -> tuple[int, dict[int, Flight]]:
-    """Return which messages of a chunk are done, and where the others are; their times are wall times only."""
+def read_done(data: bytes) -> int:
+    """Return which messages of a chunk are done, a bit for each."""
     try:
-        value = _chunk_decoder.decode(data)
-        return int(value.done, 16), dict(_flights(value.runs))
-    except (msgspec.MsgspecError, ValueError) as error:
+        return int(data, 16)
+    except ValueError as error:
+        raise Corrupt(f"a record of messages that are done cannot be read: {error}") from error
+
+
+def read_flights(data: bytes) -> dict[int, Flight]:
+    """Return where messages of a chunk are that are in flight; their times are wall times only."""
+    try:
+        return dict(_flights(_runs_decoder.decode(data)))
+    except msgspec.MsgspecError as error:
         raise Corrupt(f"a record of messages in flight cannot be read: {error}") from error
 
 

@@ -72,12 +72,24 @@ class Window:
         chunk = self.chunks.get(offset >> SHIFT)
         return chunk is not None and bool(chunk.done >> (offset & _FULL_INDEX) & 1)
 
-    def load(self, index: int, chunk: Chunk | None) -> None:
-        """Take note of a stored chunk, or that it is forgotten."""
-        if chunk is None:
-            self.chunks.pop(index, None)
-        else:
-            self.chunks[index] = chunk
+    def load_done(self, index: int, done: int) -> None:
+        """Take note of what is stored as done in a chunk."""
+        self.chunks.setdefault(index, Chunk()).done = done
+
+    def load_flights(self, index: int, flights: dict[int, Flight]) -> None:
+        """Take note of what is stored as in flight in a chunk, and may be done since."""
+        self.chunks.setdefault(index, Chunk()).flights = flights
+
+    def loaded(self) -> None:
+        """Make what was loaded whole: all that is stored is known."""
+        for index, chunk in list(self.chunks.items()):
+            chunk.flights = {
+                offset: flight
+                for offset, flight in chunk.flights.items()
+                if self.floor <= offset < self.cursor and not chunk.done >> (offset & _FULL_INDEX) & 1
+            }
+            if not chunk.flights and not chunk.done:
+                del self.chunks[index]
 
     def note(self, move: Move) -> None:
         """Keep the books that can be made from the chunks."""
@@ -152,6 +164,8 @@ class Draft:
         self.floor = window.floor
         self.changed: dict[int, Chunk] = {}
         self.forgotten: Sequence[int] = ()
+        # Chunks in which something is in flight that was not, or was elsewhere.
+        self.rewritten: set[int] = set()
         self.moves: list[Move] = []
         # What the window holds still, and will not, whatever else changes.
         self._dropped: Collection[int] = ()
@@ -171,6 +185,7 @@ class Draft:
         """Have a message in flight from now on, or in another state."""
         self.moves.append(Move(offset, self.find(offset), flight))
         self._chunk(offset >> SHIFT).flights[offset] = flight
+        self.rewritten.add(offset >> SHIFT)
 
     def put_fresh(self, offsets: Sequence[int], flight: Flight) -> None:
         """Have messages in flight that were never looked at before, all in the same state."""
@@ -182,6 +197,7 @@ class Draft:
             while end < len(offsets) and offsets[end] >> SHIFT == index:
                 end += 1
             self._chunk(index).flights.update(dict.fromkeys(offsets[position:end], flight))
+            self.rewritten.add(index)
             position = end
 
     def finish(self, offset: int) -> None:
@@ -238,6 +254,7 @@ class Draft:
             for offset in [each for each in self.window.chunks[index].flights if each >= end]:
                 flight = self._chunk(index).flights.pop(offset)
                 self.moves.append(Move(offset, flight, None))
+                self.rewritten.add(index)
         last = self._look(end >> SHIFT)
         if last is not None:
             self._chunk(end >> SHIFT).done = last.done & ((1 << (end & _FULL_INDEX)) - 1)
