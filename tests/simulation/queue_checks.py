@@ -20,6 +20,8 @@ from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters
 
 Message = tuple[str, str]
 """A group and a value."""
+# Moments are cut to whole milliseconds.
+_TICK_S = 0.002
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ def _one_holder(message: Message, deliveries: list[Delivered], words: list[Said]
         # It was leased when the call began, at the earliest.
         until_s = first.call.began_s + first.request.visibility_ms / 1000
         for second in deliveries[number + 1 :]:
-            if second.request.life == first.request.life and second.call.ended_s < until_s:
+            if second.request.life == first.request.life and second.call.ended_s + _TICK_S < until_s:
                 yield f"{message} was given to {second.request.consumer} while {first.request.consumer} had it"
 
 

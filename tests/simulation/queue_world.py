@@ -70,10 +70,11 @@ class Worker:
             if isinstance(given, GoQueueError):
                 await life.pause(0.5)
                 continue
-            await life.pause(0.6)
             if life.is_settling:
                 await self._say(life, given, Verdict.ACK)
+                await life.pause(0.05)
             else:
+                await life.pause(0.6)
                 await self._work(life, given)
 
     async def _work(self, life: Life, given: list[Given]) -> None:

@@ -131,7 +131,7 @@ async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Seque
         where = TopicPartition(topic, index)
         partition = opened.partition(index)
         window = group.windows.get(where) or Window(opened.topic.id, partition.log.start_offset, 0)
-        seen = look(partition, window, limit - len(found), _PEEK_BYTES, is_ordered=False)
+        seen = look(partition, window, broker.queues.batches, limit - len(found), _PEEK_BYTES, is_ordered=False)
         found += [(where, seen.records[offset]) for offset in (*seen.offer.again, *seen.offer.fresh)]
         if len(found) >= limit:
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.broker.coordinator import Coordinator
+from goqueue.broker.queue_offers import OpenBatches
 from goqueue.broker.queue_waits import Waits
 from goqueue.broker.receipts import Receipts
 from goqueue.broker.undertaker import Undertaker
@@ -24,6 +25,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         super().__init__(broker, DELIVERIES_TOPIC, partitions, Deliveries, changed=self._has_changed)
         self.receipts = Receipts()
         self.waits = Waits()
+        self.batches = OpenBatches()
         self.undertaker = Undertaker(broker)
 
     def _has_changed(self, machine: Deliveries) -> None:

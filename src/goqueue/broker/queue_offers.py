@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -11,10 +12,17 @@ from goqueue.broker.reading import Reading, opened
 from goqueue.machines.delivery_commands import Offer
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
-from goqueue.records.reader import Record
+from goqueue.records.layout import read_header
+from goqueue.records.reader import Record, read_records
 from goqueue.runtime.partition import Partition
 
 _READ_BYTES = 1024 * 1024
+# About what a message takes; whoever wants one need not read a thousand.
+_MESSAGE_BYTES = 1024
+# How many reads one look takes at most: there may be much that nobody gets.
+_READS_MAX = 16
+_KEPT_BATCHES = 32
+_KEPT_BYTES = 256 * 1024
 
 
 class Look(NamedTuple):
@@ -40,24 +48,63 @@ class Look(NamedTuple):
         return self.offer.end > self.offer.looked_from or self.offer.start > self.offer.looked_from
 
 
-def look(partition: Partition, window: Window, limit: int, bytes_max: int, *, is_ordered: bool) -> Look:
+class OpenBatches:
+    """Batches that were opened lately: consumers who take few messages at a time come back to the same one."""
+
+    def __init__(self) -> None:
+        self._batches: dict[tuple[Partition, int], list[Record]] = {}
+
+    def read(self, partition: Partition, batch: memoryview) -> list[Record]:
+        """Return the records of a batch of a partition."""
+        header = read_header(batch)
+        key = (partition, header.base_offset)
+        records = self._batches.pop(key, None)
+        if records is None:
+            records = read_records(batch)
+            if header.size_bytes > _KEPT_BYTES:
+                return records
+        # At the end, so that the one that nobody has come back to for the longest time is the first.
+        self._batches[key] = records
+        if len(self._batches) > _KEPT_BATCHES:
+            del self._batches[next(iter(self._batches))]
+        return records
+
+
+def look(
+    partition: Partition, window: Window, batches: OpenBatches, limit: int, bytes_max: int, *, is_ordered: bool
+) -> Look:
     """Look for messages that a group may get: those that are ready again first, then those behind its cursor."""
     start = partition.log.start_offset
     records: dict[int, Record] = {}
     again, gone = _find_again(partition, window, limit, records)
     bytes_left = bytes_max - sum(_size(record) for record in records.values())
-    cursor = end = max(window.cursor, start)
-    fresh: list[Record] = []
-    if len(again) < limit and bytes_left > 0 and cursor < partition.last_stable_offset:
-        data = partition.read(cursor, bytes_max=min(bytes_left, _READ_BYTES), is_committed_only=True)
-        if data:
-            fetched = Fetched(data, aborted=aborted_in(partition, cursor, data))
-            fresh, end = opened(fetched, cursor, Reading(limit=limit - len(again), bytes_max=bytes_left))
+    fresh, end = _find_fresh(partition, max(window.cursor, start), batches, limit - len(again), bytes_left)
     offsets = [record.offset for record in fresh]
     records.update(zip(offsets, fresh, strict=True))
     keys = {record.offset: record.key for record in fresh if record.key is not None} if is_ordered else None
     where = TopicPartition(partition.topic, partition.index)
     return Look(Offer(where, offsets, end, again, gone, start, keys, window.cursor), records)
+
+
+def _find_fresh(
+    partition: Partition, end: int, batches: OpenBatches, limit: int, bytes_left: int
+) -> tuple[list[Record], int]:
+    """Return messages from an offset on, and how far was looked."""
+    found: list[Record] = []
+    read = partial(batches.read, partition)
+    for _ in range(_READS_MAX):
+        wanted = limit - len(found)
+        if wanted <= 0 or bytes_left <= 0 or end >= partition.last_stable_offset:
+            break
+        bytes_max = min(bytes_left, wanted * _MESSAGE_BYTES, _READ_BYTES)
+        data = partition.read(end, bytes_max=bytes_max, is_committed_only=True)
+        if not data:
+            break
+        fetched = Fetched(data, aborted=aborted_in(partition, end, data))
+        records, end = opened(fetched, end, Reading(limit=wanted, bytes_max=bytes_left), read)
+        found += records
+        bytes_left -= sum([_size(record) for record in records])
+    return found, end
 
 
 def _find_again(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
-from goqueue.broker.queue_offers import Look, look
+from goqueue.broker.queue_offers import Look, OpenBatches, look
 from goqueue.broker.receipts import Receipts
 from goqueue.errors import GoQueueError, InconsistentProtocol, TopicProtected, UnknownQueue
 from goqueue.machines.deliveries import Leased
@@ -79,7 +79,7 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     # Whoever comes next begins elsewhere.
     partitions = [*partitions[first:], *partitions[:first]]
     while True:
-        looks = _look(group, partitions, wish)
+        looks = _look(broker.queues.batches, group, partitions, wish)
         leased = Leased((), 0, _shortfall(group, wish))
         before = _progress(group)
         if looks and not leased.shortfall:
@@ -164,7 +164,7 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
     return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset
 
 
-def _look(group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> list[Look]:
+def _look(batches: OpenBatches, group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> list[Look]:
     """Look for messages in partitions in turn, until there are as many as are asked for."""
     messages_left, bytes_left = wish.limit, wish.bytes_max
     is_ordered = group.settings.ordering is Ordering.KEY
@@ -173,7 +173,7 @@ def _look(group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> lis
         window = group.windows.get(TopicPartition(partition.topic, partition.index))
         if window is None or messages_left <= 0 or bytes_left <= 0:
             continue
-        found = look(partition, window, messages_left, bytes_left, is_ordered=is_ordered)
+        found = look(partition, window, batches, messages_left, bytes_left, is_ordered=is_ordered)
         if not found.is_empty:
             looks.append(found)
             messages_left -= len(found.records)

@@ -8,7 +8,7 @@ were compressed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,7 +120,9 @@ async def _first_offset(broker: Broker, caller: Caller, topic: str, index: int, 
     return found.offset
 
 
-def opened(fetched: Fetched, offset: int, reading: Reading) -> tuple[list[Record], int]:
+def opened(
+    fetched: Fetched, offset: int, reading: Reading, read: Callable[[memoryview], list[Record]] = read_records
+) -> tuple[list[Record], int]:
     """Return the records from an offset on, within the limits, and the offset behind them."""
     found: list[Record] = []
     size = 0
@@ -131,7 +133,7 @@ def opened(fetched: Fetched, offset: int, reading: Reading) -> tuple[list[Record
             offset = max(offset, header.next_offset)
             continue
         try:
-            records = read_records(view[position:])
+            records = read(view[position:])
         except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
             if found:
                 break

@@ -1,0 +1,163 @@
+"""What a machine of queue groups says, step by step; everything else is compared with a model in tests/property."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+from tests.unit.compaction import compactions
+
+from goqueue.errors import StaleReceipt, UnknownQueue
+from goqueue.machines.decision import KeyedRecord, Now
+from goqueue.machines.deliveries import Deliveries, Leased
+from goqueue.machines.delivery_commands import (
+    BeginTopic,
+    Bury,
+    Command,
+    Configure,
+    DeleteQueue,
+    DropTopic,
+    Offer,
+    Receipt,
+    Receive,
+    Settle,
+)
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+
+WALL_MS = 1_700_000_000_000
+P0 = TopicPartition("orders", 0)
+TOPIC_ID = UUID(int=7)
+
+
+class Talk:
+    """A machine, its log, and a clock that brings nothing by itself: time is passed by `let_pass`."""
+
+    def __init__(self, records: Sequence[KeyedRecord] = (), *, wall_ms: int = WALL_MS) -> None:
+        self.machine = Deliveries()
+        self.log = list(records)
+        self.now = Now(wall_ms, 0)
+        for record in records:
+            self.machine.apply(record)
+        self.machine.revive(self.now)
+
+    def say(self, command: Command) -> object:
+        decision = self.machine.decide(command, 1, self.now)
+        self.log += decision.records
+        self.machine.adopt(decision)
+        for group in self.machine.groups.values():
+            group.validate()
+        return dict(decision.answers).get(1)
+
+    def let_pass(self, seconds: float) -> None:
+        self.now = Now(self.now.wall_ms + int(seconds * 1000), self.now.monotonic_ms + int(seconds * 1000))
+
+    def tick(self) -> None:
+        for command in list(self.machine.due(self.now)):
+            self.say(command)
+
+    def begin(self, settings: QueueSettings | None = None) -> None:
+        self.say(Configure("g", settings or QueueSettings()))
+        self.say(BeginTopic("g", TOPIC_ID, {P0: 0}))
+
+    def receive(self, *fresh: int, lease: int = 1, again: Sequence[int] = ()) -> list[int]:
+        end = max(fresh, default=-1) + 1
+        leased = self.say(Receive("g", "ann", 1000, 30_000, lease, [Offer(P0, list(fresh), end, again)]))
+        assert isinstance(leased, Leased)
+        return [each.offset for each in leased.deliveries]
+
+    def settle(self, verdict: Verdict, *offsets: int, lease: int = 1, delay_ms: int | None = None) -> list[object]:
+        results = self.say(Settle("g", verdict, [Receipt(P0, offset, lease) for offset in offsets], delay_ms))
+        assert isinstance(results, list)
+        return results
+
+    def state(self, offset: int) -> FlightState | None:
+        flight = self.machine.require("g").windows[P0].find(offset)
+        return None if flight is None else flight.state
+
+
+def test_a_lease_is_over_at_its_deadline_even_if_nobody_has_noticed() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.receive(0, 1)
+    talk.let_pass(30)
+    (result,) = talk.settle(Verdict.ACK, 0)
+    assert isinstance(result, StaleReceipt)
+    assert talk.state(0) is FlightState.LEASED
+    talk.tick()
+    assert talk.state(0) is FlightState.READY
+
+
+def test_a_lease_that_was_made_longer_ends_later() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.receive(0, 1)
+    talk.let_pass(20)
+    talk.settle(Verdict.EXTEND, 0, delay_ms=30_000)
+    talk.let_pass(10)
+    talk.tick()
+    assert (talk.state(0), talk.state(1)) == (FlightState.LEASED, FlightState.READY)
+    talk.let_pass(20)
+    talk.tick()
+    assert talk.state(0) is FlightState.READY
+
+
+def test_after_a_start_with_a_clock_that_was_set_back_a_lease_is_no_longer_than_it_was() -> None:
+    before = Talk()
+    before.begin()
+    before.receive(0)
+    after = Talk(before.log, wall_ms=WALL_MS - 3_600_000)
+    after.let_pass(29)
+    after.tick()
+    assert after.state(0) is FlightState.LEASED
+    after.let_pass(1)
+    after.tick()
+    assert after.state(0) is FlightState.READY
+
+
+def test_what_is_done_leaves_nothing_behind_but_where_the_group_is() -> None:
+    talk = Talk()
+    talk.begin()
+    for start in range(0, 1000, 100):
+        talk.receive(*range(start, start + 100))
+    for offset in (*range(999, 500, -1), *range(501)):
+        talk.settle(Verdict.ACK, offset)
+    window = talk.machine.require("g").windows[P0]
+    assert (window.floor, window.cursor, window.chunks) == (1000, 1000, {})
+    smallest = compactions(talk.log)[-1]
+    assert len(smallest) == 2
+    assert Talk(smallest).machine.require("g").windows[P0].floor == 1000
+
+
+def test_a_dead_message_is_done_once_it_is_buried_and_not_before() -> None:
+    talk = Talk()
+    talk.begin(QueueSettings(retries=0))
+    talk.receive(0)
+    talk.settle(Verdict.NACK, 0)
+    assert list(talk.machine.dying()) == [("g", P0)]
+    assert list(Talk(talk.log).machine.dying()) == [("g", P0)]
+    talk.let_pass(3600)
+    talk.tick()
+    assert talk.receive(1, lease=2, again=[0]) == [1]
+    talk.say(Bury("g", P0, [0]))
+    assert list(talk.machine.dying()) == []
+    assert talk.machine.require("g").windows[P0].floor == 1
+
+
+def test_a_topic_and_a_group_that_are_gone_leave_nothing_to_load() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.receive(0, 1, 2)
+    talk.settle(Verdict.ACK, 1)
+    talk.say(DropTopic("orders"))
+    group = talk.machine.require("g")
+    assert (group.windows, group.leases) == ({}, {})
+    talk.let_pass(30)
+    talk.tick()
+    talk.say(DeleteQueue("g"))
+    for records in compactions(talk.log):
+        assert Talk(records).machine.groups == {}
+    with pytest.raises(UnknownQueue, match="there is no queue group 'g'"):
+        talk.settle(Verdict.ACK, 0)
