@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ _READ_BYTES = 1024 * 1024
 _MESSAGE_BYTES = 1024
 # How many reads one look takes at most: there may be much that nobody gets.
 _READS_MAX = 16
+_KEY_BYTES_MAX = 16
 _KEPT_BATCHES = 32
 _KEPT_BYTES = 256 * 1024
 
@@ -81,7 +83,7 @@ def look(
     fresh, end = _find_fresh(partition, max(window.cursor, start), batches, limit - len(again), bytes_left)
     offsets = [record.offset for record in fresh]
     records.update(zip(offsets, fresh, strict=True))
-    keys = {record.offset: record.key for record in fresh if record.key is not None} if is_ordered else None
+    keys = {record.offset: _short(record.key) for record in fresh if record.key is not None} if is_ordered else None
     where = TopicPartition(partition.topic, partition.index)
     return Look(Offer(where, offsets, end, again, gone, start, keys, window.cursor), records)
 
@@ -138,6 +140,11 @@ def _batch(partition: Partition, offset: int) -> list[Record]:
     data = partition.read(offset, bytes_max=1)
     records, _ = opened(Fetched(data), offset, Reading(limit=2**31, bytes_max=2**31)) if data else ([], 0)
     return records
+
+
+def _short(key: bytes) -> bytes:
+    # It is stored with each message in flight. Two keys of the same digest would only wait for each other.
+    return key if len(key) <= _KEY_BYTES_MAX else blake2b(key, digest_size=_KEY_BYTES_MAX).digest()
 
 
 def _size(record: Record) -> int:
