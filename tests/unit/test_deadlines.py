@@ -9,7 +9,7 @@ from goqueue.machines.deadlines import Deadlines
 
 
 def test_what_is_due_comes_in_order_of_time() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     for name, moment in (("c", 30), ("a", 10), ("b", 20)):
         deadlines.note(name, moment)
     assert deadlines.next_ms() == 10
@@ -18,7 +18,7 @@ def test_what_is_due_comes_in_order_of_time() -> None:
 
 
 def test_nothing_is_due_if_nothing_is_known() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     assert deadlines.next_ms() is None
     assert list(deadlines.due(1_000_000)) == []
     deadlines.note("a", None)
@@ -26,7 +26,7 @@ def test_nothing_is_due_if_nothing_is_known() -> None:
 
 
 def test_a_deadline_that_was_taken_back_is_not_due() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     deadlines.note("a", 10)
     deadlines.note("a", None)
     assert deadlines.next_ms() is None
@@ -37,7 +37,7 @@ def test_a_deadline_that_was_taken_back_is_not_due() -> None:
 
 
 def test_an_earlier_deadline_counts() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     deadlines.note("a", 50)
     deadlines.note("a", 20)
     assert list(deadlines.due(20)) == ["a"]
@@ -46,7 +46,7 @@ def test_an_earlier_deadline_counts() -> None:
 
 
 def test_what_was_not_done_is_due_again_a_second_later() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     deadlines.note("a", 10)
     assert list(deadlines.due(15)) == ["a"]
     assert deadlines.next_ms() == 1_015
@@ -55,7 +55,7 @@ def test_what_was_not_done_is_due_again_a_second_later() -> None:
 
 
 def test_what_was_done_is_due_when_it_says() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     deadlines.note("a", 10)
     assert list(deadlines.due(10)) == ["a"]
     deadlines.note("a", 5_000, is_past=True)
@@ -67,7 +67,7 @@ def test_what_was_done_is_due_when_it_says() -> None:
 
 
 def test_names_that_nobody_asked_for_in_the_end_come_again() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     for name in "abc":
         deadlines.note(name, 10)
     taken = next(iter(deadlines.due(10)))
@@ -82,7 +82,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | MOMENTS, st.inte
 @given(STEPS)
 def test_nothing_is_missed_and_an_early_call_does_no_harm(steps: list[tuple[str, int | None, int]]) -> None:
     """Whoever is called too early says when it is really due, as groups do."""
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     wanted: dict[str, int] = {}
     now = 0
     for name, moment, passed in steps:

@@ -120,8 +120,7 @@ class Broker:
         self.topics_by_wire_name: dict[bytes, OpenTopic] = {}
         # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
         self.revision = 0
-        # Groups look at these.
-        self.known_topics: dict[str, KnownTopic] = {}
+        self.known_topics: dict[str, KnownTopic] = {}  # which groups look at
         self.heartbeat_pace = HeartbeatPace()
         self.groups: Coordinator[Groups, GroupCommand] = Coordinator(
             self, GROUPS_TOPIC, COORDINATOR_PARTITIONS, lambda: Groups(self.known_topics, self.heartbeat_pace)
