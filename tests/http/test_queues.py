@@ -241,9 +241,12 @@ def test_a_receive_that_makes_no_sense_is_refused(
     refused(http.post("/groups/g/receive", json=body), status, code)
 
 
-def test_a_name_of_a_stream_group_is_no_queue_group(http: httpx.Client, topic: str) -> None:
+def test_a_group_is_of_one_kind(http: httpx.Client, topic: str) -> None:
     http.post(f"/groups/{topic}/join", json={"topics": [topic]}).raise_for_status()
     refused(http.post(f"/groups/{topic}/receive", json={"topic": topic}), 409, "inconsistent_group_protocol")
+    Consumer(http, f"queue-{topic}", topic).receive()
+    joined = http.post(f"/groups/queue-{topic}/join", json={"topics": [topic]})
+    refused(joined, 409, "inconsistent_group_protocol")
 
 
 class woken:  # noqa: N801 - reads as a sentence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.pipeline import operation
 from goqueue.errors import (
     GoQueueError,
+    InconsistentProtocol,
     InvalidGroup,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
@@ -21,7 +22,7 @@ from goqueue.errors import (
     UnstableOffsets,
 )
 from goqueue.machines.classic_values import Heartbeat, Join, Joined, Leave, Sync, Synced
-from goqueue.machines.consumer_values import ConsumerGroup, ConsumerHeartbeat, ConsumerReply
+from goqueue.machines.consumer_values import JOIN_EPOCH, ConsumerGroup, ConsumerHeartbeat, ConsumerReply
 from goqueue.machines.group_commands import CommitOffsets, DeleteGroup, DeleteOffsets
 from goqueue.machines.group_kinds import Group
 from goqueue.machines.group_limits import check_commit, check_heartbeat
@@ -40,6 +41,7 @@ METADATA_BYTES_MAX = 4096
 async def join_group(broker: Broker, command: Join) -> Joined:
     """Join a classic group; returns when the round is over that makes the caller a member."""
     check_group_name(command.group)
+    require_no_queue(broker, command.group)
     joined: Joined = await broker.groups.submit(command.group, command)
     return joined
 
@@ -71,6 +73,8 @@ async def leave_group(broker: Broker, command: Leave) -> Sequence[GoQueueError |
 async def consumer_heartbeat(broker: Broker, command: ConsumerHeartbeat) -> ConsumerReply:
     """Join, stay in or leave a group whose broker assigns, and learn what is assigned."""
     check_group_name(command.group)
+    if command.epoch == JOIN_EPOCH:
+        require_no_queue(broker, command.group)
     machine = broker.groups.peek(command.group)
     group = machine.find(command.group) if machine is not None else None
     check_heartbeat(command, group if isinstance(group, ConsumerGroup) else None)
@@ -209,6 +213,13 @@ async def find_group(broker: Broker, name: str) -> Listed | None:
         return None
     group = machine.find(name)
     return Listed(name, group) if group is not None or machine.offsets.has(name) else None
+
+
+def require_no_queue(broker: Broker, name: str) -> None:
+    """Raise InconsistentProtocol if a name is that of a queue group."""
+    queues = broker.queues.peek(name)
+    if queues is not None and queues.find(name) is not None:
+        raise InconsistentProtocol(f"{name!r} is a queue group, and no stream group", hint="use another name")
 
 
 def check_group_name(name: str) -> None:

@@ -79,7 +79,7 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     # Whoever comes next begins elsewhere.
     partitions = [*partitions[first:], *partitions[:first]]
     while True:
-        looks = _look(broker.queues.batches, group, partitions, wish)
+        looks = _look_around(broker.queues.batches, group, partitions, wish)
         leased = Leased((), 0, _shortfall(group, wish))
         before = _progress(group)
         if looks and not leased.shortfall:
@@ -130,10 +130,13 @@ async def ensure_group(broker: Broker, name: str, wanted: Configure | None = Non
 
 
 async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
-    """Return all partitions of topics; the group has begun with each of them at return."""
+    """Return the partitions of topics that can be used; the group has begun with each of them at return."""
     found = []
     for opened in topics:
-        partitions = [opened.partition(index) for index in range(len(opened.partitions))]
+        partitions = [each for each in opened.partitions if isinstance(each, Partition)]
+        if not partitions:
+            # Whatever is wrong with the first is as good a reason as any.
+            opened.partition(0)
         await _begin(broker, group, opened, partitions)
         found += partitions
     return found
@@ -164,20 +167,30 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
     return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset
 
 
-def _look(batches: OpenBatches, group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> list[Look]:
-    """Look for messages in partitions in turn, until there are as many as are asked for."""
+def _look_around(batches: OpenBatches, group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> list[Look]:
+    """Look for messages in partitions in turn, until there are as many as are asked for.
+
+    One that cannot be read does not keep the others back; if nothing else is there, it is told.
+    """
     messages_left, bytes_left = wish.limit, wish.bytes_max
     is_ordered = group.settings.ordering is Ordering.KEY
     looks = []
+    fault: GoQueueError | None = None
     for partition in partitions:
         window = group.windows.get(TopicPartition(partition.topic, partition.index))
         if window is None or messages_left <= 0 or bytes_left <= 0:
             continue
-        found = look(partition, window, batches, messages_left, bytes_left, is_ordered=is_ordered)
+        try:
+            found = look(partition, window, batches, messages_left, bytes_left, is_ordered=is_ordered)
+        except GoQueueError as error:
+            fault = error
+            continue
         if not found.is_empty:
             looks.append(found)
             messages_left -= len(found.records)
             bytes_left -= found.size_bytes
+    if fault is not None and not looks:
+        raise fault
     return looks
 
 

@@ -26,6 +26,7 @@ from goqueue.cli import (
     log,
     pipeline,
     produce,
+    queue,
     serve,
     spark,
     topic,
@@ -57,6 +58,7 @@ app.add_typer(topic.app, name="topic")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(queue.app, name="queue")
 app.add_typer(txn.app, name="txn")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(job.app, name="job")

@@ -1,0 +1,208 @@
+"""What `goqueue queue` prints: rows for programs, tables for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import typer
+
+from goqueue.cli.group_words import age_text
+from goqueue.cli.output import Format, Value, show
+from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table, time_text
+from goqueue.client import Message, Queue, QueueMessage, Received, SettledMessage
+from goqueue.client.messages import as_json
+from goqueue.errors import GoQueueError
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_VALUE_CHARS_MAX = 60
+_RECEIVED = (
+    Column("receipt"),
+    Column("delivery", is_number=True),
+    Column("until", spared=2),
+    Column("partition", spared=3),
+    Column("offset", is_number=True, spared=4),
+    Column("key", spared=5),
+    Column("value"),
+)
+_MESSAGES = (
+    Column("partition"),
+    Column("offset", is_number=True),
+    Column("time", spared=1),
+    Column("key"),
+    Column("value"),
+)
+_LIST = (
+    Column("group"),
+    Column("depth", is_number=True),
+    Column("in flight", is_number=True),
+    Column("oldest", is_number=True),
+    Column("consumers", is_number=True, spared=1),
+    Column("paused"),
+)
+_PARTITIONS = (
+    Column("partition"),
+    Column("new", is_number=True),
+    Column("leased", is_number=True),
+    Column("waiting", is_number=True),
+    Column("ready", is_number=True),
+    Column("held", is_number=True),
+    Column("dead", is_number=True),
+    Column("oldest", is_number=True, spared=1),
+    Column("floor", is_number=True, spared=2),
+    Column("cursor", is_number=True, spared=3),
+)
+
+
+def show_received(received: Received, output_format: Format) -> None:
+    """Print messages with their receipts; why there are not more goes to standard error."""
+    if output_format is Format.TABLE:
+        print_table(_RECEIVED, [Row(_received_cells(each)) for each in received.messages])
+    else:
+        show("message", [_received_row(each) for each in received.messages], output_format)
+    if received.shortfall:
+        typer.echo(received.shortfall, err=True)
+    elif not received.messages:
+        typer.echo("there is nothing to receive now", err=True)
+
+
+def show_messages(messages: Sequence[Message], output_format: Format) -> None:
+    """Print messages that nobody has."""
+    if output_format is not Format.TABLE:
+        show("message", [_plain(as_json(each)) for each in messages], output_format)
+        return
+    rows = [
+        Row(
+            [
+                f"{each.topic}-{each.partition}",
+                str(each.offset),
+                time_text(each.timestamp),
+                _text(each.key),
+                _text(each.value),
+            ]
+        )
+        for each in messages
+    ]
+    print_table(_MESSAGES, rows)
+
+
+def show_settled(given: Sequence[str], results: Sequence[SettledMessage | GoQueueError], output_format: Format) -> None:
+    """Print what became of each message."""
+    if output_format is not Format.TABLE:
+        show("settled", [_settled_row(*each) for each in zip(given, results, strict=True)], output_format)
+        return
+    done = [each for each in results if isinstance(each, SettledMessage)]
+    for status in dict.fromkeys(each.status for each in done):
+        count = sum(each.status == status for each in done)
+        typer.echo(f"{count_text(count, 'message')} {'is' if count == 1 else 'are'} {status}")
+
+
+def require_settled(results: Sequence[SettledMessage | GoQueueError]) -> None:
+    """Raise the first error, if any receipt was refused."""
+    refused = [each for each in results if isinstance(each, GoQueueError)]
+    if refused:
+        others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        raise type(refused[0])(refused[0].message + others, hint=refused[0].hint)
+
+
+def show_list(found: Sequence[Queue], output_format: Format) -> None:
+    """Print queue groups."""
+    if output_format is not Format.TABLE:
+        show("queue", [_queue_row(each) for each in found], output_format)
+        return
+    rows = [
+        Row(
+            [
+                each.group,
+                count_text(each.depth),
+                count_text(each.in_flight),
+                _age(each.oldest_seconds),
+                str(len(each.consumers)),
+                each.pause_reason or "-",
+            ]
+        )
+        for each in found
+    ]
+    print_table(_LIST, rows)
+    if not found:
+        typer.echo("there are no queue groups; the first receive makes one", err=True)
+
+
+def show_queue(found: Queue, output_format: Format) -> None:
+    """Print all that is known of a queue group."""
+    if output_format is not Format.TABLE:
+        show("queue", [_queue_row(found)], output_format)
+        return
+    facts = [
+        ("state", f"paused: {found.pause_reason}" if found.paused else "delivering"),
+        ("depth", count_text(found.depth, "message")),
+        ("in flight", count_text(found.in_flight, "message")),
+        ("oldest", _age(found.oldest_seconds)),
+        *((f"held by {name}", count_text(count, "message")) for name, count in sorted(found.consumers.items())),
+        *((name, str(value) or "-") for name, value in found.settings.items()),
+    ]
+    print_facts(facts, title=f"queue group {found.group}")
+    typer.echo()
+    rows = [
+        Row(
+            [
+                f"{each.topic}-{each.partition}",
+                *(count_text(number) for number in (each.backlog, each.leased, each.waiting, each.ready, each.held)),
+                count_text(each.dead),
+                _age(each.oldest_seconds),
+                str(each.floor),
+                str(each.cursor),
+            ]
+        )
+        for each in found.partitions
+    ]
+    print_table(_PARTITIONS, rows)
+
+
+def _received_cells(received: QueueMessage) -> list[str]:
+    message = received.message
+    return [
+        received.receipt_handle,
+        str(received.delivery_count),
+        time_text(received.deadline),
+        f"{message.topic}-{message.partition}",
+        str(message.offset),
+        _text(message.key),
+        _text(message.value),
+    ]
+
+
+def _received_row(received: QueueMessage) -> dict[str, Value]:
+    return {
+        "receipt_handle": received.receipt_handle,
+        "delivery_count": received.delivery_count,
+        "deadline": received.deadline,
+        **_plain(as_json(received.message)),
+    }
+
+
+def _settled_row(receipt: str, result: SettledMessage | GoQueueError) -> dict[str, Value]:
+    if isinstance(result, GoQueueError):
+        return {"receipt_handle": receipt, "status": "error", "code": result.code, "error": result.message}
+    return {"receipt_handle": receipt, "status": result.status, "until": result.until}
+
+
+def _queue_row(queue: Queue) -> dict[str, Value]:
+    return _plain(msgspec.to_builtins(queue))
+
+
+def _plain(fields: object) -> dict[str, Value]:
+    plain: dict[str, Value] = msgspec.convert(msgspec.to_builtins(fields), dict)
+    return plain
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return "-"
+    text = _CONTROL.sub(" ", data.decode("utf-8", "replace"))
+    return text if len(text) <= _VALUE_CHARS_MAX else text[: _VALUE_CHARS_MAX - 3] + "..."
+
+
+def _age(seconds: float | None) -> str:
+    return "-" if seconds is None else age_text(seconds)

@@ -1,0 +1,85 @@
+"""`goqueue queue`: messages are received and settled, and groups looked after, from the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Command
+
+
+@pytest.fixture
+def queue(goqueue: Command, topic: str) -> str:
+    """A topic with five messages; the queue group of the tests has its name."""
+    goqueue.done("topic", "create", topic, "--partitions", 1)
+    goqueue.done("produce", topic, stdin=b"".join(b"order%d\n" % number for number in range(5)))
+    return topic
+
+
+def receive(goqueue: Command, queue: str, *options: object) -> list[Any]:
+    return list(goqueue.rows("queue", "receive", queue, queue, *options, kind="message"))
+
+
+def describe(goqueue: Command, queue: str) -> Any:
+    (told,) = goqueue.rows("queue", "describe", queue, kind="queue")
+    return told
+
+
+def test_messages_are_received_settled_and_come_again(goqueue: Command, queue: str) -> None:
+    first, second, third, fourth = receive(goqueue, queue, "--max", 4, "--consumer", "ann", "--visibility", "1m")
+    assert (first["value"], first["delivery_count"], first["offset"]) == ("order0", 1, 0)
+    assert goqueue.done("queue", "ack", first["receipt_handle"]) == "1 message is done\n"
+    told = goqueue.done("queue", "nack", second["receipt_handle"], "--delay", "0s", "--reason", "no luck")
+    assert told == "1 message is ready\n"
+    told = goqueue.done("queue", "reject", "-", stdin=third["receipt_handle"].encode() + b"\n")
+    assert told == "1 message is dead\n"
+    (longer,) = goqueue.rows("queue", "extend", fourth["receipt_handle"], "--for", "5m", kind="settled")
+    assert int(str(longer["until"])) > fourth["deadline"]
+    again = receive(goqueue, queue)
+    assert [(each["value"], each["delivery_count"]) for each in again] == [("order1", 2), ("order4", 1)]
+
+
+def test_a_receipt_that_is_stale_or_none_fails_the_command(goqueue: Command, queue: str) -> None:
+    (message,) = receive(goqueue, queue, "--max", 1, "--ack")
+    refusal = goqueue.refused("queue", "ack", message["receipt_handle"], message["receipt_handle"])
+    assert "is not leased under this receipt any more (and 1 more)" in refusal
+    assert "this is no receipt" in goqueue.refused("queue", "nack", "nonsense")
+    assert "there is no receipt" in goqueue.refused("queue", "ack", "-")
+
+
+def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
+    receive(goqueue, queue, "--max", 3, "--ack")
+    receive(goqueue, queue, "--max", 1, "--consumer", "ann")
+    table = goqueue.done("queue", "describe", queue)
+    for part in (f"queue group {queue}", "2 messages", "held by ann", "visibility_timeout  30s", f"{queue}-0"):
+        assert part in table
+    (row,) = [line for line in goqueue.done("queue", "list").splitlines() if line.startswith(f"{queue} ")]
+    assert row.split()[:3] == [queue, "2", "1"]
+    peeked = goqueue.rows("queue", "peek", queue, queue, kind="message")
+    assert [each["value"] for each in peeked] == ["order4"]
+    assert "order4" in goqueue.done("queue", "peek", queue, queue)
+    (line,) = goqueue.done("queue", "receive", queue, queue).splitlines()[2:]
+    assert line.split()[-1] == "order4"
+    assert "there is nothing to receive now" in goqueue("queue", "receive", queue, queue, "--wait", "20ms").stderr
+
+
+def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, queue: str) -> None:
+    goqueue.done("queue", "alter", queue, "--set", "retries=7", "--set", "breaker_ratio=0.25", "--set", "backoff=2s")
+    settings = describe(goqueue, queue)["settings"]
+    assert (settings["retries"], settings["breaker_ratio"], settings["backoff"]) == (7, 0.25, "2s")
+    assert "retries" in goqueue.refused("queue", "alter", queue, "--set", "retries=many")
+    assert "'retries' is no setting" in goqueue.refused("queue", "alter", queue, "--set", "retries")
+
+    goqueue.done("queue", "pause", queue, "--reason", "the database moves")
+    paused = goqueue("queue", "receive", queue, queue)
+    assert "the group is paused: the database moves" in paused.stderr
+    assert goqueue.done("queue", "resume", queue) == f"resumed {queue}, with 5 messages to be done\n"
+
+    receive(goqueue, queue, "--max", 1)
+    refusal = goqueue.refused("queue", "purge", queue, queue, stdin=b"another\n")
+    assert f"This skips 5 messages of {queue} for {queue}." in refusal
+    goqueue.done("queue", "purge", queue, queue, stdin=queue.encode() + b"\n")
+    assert describe(goqueue, queue)["depth"] == 0
+    goqueue.done("queue", "delete", queue, "--yes")
+    assert "there is no queue group" in goqueue.refused("queue", "describe", queue)
