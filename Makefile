@@ -62,6 +62,7 @@ bench: $(STAMP) $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) requests --flush interval --acks 1 --output bench/results/requests-interval.json
 	$(MEASURE) groups --output bench/results/groups.json
 	$(MEASURE) transactions --output bench/results/transactions.json
+	$(MEASURE) queue --output bench/results/queue.json
 	$(MEASURE) spark --output bench/results/spark.json
 	$(MAKE) bench-peers
 

@@ -28,6 +28,7 @@ BROKER = (
     "requests-interval",
 )
 COORDINATION = ("groups", "transactions")
+QUEUE = "queue"
 SPARK = "spark"
 
 # One object of the stored JSON: goes straight from there into a line of text.
@@ -95,7 +96,7 @@ class Block(NamedTuple):
 
 def stored() -> Stored:
     """Return the stored results."""
-    paths = {name: RESULTS / f"{name}.json" for name in (LOG, *BROKER, *COORDINATION, SPARK)}
+    paths = {name: RESULTS / f"{name}.json" for name in (LOG, *BROKER, *COORDINATION, QUEUE, SPARK)}
     return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
 
 
@@ -119,7 +120,7 @@ def render_log(results: Stored) -> str:
 def render_broker(results: Stored) -> str:
     """Return the results of a broker as one such table, or one for each machine and size of messages.
 
-    Groups, transactions and Spark have goals, and follow in tables of their own.
+    Groups, transactions, queues and Spark have goals, and follow in tables of their own.
     """
     tables: dict[tuple[str, str], list[str]] = {}
     for document in (results[name] for name in BROKER if name in results):
@@ -129,6 +130,9 @@ def render_broker(results: Stored) -> str:
     for document in (results[name] for name in COORDINATION if name in results):
         about = f"Groups and transactions on {_machine(document['machine'])}:"
         tables.setdefault((about, _GOALS_HEAD), []).extend(map(_row, document["results"].values()))
+    if QUEUE in results:
+        document = results[QUEUE]
+        tables[_about_queue(document), _GOALS_HEAD] = [_row(facts) for facts in document["results"].values()]
     if SPARK in results:
         document = results[SPARK]
         tables[_about_spark(document), _GOALS_HEAD] = [_row(facts) for facts in document["results"].values()]
@@ -144,6 +148,14 @@ def _machine(machine: Facts) -> str:
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {memory_gib:.0f} GiB of memory, {machine['file_system']}, "
         f"{machine['kernel']}, {machine['python']}, GoQueue {machine['goqueue']}"
+    )
+
+
+def _about_queue(document: Facts) -> str:
+    settings = document["settings"]
+    return (
+        f"Queues by HTTP, messages of {settings['size_bytes']:,} bytes in {settings['partitions']:,} partitions, acks "
+        f"on the disk before they are answered, on {_machine(document['machine'])}:"
     )
 
 

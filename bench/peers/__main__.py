@@ -21,7 +21,7 @@ from goqueue.bench.log import private_workspace
 from goqueue.bench.machine import describe
 
 PEERS: tuple[Peer, ...] = (GoQueue(), ApacheKafka(), NatsJetStream(), RabbitQuorum(), RabbitStream(), RedisStreams())
-QUICK = Plan(rounds=1, warm_up_seconds=0.2, publish_seconds=0.3, latency_seconds=0.2)
+QUICK = Plan(rounds=1, warm_up_seconds=0.2, publish_seconds=0.3, latency_seconds=0.2, queue_seconds=0.2)
 
 _ATTEMPTS = 4
 

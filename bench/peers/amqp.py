@@ -1,4 +1,4 @@
-"""The few frames of AMQP 0-9-1 that publishing with confirms takes.
+"""The few frames of AMQP 0-9-1 that publishing with confirms takes, and consuming with acks.
 
 A frame is `type u8 | channel u16 | size u32 | payload | CE`. A message is three of them: the method, the header with
 its size and properties, the body. Confirms are methods of the server: `60.80 | tag u64 | multiple u8`.
@@ -19,7 +19,7 @@ _FRAME = struct.Struct(">BHI")
 _END = b"\xce"
 _DELIVERY_MODE_SET, _PERSISTENT = 0x1000, 2
 _DURABLE, _PASSIVE = 2, 1
-_ACK, _NACK = (60, 80), (60, 120)
+_ACK, _NACK, _DELIVER = (60, 80), (60, 120), (60, 60)
 
 
 class Connection:
@@ -46,6 +46,38 @@ class Connection:
         count: int = struct.unpack_from(">I", answer, 1 + answer[0])[0]
         return count
 
+    def consume(self, queue: str, prefetch: int) -> None:
+        """Have messages of a queue delivered, so many at most that are not acked."""
+        self._call(60, 10, struct.pack(">IHB", 0, prefetch, 0))
+        self._call(60, 20, struct.pack(">H", 0) + _short(queue) + _short("") + b"\0" + _table({}))
+
+    def deliveries(self, count: int) -> int:
+        """Wait for so many deliveries; return the tag of the last one."""
+        tag = bodies = 0
+        position = 0
+        while bodies < count:
+            while len(self._received) < position + _FRAME.size or len(self._received) < (
+                end := position + _FRAME.size + _FRAME.unpack_from(self._received, position)[2] + 1
+            ):
+                self._received = self._received[position:] + self._more()
+                position = 0
+            kind = self._received[position]
+            if kind == _METHOD:
+                tag = _tag_of_delivery(self._received, position + _FRAME.size)
+            bodies += kind == _BODY
+            position = end
+        self._received = self._received[position:]
+        return tag
+
+    def ack_up_to(self, tag: int) -> None:
+        """Ack all deliveries up to one; there is no answer to it."""
+        self._send(1, *_ACK, struct.pack(">QB", tag, 1))
+
+    def _more(self) -> bytes:
+        data = self.socket.recv(1 << 18)
+        require(len(data) > 0, "the server keeps the connection open")
+        return data
+
     def _call(self, kind: int, method: int, arguments: bytes) -> bytes:
         """Call a method whose answer is the next one of its class."""
         self._send(1, kind, method, arguments)
@@ -57,9 +89,7 @@ class Connection:
 
     def _expect(self, kind: int, method: int) -> bytes:
         while len(self._received) < _FRAME.size or len(self._received) < self._frame_bytes():
-            data = self.socket.recv(65_536)
-            require(len(data) > 0, "the server keeps the connection open")
-            self._received += data
+            self._received += self._more()
         size = self._frame_bytes()
         payload, self._received = self._received[_FRAME.size : size - 1], self._received[size:]
         found = struct.unpack_from(">HH", payload)
@@ -69,6 +99,14 @@ class Connection:
     def _frame_bytes(self) -> int:
         size: int = _FRAME.unpack_from(self._received)[2]
         return _FRAME.size + size + 1
+
+
+def _tag_of_delivery(received: bytes, position: int) -> int:
+    """Return the tag of a `60.60 | consumer short string | tag u64 | ...`."""
+    found = struct.unpack_from(">HH", received, position)
+    require(found == _DELIVER, f"the server delivers, and sends no method {found}")
+    tag: int = struct.unpack_from(">Q", received, position + 5 + received[position + 4])[0]
+    return tag
 
 
 def publish_frames(queue: str, body: bytes) -> bytes:

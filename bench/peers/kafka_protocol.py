@@ -20,7 +20,7 @@ from goqueue.bench.options import Answer
 
 CLIENTS = {Workload.PUBLISH: "confluent-kafka, batches of 1 MB", Workload.LATENCY: "raw socket"}
 
-_TOPIC = "bench"
+TOPIC = "bench"
 
 
 class KafkaServer:
@@ -30,17 +30,17 @@ class KafkaServer:
         self._broker = broker
         self._answer = answer
         with Connection(broker) as connection:
-            create_topic(connection, _TOPIC, 1, topic_settings)
+            create_topic(connection, TOPIC, 1, topic_settings)
 
     def publish(self, count: int) -> Measured:
         """Publish in bulk with the stock client."""
         bulk = Bulk(messages=count, size_bytes=MESSAGE_BYTES, acks=self._answer)
-        return Measured(count, publish(self._broker, _TOPIC, bulk, with_children=True))
+        return Measured(count, publish(self._broker, TOPIC, bulk, with_children=True))
 
     def latency(self, count: int) -> Measured:
         """Publish one at a time over a bare socket."""
         probe = Probe(messages=count, size_bytes=MESSAGE_BYTES, acks=self._answer.on_the_wire)
-        usage, latencies_ms = publish_singly(self._broker, _TOPIC, probe, with_children=True)
+        usage, latencies_ms = publish_singly(self._broker, TOPIC, probe, with_children=True)
         return Measured(count, usage, latencies_ms)
 
     def replays(self) -> Mapping[str, Callable[[], Measured]]:
@@ -52,5 +52,5 @@ class KafkaServer:
 
     def _replay(self, read: Callable[..., Usage]) -> Measured:
         with Connection(self._broker) as connection:
-            stored = end_offset(connection, _TOPIC, 0)
-        return Measured(stored, read(self._broker, _TOPIC, stored, with_children=True))
+            stored = end_offset(connection, TOPIC, 0)
+        return Measured(stored, read(self._broker, TOPIC, stored, with_children=True))

@@ -24,6 +24,7 @@ from typing import Any
 from bench.peers.peer import (
     MESSAGE_BYTES,
     PAYLOAD,
+    QUEUE_BATCH,
     REPLY_SECONDS_MAX,
     Durability,
     Measured,
@@ -44,6 +45,7 @@ _PULL_MESSAGES = 5_000
 _PULLS_OPEN = 2
 # The subject of a pulled message's acknowledgement ends in: deliveries, number in the stream, number of the consumer,
 # time, how many are left.
+_ACK_SUBJECT = re.compile(rb" (\$JS\.ACK\.[^ ]+) ")
 _NUMBERS = re.compile(rb"\$JS\.ACK\.[^ ]*?\.1\.(\d+)\.\d+\.\d+\.\d+ ")
 
 
@@ -55,7 +57,11 @@ class NatsJetStream:
         Durability.LAZY: "file storage, sync_interval 2m (the default)",
         Durability.FSYNC: "file storage, sync_interval always",
     }
-    clients = {Workload.PUBLISH: "raw socket, pipelined", Workload.LATENCY: "raw socket"}
+    clients = {
+        Workload.PUBLISH: "raw socket, pipelined",
+        Workload.LATENCY: "raw socket",
+        Workload.QUEUE: "raw socket, 500 at a time, acks not answered",
+    }
 
     def missing(self) -> str | None:
         """Return what is missing."""
@@ -86,7 +92,7 @@ class _Server:
         self._client = client
         self._pid = pid
         self._stored = 0
-        self._replays = 0
+        self._replays = self._leased = 0
         made = client.request("STREAM.CREATE.BENCH", {"name": "BENCH", "subjects": ["bench"], "storage": "file"})
         require(made["config"]["num_replicas"] == 1, "the stream has one replica")
 
@@ -129,6 +135,24 @@ class _Server:
         require(counter.last == self._stored, f"the last message is number {counter.last}, not {self._stored}")
         return Measured(counter.count, usage)
 
+    def queue(self, count: int) -> Measured:
+        if not self._leased:
+            settings = {"durable_name": "Q", "deliver_policy": "all", "ack_policy": "explicit"}
+            settings |= {"max_ack_pending": QUEUE_BATCH}
+            self._client.request("CONSUMER.CREATE.BENCH.Q", {"stream_name": "BENCH", "config": settings})
+        count = min(count, self._stored - self._leased)
+        goal = self._leased + count
+        with metered(self._pid, with_children=True) as usage:
+            while self._leased < goal:
+                subjects = self._client.lease("BENCH.Q", min(QUEUE_BATCH, goal - self._leased))
+                self._client.socket.sendall(b"".join(b"PUB %b 4\r\n+ACK\r\n" % subject for subject in subjects))
+                self._leased += len(subjects)
+            # Acks have no answer; they have arrived when the server knows of all of them.
+            while (told := self._client.request("CONSUMER.INFO.BENCH.Q", {}))["num_ack_pending"]:
+                require(told["ack_floor"]["stream_seq"] <= goal, "nothing is acked that was not leased")
+        require(told["ack_floor"]["stream_seq"] == goal, f"{goal} messages are acked: {told['ack_floor']}")
+        return Measured(count, usage)
+
 
 class _Client:
     """One connection with three subscriptions: acknowledgements, answers of the API, pulled messages."""
@@ -162,6 +186,16 @@ class _Client:
     def pull(self, consumer: str, messages: int) -> None:
         """Ask for the next messages of a consumer."""
         self._send(f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", _PULLED, json.dumps({"batch": messages}).encode())
+
+    def lease(self, consumer: str, messages: int) -> list[bytes]:
+        """Ask for the next messages of a consumer, and return the subjects that acks of them go to."""
+        self.socket.settimeout(REPLY_SECONDS_MAX)
+        self.pull(consumer, messages)
+        received = b""
+        size = messages * (MESSAGE_BYTES + 2)
+        while len(received) < size or received.count(PAYLOAD + b"\r\n") < messages:
+            received += receive(self.socket)
+        return _ACK_SUBJECT.findall(received)
 
     def _send(self, subject: str, reply_to: str, content: bytes) -> None:
         self.socket.sendall(f"PUB {subject} {reply_to} {len(content)}\r\n".encode() + content + b"\r\n")

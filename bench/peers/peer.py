@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from goqueue.bench.cpu import Usage
 from goqueue.bench.measure import BenchmarkFailed
@@ -25,6 +25,8 @@ MESSAGE_BYTES = 100
 PAYLOAD = os.urandom(MESSAGE_BYTES // 2).hex().encode()
 
 REPLY_SECONDS_MAX = 60.0
+QUEUE_BATCH = 500
+"""How many messages a consumer of a queue has at a time."""
 
 _START_SECONDS_MAX = 90.0
 _STOP_SECONDS_MAX = 30.0
@@ -45,6 +47,7 @@ class Workload(StrEnum):
     PUBLISH = "publish"
     REPLAY = "replay"
     LATENCY = "latency"
+    QUEUE = "queue"
 
 
 class Measured(NamedTuple):
@@ -68,6 +71,14 @@ class Server(Protocol):
         """Return, by client, how to read everything stored so far from its start; empty if the peer cannot."""
 
 
+@runtime_checkable
+class QueueServer(Server, Protocol):
+    """A server whose messages can be leased to consumers as well, as a peer says that has a client for it."""
+
+    def queue(self, count: int) -> Measured:
+        """Lease so many of the stored messages, or all that are left, in batches, and ack all of them."""
+
+
 class Peer(Protocol):
     """A broker that can be compared."""
 
@@ -81,7 +92,7 @@ class Peer(Protocol):
 
     @property
     def clients(self) -> Mapping[Workload, str]:
-        """The client of each workload but replay, which may have more than one."""
+        """The client of each workload that it can do but replay, which may have more than one."""
 
     def missing(self) -> str | None:
         """Return what this machine lacks to run the peer; None if nothing."""

@@ -1,4 +1,4 @@
-"""Redis Streams: XADD to one stream, replayed with XRANGE.
+"""Redis Streams: XADD to one stream, replayed with XRANGE, consumed by a group with XREADGROUP and XACK.
 
 | durability | setting                                  |
 |------------|------------------------------------------|
@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from bench.peers.peer import (
     MESSAGE_BYTES,
     PAYLOAD,
+    QUEUE_BATCH,
     REPLY_SECONDS_MAX,
     Durability,
     Measured,
@@ -37,6 +39,11 @@ _FSYNC = {Durability.LAZY: "everysec", Durability.FSYNC: "always"}
 _RANGE_MESSAGES = 10_000
 # What stands between the id of an entry and its payload: one field named d.
 _FIELD = b"\r\n*2\r\n$1\r\nd\r\n$%d\r\n" % MESSAGE_BYTES
+_GROUP = b"bench"
+_NOTHING = b"*-1\r\n"
+# One stream, its name, and how many entries come.
+_BATCH_HEAD = re.compile(rb"\*1\r\n\*2\r\n\$5\r\nbench\r\n\*(\d+)\r\n")
+_ID = re.compile(rb"\r\n(\d+-\d+)\r\n")
 _ENTRY_BYTES_MIN = len(b"*2\r\n$3\r\n0-1") + len(_FIELD) + MESSAGE_BYTES + 2
 
 
@@ -48,7 +55,11 @@ class RedisStreams:
         Durability.LAZY: "appendonly yes, appendfsync everysec",
         Durability.FSYNC: "appendonly yes, appendfsync always",
     }
-    clients = {Workload.PUBLISH: "raw socket, pipelined", Workload.LATENCY: "raw socket"}
+    clients = {
+        Workload.PUBLISH: "raw socket, pipelined",
+        Workload.LATENCY: "raw socket",
+        Workload.QUEUE: "raw socket, 500 at a time",
+    }
 
     def missing(self) -> str | None:
         """Return what is missing."""
@@ -116,6 +127,37 @@ class _Server:
                 start = b"(" + last
         require(count == self._stored, f"{self._stored} messages are stored and {count} were read")
         return Measured(count, usage)
+
+    def queue(self, count: int) -> Measured:
+        self._connection.settimeout(REPLY_SECONDS_MAX)
+        # Refused if there is one already, which is as good.
+        self._connection.sendall(_command(b"XGROUP", b"CREATE", _STREAM, _GROUP, b"0"))
+        receive(self._connection)
+        read = _command(
+            *(b"XREADGROUP", b"GROUP", _GROUP, b"ann", b"COUNT", b"%d" % QUEUE_BATCH, b"STREAMS", _STREAM, b">")
+        )
+        acked = 0
+        with metered(self._pid, with_children=True) as usage:
+            while acked < count and (ids := self._lease(read)):
+                self._connection.sendall(_command(b"XACK", _STREAM, _GROUP, *ids))
+                answer = receive(self._connection)
+                require(answer == b":%d\r\n" % len(ids), f"{len(ids)} messages are acked, not {answer!r}")
+                acked += len(ids)
+        return Measured(acked, usage)
+
+    def _lease(self, read: bytes) -> list[bytes]:
+        """Return the ids of a batch, none if nothing is left."""
+        self._connection.sendall(read)
+        data = receive(self._connection)
+        while not (whole := _BATCH_HEAD.match(data)) and data != _NOTHING:
+            require(data.startswith(b"*"), f"the server leases messages: {data[:200]!r}")
+            data += receive(self._connection)
+        if whole is None:
+            return []
+        size = whole.end() + int(whole[1]) * _ENTRY_BYTES_MIN
+        while len(data) < size or data.count(_FIELD) < int(whole[1]) or not data.endswith(PAYLOAD + b"\r\n"):
+            data += receive(self._connection)
+        return _ID.findall(data)
 
     def _receive_range(self) -> tuple[int, bytes]:
         """Return how many entries a range has and the id of the last one."""

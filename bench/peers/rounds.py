@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peers.peer import Durability, Measured, Peer, Server, Workload
+from bench.peers.peer import Durability, Measured, Peer, QueueServer, Server, Workload
 
 from goqueue.bench.cpu import busy_seconds
 from goqueue.bench.log import private_workspace
-from goqueue.bench.measure import BenchmarkFailed
+from goqueue.bench.measure import BenchmarkFailed, require
 
 _FIRST_MESSAGES = 1_000
 _PUBLISH_MESSAGES_MAX = 6_000_000
@@ -38,6 +38,7 @@ class Plan:
     warm_up_seconds: float = 2.0
     publish_seconds: float = 4.0
     latency_seconds: float = 2.0
+    queue_seconds: float = 2.0
     # How long to wait, before each server, for others to leave the machine alone, and how often to try again if
     # they come back meanwhile.
     patience_seconds: float = 0.0
@@ -124,6 +125,15 @@ def _work(
         for client, replay in server.replays().items():
             replay()
             yield Workload.REPLAY, client, replay()
+    # Last, since some servers forget what was acked.
+    if Workload.QUEUE in clients:
+        assert isinstance(server, QueueServer)
+        first = server.queue(_FIRST_MESSAGES)
+        # Without more of a warm-up: servers that are slow to store would have nothing left to lease.
+        rate = first.messages / first.usage.seconds
+        measured = server.queue(max(_FIRST_MESSAGES, int(rate * plan.queue_seconds)))
+        require(measured.messages > 0, "there are messages to lease")
+        yield Workload.QUEUE, clients[Workload.QUEUE], measured
 
 
 def warm_up(work: Callable[[int], Measured], first_messages: int, seconds: float) -> float:

@@ -121,6 +121,60 @@ def test_a_signal_commits_what_was_printed_and_leaves(
         assert members_of(client, topic) == ()
 
 
+@contextmanager
+def unread(server: str, *arguments: object, unbuffered: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a member whose output nobody reads."""
+    command = [INSTALLED, "consume", *map(str, arguments)]
+    environ = {**installed_environ(server), "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not fact():
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+def test_a_member_whose_output_nobody_reads_stays_one_and_can_be_stopped(topic: str, unbuffered: str) -> None:
+    with Broker() as broker, Client(broker.http) as client:
+        client.send(topics.create(topic, partitions=1))
+        client.send(messages.publish(topic, [NewMessage("x" * 1000, partition=0) for _ in range(500)]))
+        with unread(broker.http, topic, "--group", topic, unbuffered=unbuffered) as member:
+            assert member.stdout is not None
+            # More than a pipe holds: it is in the middle of printing from now on.
+            assert member.stdout.read(1) == b"x"
+            (joined,) = members_of(client, topic)
+            for _ in range(3):
+                broker.advance(20)
+                until(lambda: (members_of(client, topic)[0].silent_seconds or 0) < 5)
+            assert [each.member_id for each in members_of(client, topic)] == [joined.member_id]
+            member.send_signal(signal.SIGINT)
+            assert member.wait(DEADLINE_S) == 130
+        assert members_of(client, topic) == ()
+        # What was not printed as a whole is left to the next member.
+        assert offsets(client, topic) == {0: 0}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_obeyed_soon_when_the_broker_is_gone(topic: str, number: int, code: int) -> None:
+    with Broker() as broker, Client(broker.http) as client:
+        client.send(topics.create(topic, partitions=1))
+        fill(client, topic, range(1), 1)
+        with reading(broker.http, topic, "--group", topic) as member:
+            member.until(lambda: len(member.lines) == 1, "it is printed")
+            broker.stop()
+            began = time.monotonic()
+            assert member.end(number) == code
+            assert time.monotonic() - began < 20
+        (said,) = member.said[1:]
+        assert said.startswith("what was printed last is not committed: nobody answers")
+
+
 def test_what_cannot_be_meant_with_a_group_is_refused(goqueue: Command, topic: str) -> None:
     assert "--partition" in goqueue.refused("consume", topic, "--group", "g", "--partition", 0, exit_code=2)
     assert "group seek" in goqueue.refused("consume", topic, "--group", "g", "--from", 17, exit_code=2)

@@ -56,6 +56,12 @@ def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
         assert part in table
     (row,) = [line for line in goqueue.done("queue", "list").splitlines() if line.startswith(f"{queue} ")]
     assert row.split()[:3] == [queue, "2", "1"]
+    (row,) = [line for line in goqueue.done("group", "list").splitlines() if line.startswith(f"{queue} ")]
+    assert row.split() == [queue, "queue", "stable", "1", "2"]
+    (offset,) = goqueue.rows("group", "describe", queue, kind="offset")
+    assert (offset["offset"], offset["lag"]) == (3, 2)
+    assert "is a queue group, 1 consumer of it" in goqueue.done("group", "explain", queue)
+    assert "is a queue group" in goqueue.refused("group", "delete", queue, "--yes")
     peeked = goqueue.rows("queue", "peek", queue, queue, kind="message")
     assert [each["value"] for each in peeked] == ["order4"]
     assert "order4" in goqueue.done("queue", "peek", queue, queue)

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from goqueue.broker.events import DoubtfulTransaction
-from goqueue.client import Client, NewMessage, OpenTransaction, messages, topics, transactions
-from goqueue.errors import Corrupt, InvalidTransactionState, UnknownPartition
+from goqueue.client import Client, NewMessage, OpenTransaction, Patience, messages, topics, transactions
+from goqueue.errors import CoordinatorUnavailable, Corrupt, InvalidTransactionState, UnknownPartition
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 
@@ -130,6 +130,41 @@ def test_what_a_coordinator_knows_of_is_left_to_it(tmp_path: Path) -> None:
         assert seen(client) == [b"x"]
         with pytest.raises(UnknownPartition):
             client.send(transactions.list_open("orders", 1))
+
+
+@contextmanager
+def without_coordinator(path: Path) -> Iterator[Broker]:
+    """A broker with an open transaction, on what another one has left; the log that knew of it is damaged."""
+    with Broker() as killed, Client(killed.http) as client:
+        client.send(topics.create("orders", partitions=1))
+        producer = client.send(transactions.init("billing"))
+        client.send(transactions.publish(producer, "orders", [NewMessage("open", partition=0)]))
+        client.send(messages.publish("orders", [NewMessage("behind it", partition=0)]))
+        shutil.copytree(killed.data_dir, path, dirs_exist_ok=True)
+    (log,) = [log for log in path.glob("__transactions-*/*.log") if log.stat().st_size]
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    with Broker(data_dir=path) as broker:
+        yield broker
+
+
+def test_what_a_damaged_coordinator_may_know_of_is_aborted_only_by_force(tmp_path: Path) -> None:
+    with without_coordinator(tmp_path) as broker, Client(broker.http, patience=Patience(attempts=1)) as client:
+        goqueue = Command(broker.http)
+        (found,) = client.send(transactions.list_open("orders", 0))
+        assert found.transactional_id is None
+        refused = goqueue.refused("txn", "abort", "--partition", "orders:0", "--yes")
+        assert "--force" in refused
+        with pytest.raises(CoordinatorUnavailable, match="not all coordinators can be asked"):
+            client.send(transactions.abort_hanging("orders", 0, found.producer_id))
+        assert seen(client) == []
+        assert goqueue.done("txn", "abort", "--partition", "orders:0", "--yes", "--force").startswith("aborted in")
+        assert seen(client) == [b"behind it"]
+
+
+def test_force_is_for_what_hangs_in_a_partition(goqueue: Command) -> None:
+    assert "--force" in goqueue.refused("txn", "abort", "billing", "--force", exit_code=2)
 
 
 def test_kafkas_way_ends_what_a_coordinator_knows_of_everywhere(tmp_path: Path) -> None:

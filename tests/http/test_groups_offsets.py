@@ -140,6 +140,41 @@ def test_lag_does_not_count_what_is_gone() -> None:
         assert told["lag"] == told["end_offset"] - told["start_offset"]
 
 
+def test_a_group_that_has_committed_nothing_has_no_lag_rather_than_none_unread(
+    http: httpx.Client, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(2)
+    fill(http, topic, 3, 2)
+    member = Member(http, topic, topic)
+    member.join()
+    assert lags(http, topic) == {None}
+    done(member.commit(topic, (0, 3)))
+    # Nothing is unread where it is known, but the other partition has messages.
+    assert lags(http, topic) == {None}
+    done(member.commit(topic, (0, 1)))
+    assert lags(http, topic) == {2}, "at least these are unread"
+    done(member.commit(topic, (0, 3), (1, 2)))
+    assert lags(http, topic) == {0}
+    member.leave()
+    assert lags(http, topic) == {0}
+
+
+def test_a_group_that_left_without_a_commit_has_no_lag(http: httpx.Client, topic: str) -> None:
+    fill(http, topic, 3)
+    member = Member(http, topic, topic)
+    member.join()
+    member.poll()
+    member.leave()
+    assert lags(http, topic) == {None}
+
+
+def lags(http: httpx.Client, group: str) -> set[int | None]:
+    """Return what is told of the lag of a group, wherever it is told."""
+    (listed,) = [each for each in done(http.get("/groups"))["groups"] if each["name"] == group]
+    described, offsets = describe(http, group), done(http.get(f"/groups/{group}/offsets"))
+    return {listed["lag"], described["lag"], offsets["lag"]}
+
+
 def test_nothing_is_said_about_lag_where_nothing_is_committed(http: httpx.Client, topic: str) -> None:
     fill(http, topic, 3)
     member = Member(http, topic, topic, client_id="reader")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -37,6 +38,28 @@ def test_a_member_reads_all_partitions_of_all_its_topics_once(
     assert member.values() == []
     publish(http, two, {"value": "later"})
     assert member.values() == ["later"]
+
+
+def test_a_poll_tells_where_it_goes_on_in_each_partition_once(
+    http: httpx.Client, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(2)
+    fill(http, topic, 3, 1)
+    member = Member(http, topic, topic)
+    member.join()
+    first = member.poll(reset="latest", after=0)
+    assert (places(first), first["messages"]) == ({0: 3, 1: 1}, [])
+    # It was not seen, so it is told again.
+    assert places(member.poll(reset="latest", after=0)) == {0: 3, 1: 1}
+    assert places(member.poll(after=1)) == {}
+    publish(http, topic, {"value": "new", "partition": 1})
+    assert places(member.poll(after=2)) == {1: 2}
+    # Whoever goes back, and reads the same again, hears where it is as well.
+    assert places(member.poll(after=3, seek=f"{topic}:1:1")) == {1: 2}
+
+
+def places(polled: Any) -> dict[int, int]:
+    return {each["partition"]: each["offset"] for each in polled["offsets"]}
 
 
 def test_partitions_take_turns_whatever_there_is_in_one_of_them(
@@ -271,8 +294,16 @@ def test_a_poll_can_go_on_elsewhere_in_single_partitions(http: httpx.Client, new
     assert member.values(seek=f"{topic}:0:2") == ["0/2", "0/3"]
     assert sorted(member.values(seek=f"{topic}:0:3,{topic}:1:1")) == ["0/3", "1/1"]
     # An offset that is not there is treated like one that is gone; what is not the member's is left out.
-    assert member.values(seek=f"{topic}:0:99", limit=1) == ["0/0"]
-    assert member.values(seek=f"{topic}:7:0,other:0:0") == ["0/1", "0/2", "0/3"]
+    astray = member.poll(seek=f"{topic}:0:99", limit=1, after=3)
+    assert [message["value"] for message in astray["messages"]] == ["0/0"]
+    (told,) = astray["errors"]
+    assert (told["partition"], told["error"]["code"]) == (0, "offset_out_of_range")
+    assert [told["error"][name] for name in ("offset", "start_offset", "end_offset")] == [99, 0, 4]
+    # That reply may be lost; once it has arrived, all is told.
+    assert member.poll(limit=1, after=3)["errors"] == astray["errors"]
+    assert "errors" not in member.poll(limit=1, after=4)
+    assert member.values(seek=f"{topic}:0:1", limit=1, after=5) == ["0/1"]
+    assert member.values(seek=f"{topic}:7:0,other:0:0") == ["0/2", "0/3"]
 
 
 def test_a_poll_leaves_open_transactions_out_unless_asked_for_them(http: httpx.Client, topic: str) -> None:

@@ -35,6 +35,27 @@ def test_members_go_on_after_a_restart_where_they_have_committed() -> None:
             assert sorted(polled) == sorted(f"{partition}/{number}" for partition in range(3) for number in (2, 3))
 
 
+def test_a_member_hears_that_the_broker_has_forgotten_where_it_was_until_it_has_heard() -> None:
+    with Broker() as broker:
+        with httpx.Client(base_url=broker.http) as http:
+            done(http.post("/topics", json={"name": "t", "partitions": 1}), 201)
+            fill(http, "t", 4)
+            member = Member(http, "g", "t")
+            member.join()
+            assert not member.poll(limit=2, after=0)["has_forgotten"]
+            assert not member.poll(limit=1, after=1)["has_forgotten"]
+        broker.restart()
+        with httpx.Client(base_url=broker.http) as http:
+            member.http = http
+            for _ in range(2):
+                polled = member.poll(after=2)
+                assert (polled["has_forgotten"], polled["offsets"][0]["offset"]) == (True, 4)
+            polled = member.poll(after=2, seek="t:0:3")
+            assert [each["value"] for each in polled["messages"]] == ["0/3"]
+            assert polled["has_forgotten"]
+            assert not member.poll(after=3)["has_forgotten"]
+
+
 def test_a_rebalance_that_was_under_way_goes_on_after_a_restart() -> None:
     with Broker() as broker:
         with httpx.Client(base_url=broker.http) as http:

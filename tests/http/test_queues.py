@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from random import Random
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from goqueue.testing import Broker
 from tests.http.expect import publish, refused
 from tests.http.queue_kit import Consumer, Got, fill, values
+from tests.http.transaction_kit import Producer
 
 BACKOFF_MAX_S = 1.1 * 60
 
@@ -200,6 +202,29 @@ def test_messages_of_open_and_aborted_transactions_are_not_delivered(http: httpx
     http.post("/transactions/abort", json=named).raise_for_status()
     fill(http, topic, ["after"])
     assert values(consumer.receive(wait="5s")) == ["after"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_messages_at_a_time_bring_all_of_many_batches_in_order(http: httpx.Client, topic: str, seed: int) -> None:
+    random, expected = Random(seed), []
+    writer = Producer(http, topic)
+    for number in range(30):
+        batch = [{"value": f"{number}.{each}", "partition": 0} for each in range(1 + random.randrange(9))]
+        if random.random() < 0.5:
+            publish(http, topic, *batch)
+            expected += [each["value"] for each in batch]
+            continue
+        verb = random.choice(["commit", "abort"])
+        writer.send("begin").raise_for_status()
+        writer.publish(topic, *batch)
+        writer.end(verb)
+        expected += [each["value"] for each in batch] if verb == "commit" else []
+    consumers = [Consumer(http, f"{topic}-{number}", topic) for number in range(2)]
+    found: list[list[str]] = [[], []]
+    while min(map(len, found)) < len(expected):
+        number = random.randrange(2)
+        found[number] += values(consumers[number].receive(random.randrange(1, 12)))
+    assert found == [expected, expected]
 
 
 def test_acks_and_leases_outlive_the_broker() -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from goqueue.broker.events import ExpiryHeld, HoldExceeded, RetentionOvertook
-from goqueue.client import Client, NewMessage, PartitionOffset, groups, messages, topics
+from goqueue.client import Client, NewMessage, PartitionOffset, groups, messages, queues, topics
 from goqueue.testing import Broker
 
 HOUR_S = 3600
@@ -73,6 +73,18 @@ def test_what_a_group_has_not_read_stays_until_it_has(broker: Broker, client: Cl
     commit(client, 5)
     broker.advance(HOUR_S)
     assert start_of(client) == 5
+
+
+def test_what_a_queue_group_has_not_done_stays_until_it_has(broker: Broker, client: Client) -> None:
+    make(client)
+    fill(client, 5)
+    received = client.send(queues.receive("workers", "t", limit=3, visibility_s=8 * HOUR_S)).messages
+    client.send(queues.ack(received[0], received[2]))
+    broker.advance(EXPIRED_S)
+    assert start_of(client) == 1, "what is done leaves, up to the first that is not"
+    client.send(queues.ack(received[1]))
+    broker.advance(HOUR_S)
+    assert start_of(client) == 3
 
 
 def test_the_slowest_group_decides(broker: Broker, client: Client) -> None:

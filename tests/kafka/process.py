@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import resource
 import signal
 import socket
 import struct
@@ -29,6 +30,7 @@ class ServeProcess:
         self._options = options
         self._reports = data_dir.with_suffix(".err")
         self.process: subprocess.Popen[str]
+        self.http = ""
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -45,15 +47,21 @@ class ServeProcess:
             self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=reports, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found = re.search(r"ready .*kafka=\S+:(\d+)", line)
+        found = re.search(r"ready .*kafka=\S+:(\d+) .*http=(\S+)", line)
         assert found, f"no ready line, but {line!r}; it reported: {self.reports()}"
         self.port = int(found[1])
+        self.http = f"http://{found[2]}"
         return self
 
     @property
     def bootstrap(self) -> str:
         """Where Kafka clients connect to."""
         return f"127.0.0.1:{self.port}"
+
+    def memory_bytes(self) -> int:
+        """Return how much memory it has now."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
 
     def reports(self) -> str:
         """Return all that it has reported so far."""

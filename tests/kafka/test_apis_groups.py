@@ -32,10 +32,10 @@ from tests.kafka.requests import create_topic
 from tests.kafka.server import SimServer
 
 
-def test_this_broker_is_the_coordinator_of_groups_and_transactions() -> None:
+def test_this_broker_is_the_coordinator_of_groups_transactions_and_shares() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         for version in range(7):
-            for kind in (0, 1) if version else (0,):
+            for kind in (0, 1, 2) if version else (0,):
                 keys: Plain = {"coordinator_keys": ["g", "h"]} if version >= 4 else {"key": "g"}
                 reply = await client.call(FIND_COORDINATOR, version, {"key_type": kind, **keys})
                 found = reply["coordinators"] if version >= 4 else [reply]
@@ -47,11 +47,10 @@ def test_this_broker_is_the_coordinator_of_groups_and_transactions() -> None:
 
 def test_there_is_no_coordinator_of_anything_else() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
-        for kind, code in ((2, COORDINATOR_NOT_AVAILABLE), (3, INVALID_REQUEST)):
-            reply = await client.call(FIND_COORDINATOR, 6, {"key_type": kind, "coordinator_keys": ["g:t:0"]})
-            (found,) = reply["coordinators"]
-            assert (found["error_code"], found["node_id"]) == (code, -1)
-            assert found["error_message"]
+        reply = await client.call(FIND_COORDINATOR, 6, {"key_type": 3, "coordinator_keys": ["g:t:0"]})
+        (found,) = reply["coordinators"]
+        assert (found["error_code"], found["node_id"]) == (INVALID_REQUEST, -1)
+        assert found["error_message"]
 
     run(act)
 

@@ -53,6 +53,7 @@ class Given(NamedTuple):
     """A message that a consumer was given."""
 
     value: str
+    key: bytes | None
     place: TopicPartition
     offset: int
     deliveries: int
@@ -77,6 +78,7 @@ class ReceiveSome:
         return [
             Given(
                 (each.record.value or b"").decode(),
+                each.record.key,
                 each.delivery.partition,
                 each.delivery.offset,
                 each.delivery.deliveries,

@@ -4,24 +4,31 @@
 - What was acknowledged or rejected, and the consumer was told so, is never delivered again.
 - At most one consumer holds a message at a time, as far as one life of the broker can promise it.
 - A receipt means nothing once its message was given to somebody else, or settled.
+- A dead message has one letter.
 - Deliveries are counted: within a life each has a higher number than the one before.
+- In a group that keeps the order of keys, a message is given to nobody while an earlier one of its key is not done.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.model.queue_settings import Ordering
 from tests.simulation.group_history import Call, History
-from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SettleSome
+from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.share_calls import AcknowledgeShares, FetchShares, OpenShares
 
 Message = tuple[str, str]
 """A group and a value."""
 # Moments are cut to whole milliseconds.
 _TICK_S = 0.002
+_ENDINGS = (Verdict.ACK, Verdict.REJECT)
 
 
 @dataclass(slots=True)
@@ -59,12 +66,15 @@ def check_queues(history: History) -> list[str]:
         violations += _one_holder(message, deliveries, words)
         violations += _stale_receipts(message, deliveries, words)
         violations += _counts(message, deliveries)
-    return [*violations, *_nothing_lost(history, said)]
+    letters = {each for call, _ in history.of(ReadLetters) if call.is_done for each in call.answer}
+    for group in _ordered_groups(history):
+        violations += _out_of_order(group, delivered, said, letters)
+    return [*violations, *_nothing_lost(history, said, letters), *_one_letter(history)]
 
 
 def _delivered(history: History) -> dict[Message, list[Delivered]]:
     found: dict[Message, list[Delivered]] = {}
-    for call, request in history.of(ReceiveSome):
+    for call, request in (*history.of(ReceiveSome), *history.of(FetchShares)):
         for given in call.answer if call.is_done else ():
             found.setdefault((request.group, given.value), []).append(Delivered(call, request, given))
     return {message: sorted(each, key=lambda one: one.call.ended) for message, each in found.items()}
@@ -72,7 +82,7 @@ def _delivered(history: History) -> dict[Message, list[Delivered]]:
 
 def _said(history: History) -> dict[Message, list[Said]]:
     found: dict[Message, list[Said]] = {}
-    for call, request in history.of(SettleSome):
+    for call, request in (*history.of(SettleSome), *history.of(AcknowledgeShares), *history.of(OpenShares)):
         results = call.answer if call.is_done else [None] * len(request.given)
         for given, result in zip(request.given, results, strict=True):
             found.setdefault((request.group, given.value), []).append(Said(call, request.verdict, given, result))
@@ -122,13 +132,44 @@ def _counts(message: Message, deliveries: list[Delivered]) -> Iterator[str]:
             yield f"{message} had delivery {first.given.deliveries} before {second.given.deliveries}"
 
 
-def _nothing_lost(history: History, said: dict[Message, list[Said]]) -> Iterator[str]:
+def _ordered_groups(history: History) -> list[str]:
+    """Return the groups that have kept the order of keys since before their first delivery."""
+    since = {
+        request.group: call.ended
+        for call, request in reversed(list(history.of(SetQueue)))
+        if call.is_done and request.settings.ordering is Ordering.KEY
+    }
+    receives = sorted([*history.of(ReceiveSome), *history.of(FetchShares)], key=lambda each: each[0].began)
+    first = {request.group: call.began for call, request in reversed(receives)}
+    return sorted(group for group, moment in since.items() if moment < first.get(group, moment))
+
+
+def _out_of_order(
+    group: str, delivered: dict[Message, list[Delivered]], said: dict[Message, list[Said]], letters: set[Message]
+) -> Iterator[str]:
+    rows: dict[object, list[list[Delivered]]] = {}
+    for message, deliveries in delivered.items():
+        given = deliveries[0].given
+        # One that has become a dead letter is done from some moment on that nobody was told.
+        if message[0] == group and given.key is not None and message not in letters:
+            rows.setdefault((given.place, given.key), []).append(deliveries)
+    for row in rows.values():
+        row.sort(key=lambda each: each[0].given.offset)
+        for number, earlier in enumerate(row):
+            value = earlier[0].given.value
+            words = said.get((group, value), ())
+            ended = min([each.call.began for each in words if each.verdict in _ENDINGS], default=math.inf)
+            for later in [each for others in row[number + 1 :] for each in others]:
+                if earlier[0].call.ended < later.call.began and later.call.ended < ended:
+                    yield f"{later.given.value} was given to {later.request.consumer} before {value} was done"
+
+
+def _nothing_lost(history: History, said: dict[Message, list[Said]], letters: set[Message]) -> Iterator[str]:
     looks = [(call, look) for call, look in history.of(Depth) if call.is_done]
     groups = sorted({look.group for _, look in looks})
     for call, look in looks:
         if call.answer:
             yield f"{look.group} has {call.answer} messages in the end"
-    letters = {each for call, _ in history.of(ReadLetters) if call.is_done for each in call.answer}
     for call, request in history.of(PublishValue):
         if not call.is_done:
             continue
@@ -141,6 +182,13 @@ def _nothing_lost(history: History, said: dict[Message, list[Said]]) -> Iterator
                 each.is_done and each.verdict is Verdict.ACK for each in words
             ):
                 yield f"{request.value} is done and a dead letter for {group}"
+
+
+def _one_letter(history: History) -> Iterator[str]:
+    for call, _ in history.of(ReadLetters):
+        for letter, count in Counter(call.answer if call.is_done else ()).items():
+            if count > 1:
+                yield f"{letter.value} is dead for {letter.group} with {count} letters"
 
 
 def _is_refused(said: Said) -> bool:

@@ -113,23 +113,30 @@ def _known(life: Life) -> set[str]:
     return {name for machine in life.broker.queues.machines for name in machine.groups}
 
 
+def _workers(seed: int) -> list[Client]:
+    ordered = QueueSettings(
+        visibility_ms=2_000,
+        retries=2,
+        backoff_ms=200,
+        backoff_max_ms=1_000,
+        breaker_ratio=1.0,
+        ordering=Ordering.KEY,
+    )
+    clients: list[Client] = [Publisher()]
+    clients += [Worker(f"b{number}", "billing", SETTINGS) for number in range(3)]
+    clients += [Worker(f"s{number}", "shipping", ordered if seed % 2 else SETTINGS) for number in range(2)]
+    return clients
+
+
 class QueueWorld:
     """Two groups over the same topics, one of them in the order of keys."""
 
-    def __init__(self, seed: int, flush: FlushPolicy = FlushPolicy.GROUP, **options: Any) -> None:
-        ordered = QueueSettings(
-            visibility_ms=2_000,
-            retries=2,
-            backoff_ms=200,
-            backoff_max_ms=1_000,
-            breaker_ratio=1.0,
-            ordering=Ordering.KEY,
-        )
-        clients: list[Client] = [Publisher()]
-        clients += [Worker(f"b{number}", "billing", SETTINGS) for number in range(3)]
-        clients += [Worker(f"s{number}", "shipping", ordered if seed % 2 else SETTINGS) for number in range(2)]
-        options = {"seconds": 6.0, "rest_seconds": 30.0, **options}
-        self.world = World(seed, clients, self._look, flush=flush, threats=THREATS, **options)
+    def __init__(
+        self, seed: int, flush: FlushPolicy = FlushPolicy.GROUP, clients: list[Client] | None = None, **options: Any
+    ) -> None:
+        clients = _workers(seed) if clients is None else clients
+        options = {"seconds": 6.0, "rest_seconds": 30.0, "threats": THREATS, **options}
+        self.world = World(seed, clients, self._look, flush=flush, **options)
 
     def run(self, lives: int) -> list[str]:
         """Live, and return all that is wrong."""

@@ -14,9 +14,9 @@ from goqueue.broker.undertaker import Undertaker
 from goqueue.machines import deliveries, delivery_group, delivery_steps
 from goqueue.machines.decision import Decision, Now
 from goqueue.machines.deliveries import Deliveries
-from goqueue.machines.delivery_commands import Bury, Offer, Receipt, Receive, Settle
+from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle
 from goqueue.machines.delivery_records import KeyKind, read_key
-from goqueue.machines.delivery_values import Delivery, FlightState
+from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import Draft
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
@@ -41,15 +41,12 @@ def acks_are_told_before_they_are_durable(patch: Patch) -> None:
 
 def any_receipt_is_good(patch: Patch) -> None:
     """Whoever has had a message once may settle it."""
-    real = delivery_steps.settle
+    real = delivery_steps.is_leased
 
-    def settle(draft: Draft, receipt: Receipt, command: Settle, settings: QueueSettings, now: Now) -> Any:
-        flight = draft.find(receipt.offset)
-        if flight is not None and flight.lease is not None:
-            receipt = receipt._replace(lease_id=flight.lease.id)
-        return real(draft, receipt, command, settings, now)
+    def is_leased(lease_id: int, now: Now, flight: Flight) -> bool:
+        return real(lease_id if flight.lease is None else flight.lease.id, now, flight)
 
-    patch.setattr(deliveries, "settle", settle)
+    patch.setattr(delivery_steps, "is_leased", is_leased)
 
 
 def expired_messages_are_done(patch: Patch) -> None:
@@ -80,6 +77,11 @@ def leased_messages_are_ready_again(patch: Patch) -> None:
     patch.setattr(deliveries, "lease", lease)
 
 
+def keys_are_taken_for_free(patch: Patch) -> None:
+    """A receive looks only at what it leases itself."""
+    patch.setattr(delivery_steps, "_is_busy", lambda draft, key: False)
+
+
 def messages_are_passed_over(patch: Patch) -> None:
     """The cursor goes on behind one more message than was leased."""
     real = Draft.advance
@@ -95,8 +97,9 @@ def messages_are_passed_over(patch: Patch) -> None:
 def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
     """The undertaker forgets to write."""
 
-    async def forget(self: Undertaker, target: Any, where: Any, letters: Any) -> None:
-        del self, target, where, letters
+    async def forget(self: Undertaker, target: Any, where: Any, letters: Any) -> list[None]:
+        del self, target, where
+        return [None] * len(letters)
 
     patch.setattr(Undertaker, "_publish", forget)
 
@@ -104,7 +107,8 @@ def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
 def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
     """A message is settled, and then its letter is written."""
 
-    async def bury_first(self: Undertaker, name: str, where: TopicPartition) -> bool:
+    async def bury_first(self: Undertaker, name: str, where: TopicPartition, refused: Any) -> bool:
+        del refused
         machine = await self._broker.queues.machine(name)
         group = machine.require(name)
         window = group.windows[where]
@@ -124,6 +128,16 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
     patch.setattr(Undertaker, "_bury_some", bury_first)
 
 
+def letters_are_written_without_a_look(patch: Patch) -> None:
+    """After a start, the undertaker takes for granted that no letter was written."""
+
+    async def nothing(partition: Any, causes: Any) -> set[Any]:
+        del partition, causes
+        return set()
+
+    patch.setattr(undertaker, "_written", nothing)
+
+
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:
     """Only what is done is stored."""
     real = delivery_group.draft_records
@@ -141,9 +155,11 @@ MUTANTS = [
     any_receipt_is_good,
     expired_messages_are_done,
     leased_messages_are_ready_again,
+    keys_are_taken_for_free,
     messages_are_passed_over,
     dead_messages_are_buried_without_a_letter,
     dead_messages_are_buried_before_their_letters,
+    letters_are_written_without_a_look,
     what_is_in_flight_is_not_stored,
 ]
 

@@ -60,6 +60,22 @@ sinks:
   changes: {from: counts, topic: remote, key: id, mode: update}
 dlq: remote.dlq
 """
+# Connect knows no plans: what it is asked for is looked at.
+DRAWN = """\
+pipeline: drawn
+sources: {orders: {json: orders, stream: true, schema: "id STRING"}}
+steps:
+  drawn: {from: orders, python: "draw.py:draw"}
+  shown: {sql: SELECT * FROM drawn}
+  judged: {from: shown, expect_or_dlq: {lucky: draw < 0.5}}
+sinks: {out: {from: judged, json: out}}
+"""
+DRAW = """\
+from pyspark.sql import functions as F
+
+def draw(orders):
+    return orders.withColumn("draw", F.expr("1 - rand()"))
+"""
 CONSOLE = """\
 pipeline: shown
 sources: {orders: {json: orders}}
@@ -94,11 +110,11 @@ def ids(bootstrap: str, topic: str) -> Counter[str]:
 
 
 def refused(cluster: Cluster, *arguments: object) -> str:
-    """Run the installed command, which refuses; return its reason."""
+    """Run the installed command, which refuses; return what it says."""
     command = [INSTALLED, *map(str, arguments)]
     done = subprocess.run(command, env=cluster.environ, capture_output=True, text=True, timeout=READY_S, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    return done.stderr
+    return done.stdout + done.stderr
 
 
 def goqueue_command(cluster: Cluster, *arguments: object, timeout: int = READY_S) -> list[dict[str, Any]]:
@@ -217,6 +233,13 @@ def test_a_spark_connect_server_runs_pipelines_and_a_doctor_finds_it_well(
     (tmp_path / "console.yaml").write_text(CONSOLE)
     told_why = refused(cluster, "pipeline", "run", tmp_path / "console.yaml", "--master", cluster.server)
     assert "sink screen of pipeline shown writes to the console, which does not work with Spark Connect" in told_why
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "draw.py").write_text(DRAW)
+    (tmp_path / "drawn.yaml").write_text(DRAWN)
+    told_why = refused(
+        cluster, "pipeline", "run", tmp_path / "drawn.yaml", "--master", cluster.server, "--broker", broker.bootstrap
+    )
+    assert "step drawn depends on rand(), and step judged makes dead letters behind that" in told_why
     found = {row["check"]: row for row in goqueue_command(cluster, "spark", "doctor", "--master", cluster.server)}
     assert {row["verdict"] for row in found.values()} == {"ok"}
     assert "1 row" in found["job"]["what"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from goqueue.client import Client, topics
+from goqueue.client import Client, jobs, topics
 from goqueue.errors import UnknownTopic
 from goqueue.spark.jobs.replay_source import look_at_source
 from goqueue.testing.broker import Broker
@@ -120,6 +120,13 @@ def test_chosen_messages_are_published_once_as_they_were(replay: Replays, broker
     (last,) = told["replay"]
     assert (last["ending"], last["read"], last["published"], last["left"]) == ("done", 8, 4, 0)
     assert any("made topic again like orders: 2 partitions" in str(row["text"]) for row in told["note"])
+    with Client(broker.http) as client:
+        runs = [job for job in client.send(jobs.list_all()) if job.name == "orders-to-again"]
+    (done,) = [job for job in runs if job.state != "failed"]
+    assert (done.verb, done.state, done.error) == ("replay", "done", None)
+    assert (done.read, done.written, done.offsets_done, done.offsets) == (8, 4, 8, 8)
+    assert done.description == f"topic orders to topic again, where {even}"
+    assert "`amont` cannot be resolved" in str(next(job.error for job in runs if job.state == "failed"))
 
     rows = committed(broker.bootstrap, "again")
     assert [row.value for row in rows] == [b"order 2", b"order 4", b"order 6", b"order 8"]

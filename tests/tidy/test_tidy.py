@@ -32,6 +32,9 @@ RULES_OF_TESTS: list[Rule] = [
 ]
 EXCEPTIONS: dict[tuple[Rule, str], str] = {
     (rules.catches_what_it_names, "src/goqueue/testing/loop.py"): "an executor hands every error to its caller",
+    (rules.catches_what_it_names, "src/goqueue/client/worker_crew.py"): "the edge of a user's function",
+    (rules.catches_what_it_names, "src/goqueue/client/consumer.py"): "the edges of a thread and of a task",
+    (rules.catches_what_it_names, "src/goqueue/client/worker_threads.py"): "the edge of a thread and a user's function",
     (rules.catches_what_it_names, "src/goqueue/protocols/http/endpoint.py"): "the edge of a request",
     (rules.catches_what_it_names, "src/goqueue/protocols/kafka/connection.py"): "the edges of connection and task",
     (rules.catches_what_it_names, "src/goqueue/spark/pipelines/load.py"): "the edge of a user's module",

@@ -36,7 +36,7 @@ class LossyRelay:
     def _relay(self, near: socket.socket) -> None:
         """Carry bytes both ways; clients here send a request when the one before was answered."""
         path = ""
-        with near, socket.create_connection(self._target) as far, suppress(OSError):
+        with near, suppress(OSError), socket.create_connection(self._target) as far:
             while True:
                 for side in select.select([near, far], [], [])[0]:
                     data = side.recv(_CHUNK)

@@ -33,7 +33,7 @@ def took(
 class SteadyPeer:
     """A peer in this process that always needs the same time for a message, and fails when told to."""
 
-    clients: Mapping[Workload, str] = {Workload.PUBLISH: "bulk", Workload.LATENCY: "single"}
+    clients: Mapping[Workload, str] = {Workload.PUBLISH: "bulk", Workload.LATENCY: "single", Workload.QUEUE: "leases"}
 
     def __init__(
         self,
@@ -78,6 +78,9 @@ class SteadyPeer:
     def replays(self) -> Mapping[str, Callable[[], Measured]]:
         return {"reader": lambda: took(1000, 0.5)}
 
+    def queue(self, count: int) -> Measured:
+        return took(count, count / self._per_second)
+
 
 def compare(*peers: SteadyPeer, directory: Path) -> Comparison:
     comparison = Comparison(peers, PLAN, lambda _: None)
@@ -102,6 +105,19 @@ def test_a_fast_peer_gets_more_to_do_and_replay_is_of_the_lazy_group_only(tmp_pa
     assert rows["slow", "publish", "fsync"]["messages"] == [10_000] * 3
     assert rows["slow", "replay", "lazy"]["client"] == "reader"
     assert ("slow", "replay", "fsync") not in rows
+
+
+def test_messages_are_leased_and_acked_in_both_groups_if_a_peer_can(tmp_path: Path) -> None:
+    plain = SteadyPeer("plain", 5_000, [])
+    plain.clients = {Workload.PUBLISH: "bulk", Workload.LATENCY: "single"}
+    comparison = compare(SteadyPeer("queue", 5_000, []), plain, directory=tmp_path)
+    rows = [row for row in summarise(comparison.samples) if row["workload"] == "queue"]
+    assert [(row["peer"], row["durability"], row["client"]) for row in rows] == [
+        ("queue", "fsync", "leases"),
+        ("queue", "lazy", "leases"),
+    ]
+    # Two seconds of them.
+    assert rows[0]["messages"] == [10_000] * 3
 
 
 @pytest.mark.parametrize(

@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from tests.unit.client_consumer_kit import Made, committed, expelled, fill, making, read, values
 from tests.unit.lossy_relay import lossy_relay
 
 from goqueue.client import (
     AssignmentChange,
-    AsyncClient,
     Client,
     GroupPartition,
-    Message,
     NewMessage,
     PartitionOffset,
     StartAt,
     groups,
-    messages,
     topics,
 )
 from goqueue.errors import Conflict, Invalid, UnknownMember
 from goqueue.testing.broker import Broker, MovableClock
-
-
-class AsyncMember:
-    """A consumer of the async client, as one of the sync client looks."""
-
-    def __init__(self, runner: asyncio.Runner, consumer: Any) -> None:
-        self._runner = runner
-        self._consumer = consumer
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._consumer, name)
-        if name in {"poll", "commit", "close"}:
-            return lambda *given, **options: self._runner.run(found(*given, **options))
-        return found
-
-    def listen(self, hear: Callable[[AssignmentChange], object]) -> None:
-        self._consumer.on_change = hear
-
-
-class SyncMember:
-    """A consumer of the sync client."""
-
-    def __init__(self, consumer: Any) -> None:
-        self._consumer = consumer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._consumer, name)
-
-    def listen(self, hear: Callable[[AssignmentChange], object]) -> None:
-        self._consumer.on_change = hear
-
-
-Made = Callable[..., Any]
 
 
 @pytest.fixture
@@ -68,37 +30,8 @@ def clock() -> MovableClock:
 @pytest.fixture(params=["sync", "async"])
 def member(request: pytest.FixtureRequest, goqueue_session_broker: Broker, clock: MovableClock) -> Iterator[Made]:
     """Makes members of one of the clients, and lets all of them leave in the end."""
-    made: list[Any] = []
-    address = goqueue_session_broker.http
-    if request.param == "sync":
-        with Client(address, clock=clock) as client:
-
-            def make(*given: Any, **options: Any) -> Any:
-                made.append(SyncMember(client.consumer(*given, **options)))
-                return made[-1]
-
-            yield make
-            for each in made:
-                each.close()
-        return
-    with asyncio.Runner() as runner:
-
-        async def begin() -> AsyncClient:
-            return AsyncClient(address, clock=clock)
-
-        async_client = runner.run(begin())
-
-        def make_async(*given: Any, **options: Any) -> Any:
-            async def build() -> Any:
-                return async_client.consumer(*given, **options)
-
-            made.append(AsyncMember(runner, runner.run(build())))
-            return made[-1]
-
-        yield make_async
-        for each in made:
-            each.close()
-        runner.run(async_client.close())
+    with making(request.param, goqueue_session_broker.http, clock) as make:
+        yield make
 
 
 @pytest.fixture
@@ -113,35 +46,6 @@ def topic(request: pytest.FixtureRequest, plain: Client) -> str:
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:200]
     plain.send(topics.create(name, partitions=2))
     return name
-
-
-def fill(client: Client, topic: str, *values: str, partition: int = 0) -> None:
-    client.send(messages.publish(topic, [NewMessage(value, partition=partition) for value in values]))
-
-
-def values(found: list[Message]) -> list[str]:
-    return [(message.value or b"").decode() for message in found]
-
-
-def read(member: Any, count: int, **options: Any) -> list[str]:
-    """Poll until so many messages have come, in a minute at most."""
-    found: list[str] = []
-    for _ in range(60):
-        if len(found) >= count:
-            break
-        found += values(member.poll(wait_s=1.0, **options))
-    return found
-
-
-def committed(client: Client, group: str) -> dict[int, int | None]:
-    return {each.partition: each.offset for each in client.send(groups.offsets(group)).offsets if each.offset}
-
-
-@contextmanager
-def expelled(client: Client, group: str, member: Any) -> Iterator[None]:
-    """Somebody sends the member away, and does not tell it."""
-    client.send(groups.leave(group, member.member.member_id))
-    yield
 
 
 def test_the_next_member_goes_on_where_the_last_one_has_left(member: Made, plain: Client, topic: str) -> None:
@@ -365,7 +269,8 @@ def test_offsets_of_a_consumer_can_be_part_of_a_transaction(plain: Client, topic
     fill(plain, topic, "a", "b")
     with plain.consumer(topic, [topic], auto_commit_s=None) as reader, plain.transaction(topic) as transaction:
         assert values(reader.poll()) == ["a", "b"]
-        assert reader.positions == [PartitionOffset(topic, 0, 2)]
+        # Also where it would go on in a partition that has no messages yet.
+        assert reader.positions == [PartitionOffset(topic, 0, 2), PartitionOffset(topic, 1, 0)]
         transaction.send_offsets(topic, reader.positions, member=reader.member)
         assert committed(plain, topic) == {}
     assert committed(plain, topic) == {0: 2}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from goqueue import errors
-from goqueue.client.problems import Problem, error_of, error_of_reply
+from goqueue.client.problems import Problem, error_of, error_of_reply, is_from_broker
 from goqueue.errors import (
     Conflict,
     Corrupt,
@@ -91,6 +91,14 @@ def test_a_reply_without_a_problem_document_is_told_by_status_and_text() -> None
 def test_a_document_of_another_shape_does_not_confuse() -> None:
     for body in (b"[]", b'{"detail": {"x": 1}}', b'{"status": "bad"}', b"\xff\xfe"):
         assert isinstance(error_of_reply(400, body), Invalid)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"error": "conflict"}', b'{"title": "Forbidden", "status": 403}']
+)
+def test_what_somebody_else_says_is_told_apart_from_what_a_broker_says(body: bytes) -> None:
+    assert not is_from_broker(error_of_reply(403, body))
+    assert is_from_broker(error_of_reply(403, b'{"status": 403, "code": "brand_new"}'))
 
 
 def test_fields_that_are_not_known_are_left_out() -> None:

@@ -21,6 +21,7 @@ from goqueue.machines.delivery_commands import (
     Offer,
     Receipt,
     Receive,
+    Seek,
     Settle,
 )
 from goqueue.machines.delivery_values import FlightState, Verdict
@@ -104,6 +105,21 @@ def test_a_lease_that_was_made_longer_ends_later() -> None:
     assert talk.state(0) is FlightState.READY
 
 
+def test_leases_that_have_ended_are_not_counted_any_more_when_their_topic_is_gone() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.receive(0, 1)
+    talk.let_pass(30)
+    talk.tick()
+    assert talk.machine.require("g").expired == {"orders": 2}
+    talk.receive(2, lease=2)
+    talk.say(DropTopic("orders"))
+    # What was due there is still looked at.
+    talk.let_pass(30)
+    talk.tick()
+    assert dict(talk.machine.require("g").expired) == {}
+
+
 def test_after_a_start_with_a_clock_that_was_set_back_a_lease_is_no_longer_than_it_was() -> None:
     before = Talk()
     before.begin()
@@ -161,3 +177,34 @@ def test_a_topic_and_a_group_that_are_gone_leave_nothing_to_load() -> None:
         assert Talk(records).machine.groups == {}
     with pytest.raises(UnknownQueue, match="there is no queue group 'g'"):
         talk.settle(Verdict.ACK, 0)
+
+
+def test_a_gap_in_the_log_costs_nothing_however_large_it_is() -> None:
+    stage = Talk()
+    stage.begin()
+    end = 1 << 40
+    offers = [Offer(P0, [0], end), Offer(P0, [end + 7], end + 8, looked_from=end)]
+    for number, offer in enumerate(offers):
+        stage.say(Receive("g", "ann", 1000, 30_000, number, [offer]))
+    window = stage.machine.require("g").windows[P0]
+    assert len(window.chunks) <= 4
+    assert (window.floor, window.cursor) == (0, end + 8)
+    assert window.is_done(end // 2)
+    assert not window.is_done(end + 7)
+    stage.settle(Verdict.ACK, 0, lease=0)
+    assert (window.floor, len(window.chunks)) == (end + 7, 1)
+    stage.settle(Verdict.ACK, end + 7, lease=1)
+    assert (window.floor, window.chunks) == (end + 8, {})
+
+
+def test_what_was_looked_for_before_the_group_went_back_skips_nothing() -> None:
+    stage = Talk()
+    stage.begin()
+    stage.receive(*range(10))
+    stage.settle(Verdict.ACK, *range(10))
+    stage.say(Seek("g", P0, 3))
+    stale = Offer(P0, [10, 11], 12, looked_from=10)
+    leased = stage.say(Receive("g", "bob", 1000, 30_000, 2, [stale]))
+    assert isinstance(leased, Leased)
+    assert leased.deliveries == []
+    assert stage.machine.require("g").windows[P0].cursor == 3

@@ -27,16 +27,24 @@ _SHOWN_BYTES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where a broker listens for Kafka clients, and its process if that is known."""
+    """Where a broker listens for Kafka clients, its process if that is known, and its HTTP port likewise."""
 
     host: str
     port: int
     pid: int | None
+    http: tuple[str, int] | None = None
 
     @property
     def bootstrap(self) -> str:
         """The address as Kafka clients take it."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """Host and port for HTTP."""
+        if self.http is None:
+            raise BenchmarkFailed("it is not known where the broker listens for HTTP")
+        return self.http
 
 
 def running_broker(bootstrap: str, pid: int | None) -> Broker:
@@ -62,8 +70,10 @@ def private_broker(workspace: Path) -> Iterator[Broker]:
     with shown.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
-        host, port = split_address(_wait_until_ready(process, shown)["kafka"])
-        yield Broker(host, port, process.pid)
+        addresses = _wait_until_ready(process, shown)
+        host, port = split_address(addresses["kafka"])
+        http = split_address(addresses["http"].removeprefix("http://")) if "http" in addresses else None
+        yield Broker(host, port, process.pid, http)
         _stop(process, shown)
     finally:
         # Also when the measurement was interrupted: no broker outlives its benchmark.

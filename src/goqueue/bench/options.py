@@ -59,3 +59,11 @@ class GroupPart(StrEnum):
     JOINER = "joiner"
     REBALANCE = "rebalance"
     LOAD = "load"
+
+
+class QueuePart(StrEnum):
+    """What is measured of queues."""
+
+    BATCHES = "batches"
+    SINGLES = "singles"
+    DELIVERY = "delivery"

@@ -21,7 +21,9 @@ from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.broker.queue_coordinator import QueueCoordinator
+from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
+from goqueue.broker.share_sessions import Shares
 from goqueue.errors import (
     GoQueueError,
     LogOffline,
@@ -40,7 +42,9 @@ from goqueue.machines.group_values import KnownTopic
 from goqueue.machines.groups import Command as GroupCommand
 from goqueue.machines.groups import Groups
 from goqueue.machines.heartbeat_pace import HeartbeatPace
+from goqueue.machines.jobs import JobRuns
 from goqueue.machines.pipelines import PipelineRuns
+from goqueue.machines.redrive_values import DropLetters
 from goqueue.machines.transaction_values import Command as TransactionCommand
 from goqueue.machines.transactions import Transactions
 from goqueue.model.broker_options import BrokerOptions
@@ -116,8 +120,7 @@ class Broker:
         self.producer_ids = ProducerIds()
         self.topics: dict[str, OpenTopic] = {}
         self.topics_by_id: dict[UUID, OpenTopic] = {}
-        # Names as they travel: publishing looks them up without decoding.
-        self.topics_by_wire_name: dict[bytes, OpenTopic] = {}
+        self.topics_by_wire_name: dict[bytes, OpenTopic] = {}  # as names travel: publishing decodes none
         # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
         self.revision = 0
         self.known_topics: dict[str, KnownTopic] = {}  # which groups look at
@@ -127,15 +130,12 @@ class Broker:
         )
         self._finisher = Finisher(self)
         self.transactions: Coordinator[Transactions, TransactionCommand] = Coordinator(
-            self,
-            TRANSACTIONS_TOPIC,
-            COORDINATOR_PARTITIONS,
-            Transactions,
-            changed=self._finisher.look,
-            key_of=coordination_key,
+            self, TRANSACTIONS_TOPIC, COORDINATOR_PARTITIONS, Transactions, self._finisher.look, coordination_key
         )
         self.queues = QueueCoordinator(self, COORDINATOR_PARTITIONS)
-        self.pipeline_runs = PipelineRuns()
+        self.shares = Shares(self)
+        self.redrives = RedriveCoordinator(self)
+        self.pipeline_runs, self.job_runs = PipelineRuns(), JobRuns()
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
         self.retention = RetentionWatch(self)
@@ -158,6 +158,7 @@ class Broker:
         self.groups.load()
         self.transactions.load()
         self.queues.load()
+        self.redrives.load()
         for topic in self.catalog.topics:
             if topic.is_going:
                 # What cannot be removed now is in nobody's way.
@@ -166,6 +167,7 @@ class Broker:
         abort_unknown_transactions(self)
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
+        self.redrives.driver.look_at_all()
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
@@ -185,9 +187,12 @@ class Broker:
     def release(self) -> None:
         """Answer all who wait for a group to get on, which may take long; let no more time pass."""
         self.queues.waits.close()
+        self.shares.close()
+        self.redrives.driver.close()
         self.groups.close()
         self.transactions.close()
         self.queues.close()
+        self.redrives.close()
 
     async def submit(self, command: Command) -> None:
         """Change the catalogue; durable at return."""
@@ -239,6 +244,7 @@ class Broker:
         for machine in self.groups.machines:
             machine.topics_changed(names)
         self.groups.pass_time()
+        self.shares.members.topics_changed()
         self.queues.waits.topics_changed()
 
     def partition_count(self, topic: str) -> int:
@@ -294,6 +300,7 @@ class Broker:
         # A topic of this name that is made later is another one: nobody has read anything of it.
         await self.groups.submit_to_all(DropTopic(topic.name))
         await self.queues.submit_to_all(QueueDropTopic(topic.name))
+        await self.redrives.submit_to_all(DropLetters(topic.id))
         await self.submit(ForgetTopic(topic.name))
 
     def require_no_files(self, topic: str, indexes: Iterable[int]) -> None:
@@ -327,6 +334,7 @@ class Broker:
             self.check_disk()
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
+        self.redrives.driver.look_at_all()
         return [partition.flusher for partition in self.partitions]
 
     def obstacle_of(self, transactional_id: str) -> str | None:
@@ -337,7 +345,9 @@ class Broker:
         """Look after all logs once, now: retention, compaction, checkpoints; and do what is due in groups."""
         self.groups.pass_time()
         self.transactions.pass_time()
+        self.shares.pass_time()
         self.queues.pass_time()
+        self.redrives.driver.pass_time()
         await self._caretaker.go_round()
 
     def check_disk(self) -> None:

@@ -154,3 +154,23 @@ class DeadLettersFailed(Event):
     topic: str
     partition: int
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveStalled(Event):
+    """Dead letters cannot be published again now; the redrive stays where it is, and tries again."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    redrive: str
+    topic: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveEnded(Event):
+    """A redrive has come to its end, whichever it is."""
+
+    redrive: str
+    topic: str
+    state: str
+    moved: int

@@ -9,7 +9,7 @@ before anything is read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import ceil
@@ -21,7 +21,15 @@ from goqueue.broker.group_positions import MemberPositions, Position, Positions
 from goqueue.broker.groups import commit_offsets
 from goqueue.broker.pipeline import operation
 from goqueue.broker.reading import Polls, Reading, opened
-from goqueue.errors import Conflict, Corrupt, GoQueueError, StaleMemberEpoch, UnknownTopic, UnstableOffsets
+from goqueue.errors import (
+    Conflict,
+    Corrupt,
+    GoQueueError,
+    OffsetOutOfRange,
+    StaleMemberEpoch,
+    UnknownTopic,
+    UnstableOffsets,
+)
 from goqueue.machines.consumer_values import ConsumerGroup
 from goqueue.machines.group_commands import CommitOffsets
 from goqueue.machines.group_values import TopicPartition
@@ -63,7 +71,10 @@ class Poll(NamedTuple):
 class Polled(NamedTuple):
     """What a member got: messages by partition, where it goes on, and what could not be read.
 
-    `next_offsets` is what to commit once the messages are done.
+    OffsetOutOfRange tells that there is nothing where it was to go on, and that it has begun anew (`start_at`).
+    `next_offsets` is what to commit once the messages are done: of all partitions of which that was not told yet, also
+    without messages. If it `has_forgotten`, nothing is known of the polls before: a member that knows where it was says
+    so by seeks, and is answered at once.
     """
 
     number: int
@@ -71,6 +82,7 @@ class Polled(NamedTuple):
     records: Mapping[TopicPartition, Sequence[Record]]
     next_offsets: Mapping[TopicPartition, int]
     errors: Mapping[TopicPartition, GoQueueError]
+    has_forgotten: bool
 
 
 async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Positions, poll: Poll) -> Polled:
@@ -83,16 +95,19 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
     await admit(broker, caller, poll)
     mine = positions.of(poll.group, poll.member_id, partial(_is_member, broker))
     turn = mine.begin(poll.seen)
+    check_turn = partial(_check_turn, broker, poll, mine, turn)
     if poll.is_auto_commit:
-        await _commit(broker, caller, mine, poll)
+        await _commit(broker, caller, mine, poll, check_turn)
     _seek(broker, mine, poll)
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + poll.wait_ms / 1000
+    has_forgotten = bool(poll.seen) and poll.seen == mine.known_from
+    # Messages may be waiting at a place that only the member knows.
+    deadline = loop.time() + (0 if has_forgotten else poll.wait_ms / 1000)
     errors: dict[TopicPartition, GoQueueError] = {}
     look_again = loop.time() + _LOOK_AGAIN_S
     while True:
         machine = await broker.groups.machine(poll.group)
-        _check_turn(mine, turn)
+        check_turn()
         if loop.time() >= look_again:
             errors = {each: error for each, error in errors.items() if not error.retriable}
             look_again = loop.time() + _LOOK_AGAIN_S
@@ -100,7 +115,7 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
         is_passing = any(error.retriable for error in errors.values())
         wait_ms = max(ceil((min(deadline, look_again if is_passing else deadline) - loop.time()) * 1000), 0)
         fetched = await _fetch(broker, caller, polls, mine, wanted, poll._replace(wait_ms=wait_ms))
-        _check_turn(mine, turn)
+        check_turn()
         # Whatever was taken away while this poll waited is somebody else's by now.
         standing = _current(broker, poll)
         mine.keep(standing.member)
@@ -110,9 +125,8 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
             break
         # What was read may all be of aborted transactions, and there may be much of it: others have a turn in between.
         await arrival(loop.call_soon)
-    mine.number += 1
-    next_offsets = {each: mine.now[each].offset for each in records}
-    return Polled(mine.number, standing, records, next_offsets, errors)
+    next_offsets = mine.tell()
+    return Polled(mine.number, standing, records, next_offsets, {**mine.astray, **errors}, has_forgotten)
 
 
 @operation("groups.poll")
@@ -132,9 +146,11 @@ def _current(broker: Broker, poll: Poll) -> Standing:
     return standing
 
 
-def _check_turn(mine: MemberPositions, turn: int) -> None:
+def _check_turn(broker: Broker, poll: Poll, mine: MemberPositions, turn: int) -> None:
     if mine.turn != turn:
-        raise Conflict("the member has begun another poll, joined again, or left", hint="poll one at a time")
+        # Whoever has left, or was sent away, hears that: it can join again.
+        _current(broker, poll)
+        raise Conflict("the member has begun another poll, or joined again", hint="poll one at a time")
 
 
 def _is_member(broker: Broker, group: str, member_id: str) -> bool:
@@ -156,7 +172,9 @@ def _seek(broker: Broker, mine: MemberPositions, poll: Poll) -> None:
                 mine.start(each, Position(broker.topic(each.topic).topic.id, offset), is_committed=False)
 
 
-async def _commit(broker: Broker, caller: Caller, mine: MemberPositions, poll: Poll) -> None:
+async def _commit(
+    broker: Broker, caller: Caller, mine: MemberPositions, poll: Poll, check_turn: Callable[[], None]
+) -> None:
     """Commit what the member has seen; partitions that it cannot commit are not its own any more."""
     offsets = mine.uncommitted()
     if not offsets:
@@ -168,6 +186,7 @@ async def _commit(broker: Broker, caller: Caller, mine: MemberPositions, poll: P
         epoch=poll.epoch,
     )
     refusals = await commit_offsets(broker, caller, command)
+    check_turn()
     for (each, offset), refusal in zip(offsets.items(), refusals, strict=True):
         if refusal is None:
             mine.committed[each] = offset
@@ -204,9 +223,12 @@ def _wanted(broker: Broker, machine: Groups, mine: MemberPositions, each: TopicP
         committed = machine.offsets.find(poll.group, each)
         offset = _start(partition, poll) if committed is None else committed.offset
         mine.start(each, Position(topic.topic.id, offset), is_committed=committed is not None)
-    if not partition.log.start_offset <= offset <= partition.log.end_offset:
+    start, end = partition.log.start_offset, partition.log.end_offset
+    if not start <= offset <= end:
+        astray = OffsetOutOfRange(offset, start=start, end=end)
         offset = _start(partition, poll)
         mine.start(each, Position(topic.topic.id, offset), is_committed=False)
+        mine.astray[each] = astray
     return Wanted(partition, offset, poll.bytes_max)
 
 

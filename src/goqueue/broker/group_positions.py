@@ -5,7 +5,9 @@ member polls the partition for the first time, and is forgotten as soon as the m
 joins again: then it begins anew.
 
 Polls of a member are numbered. A member that says which one it has seen last gets the messages behind that one, so a
-reply that was lost on its way costs nothing: the next poll brings its messages again.
+reply that was lost on its way costs nothing: the next poll brings its messages again. Each reply tells the positions
+that the member does not know from the ones before, also of partitions without messages: so a member knows where it is
+when the broker has forgotten.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.errors import MalformedRequest
+from goqueue.errors import MalformedRequest, OffsetOutOfRange
 from goqueue.machines.consumer_values import ConsumerMember
 from goqueue.machines.group_values import TopicPartition
 
@@ -35,7 +37,9 @@ class MemberPositions:
 
     `before` is where they were when its latest poll began, `committed` what is committed of them as far as is known
     here. `turn` counts the polls that have begun; a poll whose turn is over has to end without touching anything.
-    `watched` are the partitions that the latest poll looks at.
+    `watched` are the partitions that the latest poll looks at. `known_from` is the number of the last poll of which
+    nothing is known here: all before that was forgotten, or has never been. `astray` is where there is nothing to go
+    on at: told by the next reply, and again if that was lost.
     """
 
     number: int = 0
@@ -45,27 +49,42 @@ class MemberPositions:
     turn: int = 0
     watched: frozenset[TopicPartition] = frozenset()
     end_wait: Callable[[], None] | None = None
+    known_from: int = 0
+    astray: dict[TopicPartition, OffsetOutOfRange] = field(default_factory=dict)
+    _heard: dict[TopicPartition, int] = field(default_factory=dict)
+    _telling: dict[TopicPartition, int] = field(default_factory=dict)
     _order: dict[TopicPartition, None] = field(default_factory=dict)
 
     def begin(self, seen: int | None) -> int:
         """Begin a poll of a member that has seen the poll of that number, or all of them; return whose turn it is."""
+        if seen is None or seen != self.number - 1:
+            self.astray = {}
         if seen is not None:
             self._go_back_to(seen)
+        self._heard |= self._telling
+        self._telling = {}
         self.before = dict(self.now)
         return self.interrupt()
 
     def _go_back_to(self, seen: int) -> None:
         if self.number == 0:
             # Nothing is known here of polls before the broker was started, and of those before the member joined.
-            self.number = seen
+            self.number = self.known_from = seen
         if seen == self.number - 1:
             self.now = {each: self.before.get(each, position) for each, position in self.now.items()}
             self.number = seen
+            self._telling = {}
         elif seen != self.number:
             raise MalformedRequest(
                 f"the latest poll of this member is number {self.number}, and not {seen}",
                 hint=f"after is {self.number}, or {max(self.number - 1, 0)} if its reply was lost",
             )
+
+    def tell(self) -> dict[TopicPartition, int]:
+        """End a poll with a reply; return the positions that the member has not heard of."""
+        self.number += 1
+        self._telling = {each: at.offset for each, at in self.now.items() if self._heard.get(each) != at.offset}
+        return dict(self._telling)
 
     def interrupt(self) -> int:
         """End the poll that waits, if one does; return whose turn it is now."""
@@ -87,8 +106,9 @@ class MemberPositions:
 
     def forget(self, partition: TopicPartition) -> None:
         """Forget one position."""
-        for table in (self.now, self.before, self.committed):
+        for table in (self.now, self.before, self.committed, self._heard, self._telling):
             table.pop(partition, None)
+        self.astray.pop(partition, None)
 
     def find(self, partition: TopicPartition, topic_id: UUID) -> int | None:
         """Return where to go on in a partition; None if that is not known, or was in another topic of its name."""
@@ -100,6 +120,8 @@ class MemberPositions:
     def start(self, partition: TopicPartition, position: Position, *, is_committed: bool) -> None:
         """Begin a partition at a position, or begin it anew."""
         self.now[partition] = self.before[partition] = position
+        self._heard.pop(partition, None)
+        self.astray.pop(partition, None)
         if is_committed:
             self.committed[partition] = position.offset
         else:

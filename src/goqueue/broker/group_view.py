@@ -1,18 +1,28 @@
 """What is known of a group, put together for people and their tools: members, who reads what, how far, and why.
 
-Groups of both kinds are told in the same words. Nothing here changes anything, or makes what is not there yet.
+Groups of all kinds are told in the same words. Nothing here changes anything, or makes what is not there yet.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from goqueue.broker.group_members import MemberProgress, progress_of
+from goqueue.broker.group_view_queues import find_queue, queue_overview, queue_view
+from goqueue.broker.group_view_values import (
+    Books,
+    GroupKind,
+    GroupState,
+    GroupView,
+    MemberView,
+    OffsetView,
+    Overview,
+    Overviews,
+)
 from goqueue.broker.groups import check_group_name, knows_all_groups
-from goqueue.broker.lag import Lag, lag_of, messages_behind
+from goqueue.broker.lag import Lag, lag_of, messages_behind, total_lag
 from goqueue.broker.pipeline import operation
 from goqueue.errors import GoQueueError, UnknownGroup
 from goqueue.machines.classic_values import ClassicGroup, ClassicMember, ClassicState
@@ -20,102 +30,12 @@ from goqueue.machines.consumer_group import state_of
 from goqueue.machines.consumer_protocol import CONSUMER, assigned_partitions, subscribed_topics
 from goqueue.machines.consumer_values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
 from goqueue.machines.group_kinds import Group, everybody, is_in_use, topics_of
-from goqueue.machines.group_values import Rebalance, TopicPartition
+from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset, OffsetTable
 from goqueue.runtime.waiters import arrival
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-
-Partitions = frozenset[TopicPartition]
-
-
-class GroupKind(StrEnum):
-    """Who assigns the partitions of a group: its members, the broker, or nobody, if there are only offsets."""
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    OFFSETS = "offsets"
-
-
-class GroupState(StrEnum):
-    """How a group is."""
-
-    EMPTY = "empty"
-    STABLE = "stable"
-    REBALANCING = "rebalancing"
-
-
-class MemberView(NamedTuple):
-    """A member; `assigned` is what it may work on, `revoking` what it was asked to give back, `target` its due.
-
-    `silent_ms` is since when nothing was heard of it, `revoke_within_ms` how long it has to give back before it is
-    removed; None where there is nothing to tell.
-    """
-
-    id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    epoch: int
-    progress: MemberProgress
-    topics: Sequence[str]
-    pattern: str
-    assigned: Partitions
-    revoking: Partitions
-    target: Partitions
-    joined_ms: int | None
-    silent_ms: int | None
-    revoke_within_ms: int | None
-
-
-class OffsetView(NamedTuple):
-    """How far a group is in a partition, and which member has it; without an offset, nothing is committed yet."""
-
-    partition: TopicPartition
-    committed: CommittedOffset | None
-    lag: Lag
-    owner: MemberView | None
-
-
-class Overview(NamedTuple):
-    """A group in a line; `lag` is in messages, over all partitions with an offset."""
-
-    name: str
-    kind: GroupKind
-    state: GroupState
-    members: int
-    lag: int
-
-
-class Overviews(NamedTuple):
-    """Groups in order of their names; if it `is_complete`, all of them."""
-
-    groups: Sequence[Overview]
-    is_complete: bool
-
-
-class Books(NamedTuple):
-    """The rebalances of a group: how many there were, how many partitions they moved, and the last ones."""
-
-    name: str
-    total: int
-    moves: int
-    latest: Sequence[Rebalance]
-
-
-class GroupView(NamedTuple):
-    """A group with all that is known of it; `topics` is None if only its members know."""
-
-    name: str
-    kind: GroupKind
-    state: GroupState
-    epoch: int
-    assignor: str
-    topics: Sequence[str] | None
-    members: Sequence[MemberView]
-    offsets: Sequence[OffsetView]
-    books: Books
 
 
 @operation("groups.overview")
@@ -127,25 +47,33 @@ async def overview(broker: Broker) -> Overviews:
         await arrival(asyncio.get_running_loop().call_soon)
         for name in machine.names():
             group = machine.find(name)
-            lag = _messages_behind(broker, machine.offsets.of_group(name))
+            lag = total_lag(_lags(broker, group, machine.offsets.of_group(name)))
             found.append(Overview(name, kind_of(group), _state_of(group), member_count(group), lag))
-    return Overviews(sorted(found), knows_all_groups(broker))
+    for queues in broker.queues.machines:
+        await arrival(asyncio.get_running_loop().call_soon)
+        found += [queue_overview(broker, group) for group in queues.groups.values()]
+    return Overviews(sorted(found), knows_all_groups(broker) and broker.queues.is_whole)
 
 
-def _messages_behind(broker: Broker, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
-    total = 0
-    for each, committed in offsets.items():
+def _lags(broker: Broker, group: Group | None, offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[Lag]:
+    """Yield how far a group is behind, in messages, in partitions with an offset and in those that members have."""
+    held = {each for member in _members(group, 0) for each in (*member.assigned, *member.revoking)}
+    for each in held.union(offsets):
         try:
             partition = broker.topic(each.topic).partition(each.partition)
-        except GoQueueError:
+        except GoQueueError as error:
+            yield Lag(error=error)
             continue
-        total += messages_behind(partition, committed.offset).messages or 0
-    return total
+        committed = offsets.get(each)
+        yield messages_behind(partition, None if committed is None else committed.offset)
 
 
 @operation("groups.view")
 async def view_group(broker: Broker, name: str) -> GroupView:
     """Return all that is known of a group; UnknownGroup if that is nothing."""
+    queue = find_queue(broker, name)
+    if queue is not None:
+        return await queue_view(broker, queue)
     group, table = _find(broker, name)
     now_ms = int(broker.clock.monotonic() * 1000)
     members = sorted(_members(group, now_ms), key=lambda member: member.id)

@@ -170,6 +170,7 @@ async def delete_offsets(
 async def delete_group(broker: Broker, group: str) -> None:
     """Forget a group without members, and its offsets."""
     check_group_name(group)
+    require_no_queue(broker, group)
     await broker.groups.submit(group, DeleteGroup(group))
 
 

@@ -12,7 +12,8 @@ committed, and nobody knows any more. So it is reported and left alone, until so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,9 +25,13 @@ from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.producer import NO_OFFSET
 from goqueue.machines.transaction_values import EPOCH_MAX, Abort
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+
+# After so many partitions of one request others have a turn.
+_TURN_PARTITIONS = 500
 
 
 class OpenTransaction(NamedTuple):
@@ -46,9 +51,8 @@ def abort_unknown_transactions(broker: Broker) -> None:
     """Abort what no coordinator will; nothing is done unless all of them can be asked."""
     if not broker.transactions.is_whole:
         return
-    coordinators = _coordinators(broker)
     for partition in broker.partitions:
-        for found in _open_in(partition, coordinators):
+        for found in _open_in(broker, partition):
             if found.transactional_id is not None:
                 continue
             if found.is_doubtful:
@@ -66,22 +70,33 @@ def abort_unknown_transactions(broker: Broker) -> None:
 async def list_open_transactions(broker: Broker, topic: str, index: int) -> Sequence[OpenTransaction]:
     """Return the transactions that are open in a partition, the oldest first."""
     partition = broker.topic(topic).partition(index)
-    return sorted(_open_in(partition, _coordinators(broker)), key=lambda found: found.first_offset)
+    return sorted(_open_in(broker, partition), key=lambda found: found.first_offset)
 
 
 @operation("transactions.end_hanging", writes=True)
 async def end_hanging_transaction(
-    broker: Broker, topic: str, index: int, producer_id: int, *, is_commit: bool = False, epoch: int | None = None
+    broker: Broker,
+    topic: str,
+    index: int,
+    producer_id: int,
+    *,
+    is_commit: bool = False,
+    epoch: int | None = None,
+    is_forced: bool = False,
 ) -> None:
     """End a transaction of a partition that no coordinator will; its marker is durable at return.
 
     InvalidTransactionState if the producer has none open there, or a coordinator knows of it. ProducerFenced if the
-    producer has another epoch by now than the one that is given.
+    producer has another epoch by now than the one that is given. CoordinatorUnavailable if the log of a coordinator
+    cannot be used, which may know of it, unless it `is_forced`.
     """
     partition = broker.topic(topic).partition(index)
-    if not broker.transactions.is_whole:
-        raise CoordinatorUnavailable("not all coordinators can be asked whose transaction that is", hint="try again")
-    found = _find(partition, _coordinators(broker), producer_id)
+    if not broker.transactions.is_whole and not is_forced:
+        raise CoordinatorUnavailable(
+            "not all coordinators can be asked whose transaction that is, since the log of one cannot be used",
+            hint="repair that log, or force it (--force): then it ends here, whatever it becomes elsewhere",
+        )
+    found = _find(broker, partition, producer_id)
     if found.transactional_id is not None:
         raise InvalidTransactionState(
             f"the transaction is that of {found.transactional_id!r}, whose coordinator will end it",
@@ -92,32 +107,37 @@ async def end_hanging_transaction(
 
 
 @operation("transactions.abort_of_producer", writes=True)
-async def abort_transaction_of(broker: Broker, topic: str, index: int, producer_id: int, epoch: int) -> str | None:
-    """Abort through its coordinator what a producer has open in a partition; return its transactional id.
+async def abort_transactions_of(
+    broker: Broker, partitions: Iterable[TopicPartition], producer_id: int, epoch: int, *, deadline: float
+) -> Mapping[TopicPartition, GoQueueError | None]:
+    """Abort through its coordinator what a producer has open in partitions; return an error or None for each.
 
-    None if no coordinator knows of it: then nothing was done.
+    Those are left out of which no coordinator knows: nothing was done there.
     """
-    found = _find(broker.topic(topic).partition(index), _coordinators(broker), producer_id)
-    if found.transactional_id is not None:
-        _check_epoch(found, epoch)
-        await ended(broker, Abort(found.transactional_id))
-    return found.transactional_id
+    loop = asyncio.get_running_loop()
+    outcomes: dict[TopicPartition, GoQueueError | None] = {}
+    ids: dict[str, list[TopicPartition]] = {}
+    for number, each in enumerate(partitions, 1):
+        if number % _TURN_PARTITIONS == 0:
+            await arrival(loop.call_soon)
+        try:
+            found = _find(broker, broker.topic(each.topic).partition(each.partition), producer_id)
+            if found.transactional_id is not None:
+                _check_epoch(found, epoch)
+                ids.setdefault(found.transactional_id, []).append(each)
+        except GoQueueError as error:
+            outcomes[each] = error
+    for transactional_id, places in ids.items():
+        outcome = None
+        try:
+            await ended(broker, Abort(transactional_id), deadline=deadline)
+        except GoQueueError as error:
+            outcome = error
+        outcomes |= dict.fromkeys(places, outcome)
+    return outcomes
 
 
-_Coordinators = dict[tuple[int, TopicPartition], str]
-
-
-def _coordinators(broker: Broker) -> _Coordinators:
-    """Return the transactional ids that will end what producers have written to partitions."""
-    return {
-        (transaction.producer_id, partition): transaction.id
-        for machine in broker.transactions.machines
-        for transaction in machine.all()
-        for partition in transaction.partitions
-    }
-
-
-def _open_in(partition: Partition, coordinators: _Coordinators) -> Iterator[OpenTransaction]:
+def _open_in(broker: Broker, partition: Partition) -> Iterator[OpenTransaction]:
     producers = partition.log.producers
     where = TopicPartition(partition.topic, partition.index)
     for producer_id, state in list(producers) if producers.first_open_offset is not None else ():
@@ -126,15 +146,26 @@ def _open_in(partition: Partition, coordinators: _Coordinators) -> Iterator[Open
                 producer_id,
                 state.epoch,
                 state.transaction_start,
-                coordinators.get((producer_id, where)),
+                _coordinated(broker, producer_id, where),
                 is_doubtful=partition.log.segments.has_damage_from(state.transaction_start),
             )
 
 
-def _find(partition: Partition, coordinators: _Coordinators, producer_id: int) -> OpenTransaction:
-    for found in _open_in(partition, coordinators):
-        if found.producer_id == producer_id:
-            return found
+def _coordinated(broker: Broker, producer_id: int, where: TopicPartition) -> str | None:
+    """Return the transactional id that will end what a producer has written to a partition; None if there is none."""
+    for machine in broker.transactions.machines:
+        transaction = machine.find_producer(producer_id)
+        if transaction is not None and where in transaction.partitions:
+            return transaction.id
+    return None
+
+
+def _find(broker: Broker, partition: Partition, producer_id: int) -> OpenTransaction:
+    # Most who are asked for have nothing open, and there may be very many producers.
+    if partition.log.producers.has_open_transaction(producer_id):
+        for found in _open_in(broker, partition):
+            if found.producer_id == producer_id:
+                return found
     raise InvalidTransactionState(
         f"producer {producer_id} has no transaction open in {partition.topic}-{partition.index}"
     )

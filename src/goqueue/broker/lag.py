@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.retention_risk import Risk
@@ -34,6 +35,22 @@ class Lag(NamedTuple):
     age_ms: int | None = None
     error: GoQueueError | None = None
     risk: Risk = Risk()
+
+
+def total_lag(lags: Iterable[Lag]) -> int | None:
+    """Return how many messages a reader of partitions has not read, at least; 0 only if it has read all there are.
+
+    Where nothing is committed, only the reader knows where it will begin: at the oldest message, or behind the newest.
+    So nothing is counted there, and if nothing is counted elsewhere either, the total is not known.
+    """
+    total, is_known, is_doubtful = 0, False, False
+    for lag in lags:
+        if lag.messages is not None:
+            is_known = True
+            total += lag.messages
+        elif lag.error is None and lag.start_offset != lag.end_offset:
+            is_doubtful = True
+    return total if total or (is_known and not is_doubtful) else None
 
 
 def messages_behind(partition: Partition, offset: int | None) -> Lag:

@@ -12,6 +12,7 @@ from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_offers import find, look
 from goqueue.broker.queues import ensure_group, ensure_partitions, require_topic
 from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import FlightState
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 _PEEK_BYTES = 8 * 1024 * 1024
-BY_BROKER = "paused by hand"
 
 
 class PartitionView(NamedTuple):
@@ -66,7 +66,7 @@ async def list_queues(broker: Broker) -> Sequence[QueueView]:
 @operation("queues.describe")
 async def describe_queue(broker: Broker, name: str) -> QueueView:
     """Return a queue group; UnknownQueue if there is none."""
-    return _view(broker, await _require(broker, name))
+    return _view(broker, _require(broker, name))
 
 
 @operation("queues.configure")
@@ -83,9 +83,9 @@ async def configure_queue(broker: Broker, name: str, changed: Callable[[QueueSet
 @operation("queues.pause")
 async def pause_queue(broker: Broker, name: str, reason: str) -> QueueView:
     """Deliver nothing to a group until it is resumed; without a reason, resume it."""
-    await _require(broker, name)
+    _require(broker, name)
     await broker.queues.submit(name, Pause(name, reason))
-    return _view(broker, await _require(broker, name))
+    return _view(broker, _require(broker, name))
 
 
 @operation("queues.seek")
@@ -99,7 +99,7 @@ async def seek_queue(broker: Broker, name: str, topic: str, where: StartAt | int
     for partition in await ensure_partitions(broker, group, [opened]):
         offset = await _offset(broker, partition, where, is_offset=is_offset)
         await broker.queues.submit(name, Seek(name, TopicPartition(topic, partition.index), offset))
-    return _view(broker, await _require(broker, name))
+    return _view(broker, _require(broker, name))
 
 
 async def _offset(broker: Broker, partition: Partition, where: StartAt | int, *, is_offset: bool) -> int:
@@ -116,8 +116,9 @@ async def _offset(broker: Broker, partition: Partition, where: StartAt | int, *,
 
 @operation("queues.delete")
 async def delete_queue(broker: Broker, name: str) -> None:
-    """Forget a group, with all that is in flight; durable at return."""
-    await _require(broker, name)
+    """Forget a group, with all that is in flight; durable at return. GroupNotEmpty while share consumers are in it."""
+    _require(broker, name)
+    broker.shares.check_empty(name)
     await broker.queues.submit(name, DeleteQueue(name))
 
 
@@ -125,31 +126,32 @@ async def delete_queue(broker: Broker, name: str) -> None:
 async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Sequence[tuple[TopicPartition, Record]]:
     """Return messages of a topic that the next receives would bring, and lease none of them."""
     opened = require_topic(broker, topic)
-    group = await _require(broker, name)
+    group = _require(broker, name)
     found: list[tuple[TopicPartition, Record]] = []
     for index in range(len(opened.partitions)):
         where = TopicPartition(topic, index)
         partition = opened.partition(index)
         window = group.windows.get(where) or Window(opened.topic.id, partition.log.start_offset, 0)
-        seen = look(partition, window, broker.queues.batches, limit - len(found), _PEEK_BYTES, is_ordered=False)
+        seen = look(partition, window, broker.queues.stretches, limit - len(found), _PEEK_BYTES, is_ordered=False)
         found += [(where, seen.records[offset]) for offset in (*seen.offer.again, *seen.offer.fresh)]
         if len(found) >= limit:
             break
     return found
 
 
-async def _require(broker: Broker, name: str) -> QueueGroup:
+def _require(broker: Broker, name: str) -> QueueGroup:
     check_group_name(name)
-    machine = await broker.queues.machine(name)
-    return machine.require(name)
+    machine = broker.queues.peek(name)
+    return require({} if machine is None else machine.groups, name)
 
 
 def _view(broker: Broker, group: QueueGroup) -> QueueView:
-    partitions = [_partition_view(broker, each, window) for each, window in sorted(group.windows.items())]
+    partitions = [partition_view(broker, each, window) for each, window in sorted(group.windows.items())]
     return QueueView(group.name, group.settings, group.paused, dict(group.leases), partitions)
 
 
-def _partition_view(broker: Broker, where: TopicPartition, window: Window) -> PartitionView:
+def partition_view(broker: Broker, where: TopicPartition, window: Window) -> PartitionView:
+    """Return how a group stands in a partition."""
     in_flight = Counter(flight.state for chunk in window.chunks.values() for flight in chunk.flights.values())
     view = PartitionView(where, window.floor, window.cursor, NO_OFFSET, 0, in_flight, None)
     try:

@@ -1,16 +1,19 @@
-"""The machines of queue groups, and what goes with them: receipts, receives that wait, dead letters."""
+"""The machines of queue groups, and what goes with them: receipts, receives that wait, dead letters, tallies."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
 
 from goqueue.broker.coordinator import Coordinator
-from goqueue.broker.queue_offers import OpenBatches
+from goqueue.broker.queue_reading import Stretches
+from goqueue.broker.queue_tallies import Partitions, QueueTallies, causes_of_death
 from goqueue.broker.queue_waits import Waits
 from goqueue.broker.receipts import Receipts
 from goqueue.broker.undertaker import Undertaker
 from goqueue.machines.deliveries import Deliveries
-from goqueue.machines.delivery_commands import Command
+from goqueue.machines.delivery_commands import Bury, Command, DeleteQueue, DropTopic, Receive, Settle
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -25,8 +28,47 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         super().__init__(broker, DELIVERIES_TOPIC, partitions, Deliveries, changed=self._has_changed)
         self.receipts = Receipts()
         self.waits = Waits()
-        self.batches = OpenBatches()
+        self.stretches = Stretches()
+        self.tallies = QueueTallies()
         self.undertaker = Undertaker(broker)
+
+    @override
+    async def submit(self, name: str, command: Command) -> Any:
+        """Have a command carried out, as any coordinator does, and count what has become of messages."""
+        if isinstance(command, Bury):
+            return await self._bury(command)
+        reply = await super().submit(name, command)
+        if isinstance(command, Receive):
+            self.tallies.leased(name, reply.deliveries, self._partitions_of(name))
+        elif isinstance(command, Settle):
+            self.tallies.settled(command, reply, self._partitions_of(name))
+        else:
+            # Settings, a pause, another offset, an end: whoever waits has to know.
+            self.waits.wake(name)
+        if isinstance(command, DeleteQueue):
+            self.tallies.forget(name)
+        return reply
+
+    @override
+    async def submit_to_all(self, command: Command) -> None:
+        """Have a command carried out by every machine, and count no more what is gone."""
+        await super().submit_to_all(command)
+        if isinstance(command, DropTopic):
+            self.tallies.forget_topic(command.topic)
+
+    async def _bury(self, command: Bury) -> Any:
+        machine = self.peek(command.group)
+        # Afterwards nobody knows any more.
+        causes = causes_of_death(None if machine is None else machine.find(command.group), command)
+        reply = await super().submit(command.group, command)
+        self.tallies.buried(command, causes, self._partitions_of(command.group))
+        return reply
+
+    def _partitions_of(self, name: str) -> Partitions:
+        """Return the partitions of a group; until it was answered, the group or a topic of it may have gone."""
+        machine = self._machines[self._index(name)]
+        group = machine.find(name) if isinstance(machine, Deliveries) else None
+        return () if group is None else group.windows
 
     def _has_changed(self, machine: Deliveries) -> None:
         self.waits.changed(machine)

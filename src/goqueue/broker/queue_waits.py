@@ -46,9 +46,16 @@ class Waits:
             self._early.pop(wake, None)
 
     def topics_changed(self) -> None:
-        """Let those look again whose topic was not there."""
+        """Let all look again: a topic is there that was not, or has more partitions, or is gone."""
+        self.wake(*self._waiting, *self._short)
         for wake in list(self._early):
             wake()
+
+    def wake(self, *groups: str) -> None:
+        """Let the receives of groups look again, which have changed."""
+        for name in groups:
+            for wake in [*self._waiting.get(name, ()), *self._short.get(name, ())]:
+                wake()
 
     def changed(self, machine: Deliveries) -> None:
         """Wake the receives of groups that may have something for them now."""
@@ -63,6 +70,3 @@ class Waits:
         """Wake all; from now on nobody waits."""
         self.is_closed = True
         self.topics_changed()
-        for waiting in [*self._waiting.values(), *self._short.values()]:
-            for wake in list(waiting):
-                wake()

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
-from goqueue.broker.queue_offers import Look, OpenBatches, look
+from goqueue.broker.queue_offers import Look, look
+from goqueue.broker.queue_reading import Stretches
 from goqueue.broker.receipts import Receipts
 from goqueue.errors import GoQueueError, InconsistentProtocol, TopicProtected, UnknownQueue
 from goqueue.machines.deliveries import Leased
-from goqueue.machines.delivery_commands import BeginTopic, Configure, Receipt, Receive, Retreat, Settle
+from goqueue.machines.delivery_commands import BeginTopic, Configure, Receive, Retreat, Settle
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import Result, stale
 from goqueue.machines.delivery_values import Delivery, Verdict
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
     from goqueue.broker.pipeline import Caller
 
-_LEASE_IDS = 2**64
+_LEASE_ID_BYTES = 8
 
 
 class Wish(NamedTuple):
@@ -57,6 +58,10 @@ class Received(NamedTuple):
     record: Record
 
 
+# Calling the class goes through a Python function, and there is one for each message.
+_received = partial(tuple.__new__, Received)
+
+
 class Receiving(NamedTuple):
     """What a consumer got, until when, and why it is not more, if there is a reason."""
 
@@ -74,12 +79,12 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
             break
         await broker.queues.waits.topic(deadline)
     group, partitions = await prepare(broker, caller, wish)
-    lease_id = broker.entropy.below(_LEASE_IDS)
+    lease_id = int.from_bytes(broker.entropy.token(_LEASE_ID_BYTES), "big")
     first = lease_id % len(partitions)
     # Whoever comes next begins elsewhere.
     partitions = [*partitions[first:], *partitions[:first]]
     while True:
-        looks = _look_around(broker.queues.batches, group, partitions, wish)
+        looks = _look_around(broker.queues.stretches, group, partitions, wish)
         leased = Leased((), 0, _shortfall(group, wish))
         before = _progress(group)
         if looks and not leased.shortfall:
@@ -93,11 +98,17 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
             return Receiving((), leased.deadline_ms, leased.shortfall)
         else:
             await _news(broker, wish.group, partitions, deadline, is_short=bool(leased.shortfall))
+            # Meanwhile the group may have been moved or made anew, and its topics may have changed.
+            group, partitions = await _prepare(broker, wish)
 
 
 @operation("queues.receive")
 async def prepare(broker: Broker, wish: Wish) -> tuple[QueueGroup, Sequence[Partition]]:
     """Return a group, made if need be, and the partitions that it is to get messages of, begun if need be."""
+    return await _prepare(broker, wish)
+
+
+async def _prepare(broker: Broker, wish: Wish) -> tuple[QueueGroup, Sequence[Partition]]:
     check_group_name(wish.group)
     topics = [require_topic(broker, name) for name in dict.fromkeys(wish.topics)]
     group = await ensure_group(broker, wish.group)
@@ -167,7 +178,7 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
     return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset
 
 
-def _look_around(batches: OpenBatches, group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> list[Look]:
+def _look_around(stretches: Stretches, group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> list[Look]:
     """Look for messages in partitions in turn, until there are as many as are asked for.
 
     One that cannot be read does not keep the others back; if nothing else is there, it is told.
@@ -181,7 +192,7 @@ def _look_around(batches: OpenBatches, group: QueueGroup, partitions: Sequence[P
         if window is None or messages_left <= 0 or bytes_left <= 0:
             continue
         try:
-            found = look(partition, window, batches, messages_left, bytes_left, is_ordered=is_ordered)
+            found = look(partition, window, stretches, messages_left, bytes_left, is_ordered=is_ordered)
         except GoQueueError as error:
             fault = error
             continue
@@ -217,10 +228,9 @@ async def _lease(broker: Broker, group: QueueGroup, wish: Wish, lease_id: int, l
 
 def _told(receipts: Receipts, wish: Wish, lease_id: int, leased: Leased, looks: Sequence[Look]) -> Receiving:
     records = {each.offer.partition: each.records for each in looks}
-    messages = [
-        Received(receipts.write(wish.group, lease_id, delivery), delivery, records[delivery.partition][delivery.offset])
-        for delivery in leased.deliveries
-    ]
+    written = receipts.write(wish.group, lease_id, leased.deliveries)
+    found = [records[partition][offset] for partition, offset, _ in leased.deliveries]
+    messages = list(map(_received, zip(written, leased.deliveries, found, strict=True)))
     return Receiving(messages, leased.deadline_ms, leased.shortfall)
 
 
@@ -255,23 +265,16 @@ class Statement(NamedTuple):
 @operation("queues.settle")
 async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
     """Say of leased messages what became of them; return the result of each, durable."""
-    results: list[Result | None] = [None] * len(receipts)
-    by_group: dict[str, list[tuple[int, Receipt]]] = {}
-    for number, written in enumerate(receipts):
-        try:
-            group, receipt = broker.queues.receipts.read(written)
-        except GoQueueError as error:
-            results[number] = error
-            continue
-        by_group.setdefault(group, []).append((number, receipt))
-    for group, shown in by_group.items():
-        command = Settle(
-            group, receipts=[each for _, each in shown], chance=broker.entropy.fraction(), **statement._asdict()
-        )
+    claims, unreadable = broker.queues.receipts.read(receipts)
+    results: list[Result | None] = [unreadable.get(number) for number in range(len(receipts))]
+    for group, (numbers, shown) in claims.items():
+        # Only what is tried again is spread.
+        chance = broker.entropy.fraction() if statement.verdict is Verdict.NACK else 0.0
+        command = Settle(group, statement.verdict, shown, statement.delay_ms, statement.reason, chance)
         try:
             told = await broker.queues.submit(group, command)
         except UnknownQueue:
-            told = [stale(receipt) for _, receipt in shown]
-        for (number, _), result in zip(shown, told, strict=True):
+            told = [stale(receipt) for receipt in shown]
+        for number, result in zip(numbers, told, strict=True):
             results[number] = result
     return [each for each in results if each is not None]

@@ -1,7 +1,7 @@
 """Which groups have not read partitions up to some offset, and when they were last heard of.
 
-Goes through all committed offsets, of which there may be millions: others have a turn in between, and what is not
-asked for is not kept.
+Goes through all committed offsets, of which there may be millions, and the floors of queue groups: others have a turn
+in between, and what is not asked for is not kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _PIECES_OF_A_GROUP = 5
 class Reader(NamedTuple):
     """A group that goes on at an offset.
 
-    It was heard when it committed anything of the topic last; now, if it has members that read the topic.
+    It was heard when it committed anything of the topic last; now, if it has members that read the topic, or is a queue
+    group.
     """
 
     group: str
@@ -53,6 +54,8 @@ async def readers_before(
             if is_behind:
                 async for reader in _readers(machine, name, ends, now_ms, slices):
                     yield reader
+    async for reader in _queues(broker, ends, slices):
+        yield reader
 
 
 async def _readers(
@@ -75,3 +78,15 @@ async def _readers(
         yield Reader(name, each, offset, now_ms if is_reading else heard_ms[each.topic])
         if slices.note():
             await slices.give_way()
+
+
+async def _queues(broker: Broker, ends: Mapping[TopicPartition, int], slices: Slices) -> AsyncGenerator[Reader, None]:
+    now_ms = broker.clock.now_ms()
+    for machine in broker.queues.machines:
+        for group in list(machine.groups.values()):
+            for each, window in list(group.windows.items()):
+                if window.floor < ends.get(each, 0):
+                    # When its consumers were there last is not known; but there is work for them.
+                    yield Reader(group.name, each, window.floor, now_ms)
+                if slices.note():
+                    await slices.give_way()

@@ -144,7 +144,7 @@ def opened(
         for record in records:
             if record.offset < offset:
                 continue
-            size += len(record.key or b"") + len(record.value or b"")
+            size += record.size_bytes
             if found and (size > reading.bytes_max or len(found) == reading.limit):
                 return found, offset
             found.append(record)

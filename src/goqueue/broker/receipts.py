@@ -12,6 +12,10 @@ from __future__ import annotations
 import struct
 from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from goqueue.errors import InvalidReceipt
@@ -21,16 +25,20 @@ from goqueue.machines.group_values import TopicPartition
 
 RECEIPT_CHARS_MAX = 1_200
 _HEAD = struct.Struct(">QqiHH")
+_LEASE, _OFFSET, _PLACE = struct.Struct(">Q"), struct.Struct(">q"), struct.Struct(">iHH")
 _HEAD_CHARS = 32
 _DELIVERIES_MAX = 2**16 - 1
 _KNOWN_MAX = 10_000
+_place_and_count = itemgetter(0, 2)
+# Calling the class goes through a Python function, and there is one for each message.
+_receipt = partial(tuple.__new__, Receipt)
 
 
-class Shown(NamedTuple):
-    """A receipt that could be read: whose group it is of, and for what."""
+class Claims(NamedTuple):
+    """Receipts of one group, and which of those that were shown they are."""
 
-    group: str
-    receipt: Receipt
+    numbers: Sequence[int]
+    receipts: Sequence[Receipt]
 
 
 class Receipts:
@@ -40,23 +48,56 @@ class Receipts:
         self._written: dict[tuple[str, str], str] = {}
         self._read: dict[str, tuple[str, str]] = {}
 
-    def write(self, group: str, lease_id: int, delivery: Delivery) -> str:
-        """Return the receipt of a delivery."""
-        (topic, partition), offset, deliveries = delivery
-        tail = self._written.get((group, topic)) or self._write_tail(group, topic)
-        head = _HEAD.pack(lease_id, offset, partition, min(deliveries, _DELIVERIES_MAX), 0)
-        return b2a_base64(head, newline=False).decode() + tail
+    def write(self, group: str, lease_id: int, deliveries: Sequence[Delivery]) -> list[str]:
+        """Return the receipts of deliveries."""
+        written = []
+        for (where, count), together in groupby(deliveries, _place_and_count):
+            # Heads differ in their offsets, which stand in the middle of them.
+            before = _LEASE.pack(lease_id)
+            behind = _PLACE.pack(where.partition, min(count, _DELIVERIES_MAX), 0)
+            heads = (behind + before).join([_OFFSET.pack(each[1]) for each in together])
+            # Each head takes 32 letters and no padding, so all can be written as one.
+            text = b2a_base64(before + heads + behind, newline=False).decode()
+            tail = self._written.get((group, where.topic)) or self._write_tail(group, where.topic)
+            written += [text[at : at + _HEAD_CHARS] + tail for at in range(0, len(text), _HEAD_CHARS)]
+        return written
 
-    def read(self, written: str) -> Shown:
-        """Take a receipt apart; InvalidReceipt if it is none."""
+    def read(self, written: Sequence[str]) -> tuple[Mapping[str, Claims], Mapping[int, InvalidReceipt]]:
+        """Take receipts apart; return them by their groups, and what is wrong with those that are none, by number."""
         try:
-            names = self._read.get(written[_HEAD_CHARS:]) or self._read_tail(written[_HEAD_CHARS:])
-            lease_id, offset, partition, _, rest = _HEAD.unpack(a2b_base64(written[:_HEAD_CHARS], strict_mode=True))
+            group, receipts = self._read_alike(written)
         except (BinasciiError, struct.error, ValueError):
-            raise _unreadable() from None
-        if offset < 0 or rest:
-            raise _unreadable()
-        return Shown(names[0], Receipt(TopicPartition(names[1], partition), offset, lease_id))
+            return self._read_each(written)
+        return {group: Claims(range(len(receipts)), receipts)}, {}
+
+    def _read_alike(self, written: Sequence[str]) -> tuple[str, list[Receipt]]:
+        """Read receipts of one group and topic, which most are that come together; ValueError if these are not."""
+        (tail,) = {each[_HEAD_CHARS:] for each in written}
+        # Nobody has a head that is too short, since nothing would be behind it.
+        group, topic = self._read.get(tail) or self._read_tail(tail)
+        heads = a2b_base64("".join([each[:_HEAD_CHARS] for each in written]), strict_mode=True)
+        lease_ids, offsets, partitions, _, rests = zip(*_HEAD.iter_unpack(heads), strict=True)
+        if any(rests) or min(offsets) < 0:
+            raise ValueError("no head")
+        places = {each: TopicPartition(topic, each) for each in set(partitions)}
+        where = map(places.__getitem__, partitions)
+        return group, list(map(_receipt, zip(where, offsets, lease_ids, strict=True)))
+
+    def _read_each(self, written: Sequence[str]) -> tuple[Mapping[str, Claims], Mapping[int, InvalidReceipt]]:
+        found: dict[str, tuple[list[int], list[Receipt]]] = {}
+        unreadable = {}
+        for number, each in enumerate(written):
+            try:
+                group, receipts = self._read_alike([each])
+            except (BinasciiError, struct.error, ValueError):
+                unreadable[number] = InvalidReceipt(
+                    "this is no receipt", hint="take it from receipt_handle of a received message, as it is"
+                )
+                continue
+            numbers, claimed = found.setdefault(group, ([], []))
+            numbers.append(number)
+            claimed += receipts
+        return {group: Claims(*claims) for group, claims in found.items()}, unreadable
 
     def _write_tail(self, group: str, topic: str) -> str:
         if len(self._written) >= _KNOWN_MAX:
@@ -67,14 +108,11 @@ class Receipts:
 
     def _read_tail(self, tail: str) -> tuple[str, str]:
         text = a2b_base64(tail, strict_mode=True).decode("utf-8", "surrogateescape")
-        group, mark, topic = text.partition("\0")
+        # Groups may have any name; those of topics are letters.
+        group, mark, topic = text.rpartition("\0")
         if not mark:
             raise ValueError("no names")
         if len(self._read) >= _KNOWN_MAX:
             self._read.clear()
         self._read[tail] = group, topic
         return group, topic
-
-
-def _unreadable() -> InvalidReceipt:
-    return InvalidReceipt("this is no receipt", hint="take it from receipt_handle of a received message, as it is")

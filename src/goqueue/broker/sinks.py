@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
+from goqueue.broker.transactions import answer_by, ended
 from goqueue.errors import Invalid, InvalidTransactionState, ProducerMismatch, TransactionFenced
 from goqueue.machines.transaction_sinks import BatchCommit, CommittedBatch
 from goqueue.machines.transaction_values import CommitBatch, End, ForgetSink, Stage
@@ -20,25 +21,26 @@ if TYPE_CHECKING:
 async def commit_batch(broker: Broker, sink: str, batch: int, stages: Sequence[Stage]) -> BatchCommit:
     """Commit what the tasks of a sink have staged for a batch, all of it or nothing, unless that has happened already.
 
-    At return it has happened to these stages in all partitions. What was staged for a batch that is committed already
-    is aborted.
+    At return it has happened to these stages in all partitions; CoordinatorUnavailable if that takes too long, and
+    then it is decided all the same. What was staged for a batch that is committed already is aborted.
     """
+    deadline = answer_by()
     key = sink_key(sink)
     for stage in stages:
         if stage.id == key or coordination_key(stage.id) != key:
             raise Invalid(f"{stage.id!r} is no stage of the sink {sink!r}", hint=f"{key}:TASK:ATTEMPT")
     done: BatchCommit = await broker.transactions.submit(key, CommitBatch(key, batch, tuple(stages)))
     for stage in done.committed:
-        await _ended(broker, stage)
+        await _ended(broker, stage, deadline)
     return done
 
 
-async def _ended(broker: Broker, stage: Stage) -> None:
+async def _ended(broker: Broker, stage: Stage, deadline: float) -> None:
     # To ask for the same end again is to wait for it.
     command = End(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1)
     # If another transaction has begun under that id, or its next producer has come, this one has ended before.
     with suppress(TransactionFenced, ProducerMismatch, InvalidTransactionState):
-        await broker.transactions.submit(stage.id, command)
+        await ended(broker, command, deadline=deadline)
 
 
 @operation("sinks.describe")

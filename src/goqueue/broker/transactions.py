@@ -65,13 +65,19 @@ async def init_transactions(
     return identity
 
 
-async def ended(broker: Broker, command: Init | End | Abort) -> Any:
+def answer_by() -> float:
+    """Return when whoever asks now has to be answered, for `ended`."""
+    return asyncio.get_running_loop().time() + ANSWER_WITHIN_S
+
+
+async def ended(broker: Broker, command: Init | End | Abort, *, deadline: float | None = None) -> Any:
     """Carry out a command that waits until a transaction has ended; CoordinatorUnavailable if that takes too long.
 
-    What was decided stays so, and whoever asks again waits for the same end.
+    What was decided stays so, and whoever asks again waits for the same end. Those who wait for several ends share one
+    deadline (`answer_by`).
     """
     try:
-        async with asyncio.timeout(ANSWER_WITHIN_S):
+        async with asyncio.timeout_at(answer_by() if deadline is None else deadline):
             return await broker.transactions.submit(command.id, command)
     except TimeoutError:
         obstacle = broker.obstacle_of(command.id)

@@ -1,34 +1,38 @@
 """Makes dead letters of messages that cannot be processed, and takes note of it when that is done.
 
-A letter is an ordinary publish, durable before its message is settled: so none is lost, whatever happens in between. If
-the broker is killed just then, the letter is written once more at the next start. What cannot be written stays where it
-is, and is tried again.
+A letter is an ordinary publish, durable before its message is settled: so none is lost, whatever happens in between.
+Whoever cannot know whether a letter was written (after a start, or when its message could not be settled) looks for it
+among the last letters of its partition first, so that it is not written twice.
+
+What cannot be written stays where it is, and is tried again. A letter that its topic does not take keeps no other back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from goqueue.broker.events import DeadLettersFailed
+from goqueue.broker.letters import Stretch
 from goqueue.broker.messages import publish_sections
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.queue_offers import find
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
-from goqueue.errors import GoQueueError, TopicExists
+from goqueue.errors import GoQueueError, Invalid, TopicExists
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import Flight
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
-from goqueue.model.dead_letters import dead_letters_of
+from goqueue.model.dead_letters import Cause, cause_of, dead_letters_of
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
 _AT_ONCE_MAX = 100
 # For what a letter says beside what its message said.
 _HEADERS_BYTES = 64 * 1024
+# Where letters are looked for that were perhaps written.
+_LAST_LETTERS = 2_000
+_CERTAIN_MAX = 10_000
 
 
 class Undertaker:
@@ -44,6 +51,10 @@ class Undertaker:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._under_way: set[tuple[str, TopicPartition]] = set()
+        # Whose dead are all settled whose letters were written since the start; not more than so many.
+        self._certain: set[tuple[str, TopicPartition]] = set()
+        # Who has died of an earlier lease may have got a letter before the start, however late that is noticed.
+        self._began_ms = broker.clock.now_ms()
         self._reminders = Reminders()
 
     def look_at_all(self) -> None:
@@ -61,9 +72,12 @@ class Undertaker:
                 self._broker.tasks.start(self._bury_all(group, partition), f"dead letters of {group}")
 
     async def _bury_all(self, name: str, where: TopicPartition) -> None:
+        refused: dict[int, GoQueueError] = {}
         try:
-            while await self._bury_some(name, where):
+            while await self._bury_some(name, where, refused):
                 pass
+            if refused:
+                raise next(iter(refused.values()))
         except GoQueueError as error:
             # The messages stay as they are; the next look tries again.
             if self._reminders.is_due((name, where), self._broker.clock.monotonic()):
@@ -71,25 +85,62 @@ class Undertaker:
         finally:
             self._under_way.discard((name, where))
 
-    async def _bury_some(self, name: str, where: TopicPartition) -> bool:
-        """Make letters of some dead messages of a partition; tell whether there were any."""
+    async def _bury_some(self, name: str, where: TopicPartition, refused: dict[int, GoQueueError]) -> bool:
+        """Make letters of some dead messages of a partition; tell whether there were any.
+
+        Those whose letters their topic does not take are put to the refused ones, and left alone.
+        """
         # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie.
         machine = await self._broker.queues.machine(name)
         group = machine.find(name)
         window = None if group is None else group.windows.get(where)
-        if group is None or window is None or not window.dead:
+        dead = (
+            [] if window is None else list(islice((each for each in window.dead if each not in refused), _AT_ONCE_MAX))
+        )
+        if group is None or window is None or not dead:
             return False
         partition = self._broker.topic(where.topic).partition(where.partition)
-        dead = list(islice(window.dead, _AT_ONCE_MAX))
-        letters = []
+        letters: dict[int, NewRecord] = {}
+        doubtful = set()
+        is_uncertain = (name, where) not in self._certain
         for offset in dead:
             record, flight = find(partition, offset), window.find(offset)
             if record is not None and flight is not None:
-                letters.append(_letter(group, where, record, flight, self._broker.clock.now_ms()))
+                letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
+                if is_uncertain or flight.lease is None or flight.lease.since_ms <= self._began_ms:
+                    doubtful.add(offset)
         if letters:
-            await self._publish(await self._target(group, where), where, letters)
-        await self._broker.queues.submit(name, Bury(name, where, dead))
+            refused |= await self._write(group, where, letters, doubtful)
+        await self._broker.queues.submit(name, Bury(name, where, [each for each in dead if each not in refused]))
+        self._certain.add((name, where))
         return True
+
+    async def _write(
+        self, group: QueueGroup, where: TopicPartition, letters: dict[int, NewRecord], doubtful: Collection[int]
+    ) -> dict[int, GoQueueError]:
+        """Write letters, by the offsets of their messages; return those that never can be.
+
+        Of the doubtful ones only those that were not written before. Raises what may be better later.
+        """
+        target = await self._target(group, where)
+        which = (group.name, where)
+        if doubtful:
+            lying = target.partition(where.partition % len(target.partitions))
+            causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
+            written = await _written(lying, set(causes.values()))
+            letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
+        if not letters:
+            return {}
+        outcomes = await self._publish(target, where, list(letters.values()))
+        failures = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
+        if len(self._certain) >= _CERTAIN_MAX:
+            self._certain.clear()
+        if len(failures) < len(letters):
+            self._certain.discard(which)
+        for error in failures.values():
+            if not isinstance(error, Invalid):
+                raise error
+        return failures
 
     async def _target(self, group: QueueGroup, where: TopicPartition) -> OpenTopic:
         name = group.settings.dead_letters or dead_letters_of(where.topic)
@@ -103,12 +154,29 @@ class Undertaker:
                 await create_topic(self._broker, INSIDE, name, partitions=len(source.partitions), config=config)
         return self._broker.topic(name)
 
-    async def _publish(self, target: OpenTopic, where: TopicPartition, letters: Sequence[NewRecord]) -> None:
+    async def _publish(
+        self, target: OpenTopic, where: TopicPartition, letters: Sequence[NewRecord]
+    ) -> Sequence[GoQueueError | None]:
+        """Publish letters, each by itself; return what has kept each of them from it."""
         partition = target.partition(where.partition % len(target.partitions))
         sections = [Section(partition, build_batch([letter])) for letter in letters]
-        for outcome in await publish_sections(self._broker, INSIDE, Acks.ALL, sections):
-            if isinstance(outcome, GoQueueError):
-                raise outcome
+        outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections)
+        return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
+
+
+async def _written(partition: Partition, causes: set[Cause]) -> set[Cause]:
+    """Return those causes of which a letter is among the last ones of a partition.
+
+    Two letters of the same message say the same only if they are of the same death.
+    """
+    end = partition.last_stable_offset
+    last = Stretch(partition, end - _LAST_LETTERS, end, is_backwards=True)
+    found: set[Cause] = set()
+    while len(found) < len(causes) and await last.first() is not None:
+        cause = cause_of(last.take().headers)
+        if cause in causes:
+            found.add(cause)
+    return found
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:

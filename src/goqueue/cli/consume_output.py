@@ -16,6 +16,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from io import RawIOBase
 from typing import TYPE_CHECKING, BinaryIO
 
 from goqueue.cli.tables import time_text
@@ -39,7 +40,7 @@ class MessageFormat(StrEnum):
 
 
 def writer(output_format: MessageFormat, *, with_key: bool) -> Writer:
-    """Return what writes messages to standard output, and flushes them, so that whoever reads there need not wait."""
+    """Return what writes messages to standard output, without a buffer, so that whoever reads there need not wait."""
     match output_format:
         case MessageFormat.LINES:
             return _writer(_keyed_lines if with_key else _lines)
@@ -52,14 +53,16 @@ def writer(output_format: MessageFormat, *, with_key: bool) -> Writer:
 
 
 def _writer(encode: Callable[[Iterable[Message]], bytes]) -> Writer:
-    output: BinaryIO = sys.stdout.buffer
+    # Whoever waits in a buffered file for its reader holds a lock, without which the program cannot end.
+    output: RawIOBase | BinaryIO = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
 
     def write(messages: Sequence[Message]) -> None:
         left = memoryview(encode(messages))
-        # With PYTHONUNBUFFERED, which containers like to set, a write may take a part only.
         while left:
-            left = left[output.write(left) :]
-        output.flush()
+            written = output.write(left)
+            if written is None:
+                raise BlockingIOError("standard output takes nothing now")
+            left = left[written:]
 
     return write
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli.confirm import require_typed
 from goqueue.cli.connection import (
     DEFAULT_SERVER,
     GroupArgument,
@@ -18,7 +18,7 @@ from goqueue.cli.connection import (
 )
 from goqueue.cli.group_seek import SeekTo, parse_seek
 from goqueue.cli.output import Format, FormatOption
-from goqueue.errors import Conflict, GroupNotEmpty, UnknownGroup
+from goqueue.errors import GroupNotEmpty, InconsistentProtocol, UnknownGroup
 
 if TYPE_CHECKING:
     from goqueue.client import Client
@@ -141,7 +141,7 @@ def seek(
             _require_empty(client, group)
             if not yes:
                 group_output.show_plan(group, moves)
-                _confirm(group, "nothing was moved")
+                require_typed(group, "the name of the group", "nothing was moved")
             moves = client.send(wanted.call(group, is_dry_run=False))
     group_output.show_moves(group, moves, output_format, is_done=not dry_run)
     if any(move.error for move in moves):
@@ -172,7 +172,7 @@ def delete(
         if not dry_run:
             if not yes:
                 typer.echo(f"This deletes {group_output.summary(doomed)}, for good.", err=True)
-                _confirm(group, "nothing was deleted")
+                require_typed(group, "the name of the group", "nothing was deleted")
             client.send(groups.delete(group))
     group_output.show_deletion(doomed, output_format, is_done=not dry_run)
 
@@ -183,14 +183,9 @@ def _require_empty(client: Client, group: str) -> None:
 
     # A group that is not there yet can be given offsets.
     with suppress(UnknownGroup):
-        members = client.send(groups.describe(group)).members
-        if members:
-            names = ", ".join(sorted({member.client_id or member.member_id for member in members}))
+        found = client.send(groups.describe(group))
+        if found.kind == "queue":
+            raise InconsistentProtocol(f"{group!r} is a queue group", hint="see goqueue queue --help")
+        if found.members:
+            names = ", ".join(sorted({member.client_id or member.member_id for member in found.members}))
             raise GroupNotEmpty(f"group {group!r} has members: {names}", hint="stop them first")
-
-
-def _confirm(group: str, otherwise: str) -> None:
-    # Not typer's prompt, which writes a space to standard output, where a program may read what was done.
-    typer.echo("Type the name of the group to go on: ", nl=False, err=True)
-    if sys.stdin.readline().strip() != group:
-        raise Conflict(f"that is not the name of the group; {otherwise}", hint="--yes does not ask")

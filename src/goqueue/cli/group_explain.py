@@ -26,7 +26,7 @@ class Sentence(NamedTuple):
 def explained(group: Group) -> list[Sentence]:
     """Return what there is to say about a group: what it does, each member, how far behind, and the last rebalances."""
     found = [_state(group)]
-    for member in group.members:
+    for member in group.members if group.kind != "queue" else ():
         found += _member(group, member)
     found += _lag(group)
     found += [Sentence("retention", text, is_trouble=True) for text in retention_sentences(group)]
@@ -37,6 +37,10 @@ def explained(group: Group) -> list[Sentence]:
 def _state(group: Group) -> Sentence:
     if group.kind == "offsets":
         return Sentence("state", f"Group {group.name} never had members; it has offsets that a client set by itself.")
+    if group.kind == "queue":
+        who = f"{count_text(len(group.members), 'consumer')} of it have messages now" if group.members else "idle"
+        what = f"Group {group.name} is a queue group, {'paused' if group.state == 'paused' else who}"
+        return Sentence("state", f"{what}; goqueue queue describe {group.name} tells more.")
     if not group.members:
         return Sentence("state", f"Group {group.name} has no members; its offsets are kept.")
     who = "the broker" if group.kind == "consumer" else "the members themselves"
@@ -97,19 +101,21 @@ def _waiting(group: Group, member: GroupMember, name: str) -> Sentence:
 
 def _lag(group: Group) -> Iterator[Sentence]:
     behind = sorted((each for each in group.offsets if each.lag), key=_severity, reverse=True)
+    fresh = [each for each in group.offsets if each.offset is None and each.error is None]
     if behind:
         worst = behind[0]
+        unread = count_text(group.lag or 0, "message")
         yield Sentence(
             "lag",
-            f"{count_text(group.lag, 'message')} in {count_text(len(behind), 'partition')} are unread{_oldest(group)}; "
+            f"{unread} in {count_text(len(behind), 'partition')} are unread{_oldest(group)}; "
             f"furthest behind is {worst.topic}-{worst.partition} with {_behind(worst)}.",
         )
     elif any(each.offset is not None for each in group.offsets):
-        yield Sentence("lag", "It has read everything.")
-    fresh = [each for each in group.offsets if each.offset is None and each.error is None]
+        is_all = all(each.start_offset == each.end_offset for each in fresh)
+        yield Sentence("lag", "It has read everything." if is_all else "It has read everything where it has committed.")
     if fresh:
         yield Sentence("lag", f"Nothing is committed yet for {partitions_text(map(_named, fresh))}.")
-    if group.members:
+    if group.members and group.kind != "queue":
         orphans = [each for each in behind if each.owner is None]
         if orphans:
             yield Sentence("lag", f"No member reads {partitions_text(map(_named, orphans))}.", is_trouble=True)

@@ -132,7 +132,8 @@ def _print_moves(moves: Sequence[OffsetMove], *, is_aside: bool) -> None:
 def summary(group: Group) -> str:
     """Return what goes with a group, in words."""
     committed = [each for each in group.offsets if each.offset is not None]
-    return f"group {group.name}: {count_text(len(committed), 'offset')}, {count_text(group.lag, 'message')} unread"
+    unread = "nobody knows what is unread" if group.lag is None else f"{count_text(group.lag, 'message')} unread"
+    return f"group {group.name}: {count_text(len(committed), 'offset')}, {unread}"
 
 
 def show_deletion(group: Group, output_format: Format, *, is_done: bool) -> None:
@@ -152,7 +153,7 @@ def _fields(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def _summary_cells(group: GroupSummary) -> list[str]:
-    return [group.name, group.kind, group.state, count_text(group.members), count_text(group.lag)]
+    return [group.name, group.kind, group.state, count_text(group.members), _number(group.lag)]
 
 
 def _facts(group: Group) -> list[tuple[str, str]]:
@@ -163,7 +164,7 @@ def _facts(group: Group) -> list[tuple[str, str]]:
         ("generation", count_text(group.generation)),
         ("assigned by", group.assignor or "-"),
         ("topics", ", ".join(group.topics) if group.topics else "-"),
-        ("lag", f"{count_text(group.lag, 'message')}{behind}"),
+        ("lag", "-" if group.lag is None else f"{count_text(group.lag, 'message')}{behind}"),
     ]
     at_risk = retention_line(group)
     if at_risk:

@@ -1,18 +1,20 @@
-"""`goqueue job`: work on whole topics that Spark does and that ends by itself. A file for each verb."""
+"""`goqueue job`: work on whole topics that Spark does and that ends by itself. A file for each such verb."""
 
 from __future__ import annotations
 
 import typer
 
-from goqueue.cli import job_archive, job_replay
+from goqueue.cli import job_archive, job_replay, job_watch
 
-app = typer.Typer(no_args_is_help=True, help="Run jobs on Spark: archive topics, and replay them.")
+app = typer.Typer(no_args_is_help=True, help="Run jobs on Spark, and watch them: archive topics, and replay them.")
 
 
 @app.callback()
 def job() -> None:
-    """Run jobs on Spark: archive topics, and replay them."""
+    """Run jobs on Spark, and watch them: archive topics, and replay them."""
 
 
 app.command()(job_archive.archive)
 app.command()(job_replay.replay)
+app.command("list")(job_watch.list_jobs)
+app.command()(job_watch.describe)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import typer
+
+from goqueue.cli.job_report import job_reporting
 from goqueue.cli.output import Format, show
-from goqueue.cli.spark_run import job_session
+from goqueue.cli.spark_run import interrupts, job_session
 from goqueue.cli.tables import count_text, print_facts, size_text
+from goqueue.errors import GoQueueError
 from goqueue.spark.jobs.archive import ArchiveJob, ArchiveRequest, Copied, Outcome
 from goqueue.spark.jobs.archive_verify import Verification, Verified
+from goqueue.spark.jobs.report import JobReporter
+from goqueue.spark.pipelines.run_broker import find_http_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "goqueue job archive"
+_STOPPED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +42,45 @@ class SparkChoice:
 
 
 def run(request: ArchiveRequest, spark: SparkChoice, output_format: Format) -> None:
-    """Archive what is new, and show how it goes."""
-    job = ArchiveJob(request)
-    with _screen(output_format) as screen:
-        if job.needs_spark:
-            screen.say(f"{count_text(job.plan.offsets, 'offset')} of topic {request.topic} to archive; starting Spark")
-            with job_session(_NAME, spark.master, has_logs=spark.has_logs) as session:
-                outcome = job.run(session, screen.tell)
-        else:
-            outcome = job.run(None)
-    _show_outcome(request.topic, job.path, outcome, output_format)
+    """Archive what is new, and show how it goes; exits with 130 if it is stopped."""
+    try:
+        with interrupts():
+            outcome, path = _archive(request, spark, output_format)
+    except KeyboardInterrupt:
+        typer.echo("goqueue: stopped; what was committed stays, and the same command goes on from there", err=True)
+        raise typer.Exit(_STOPPED) from None
+    _show_outcome(request.topic, path, outcome, output_format)
+
+
+def _archive(request: ArchiveRequest, spark: SparkChoice, output_format: Format) -> tuple[Outcome, str]:
+    about = f"topic {request.topic} to {request.path}"
+    server = request.http_url or _http_url(request.bootstrap)
+    with job_reporting(server, "archive", request.topic, about, spark.master) as reporter:
+        job = ArchiveJob(request)
+        reporter.update(offsets=job.plan.offsets)
+        with _screen(output_format) as screen:
+            if job.needs_spark:
+                offsets = count_text(job.plan.offsets, "offset")
+                screen.say(f"{offsets} of topic {request.topic} to archive; starting Spark")
+                with job_session(_NAME, spark.master, has_logs=spark.has_logs) as session:
+                    reporter.update(state="running")
+                    outcome = job.run(session, lambda copied: _tell(copied, screen, reporter))
+            else:
+                outcome = job.run(None)
+        reporter.update(state="done")
+    return outcome, job.path
+
+
+def _tell(copied: Copied, screen: _Screen, reporter: JobReporter) -> None:
+    screen.tell(copied)
+    reporter.update(offsets_done=copied.offsets_done, offsets=copied.offsets, read=copied.rows, written=copied.rows)
+
+
+def _http_url(bootstrap: str) -> str | None:
+    """Return where the broker is told of the job, if it can be asked for that."""
+    with suppress(GoQueueError):
+        return find_http_url(bootstrap)
+    return None
 
 
 def verify(topic: str, path: str, spark: SparkChoice, output_format: Format) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -22,6 +22,7 @@ from goqueue.cli.job_replay import Partitions, ReplayOptions
 from goqueue.cli.job_replay_bounds import Held, bounds_of
 from goqueue.cli.job_replay_output import ReplayScreen, make_screen
 from goqueue.cli.job_replay_target import settled_target
+from goqueue.cli.job_report import ReplayWatch, job_reporting, report_replay
 from goqueue.cli.output import Format
 from goqueue.cli.spark_run import job_session, stop_signals
 from goqueue.cli.tables import count_text
@@ -42,6 +43,7 @@ from goqueue.spark.jobs.replay_failures import ARCHIVE_HINT, advice
 from goqueue.spark.jobs.replay_notes import JobDirectory, ReplayNotes, ReplayWish, require_same
 from goqueue.spark.jobs.replay_source import SourceFacts, look_at_source
 from goqueue.spark.jobs.replay_target import require_target
+from goqueue.spark.jobs.report import JobReporter
 from goqueue.spark.options_values import ArchiveUse, parse_archive
 from goqueue.spark.pipelines.run_broker import DEFAULT_BOOTSTRAP, find_http_url
 from goqueue.spark.pipelines.run_failures import reason_in
@@ -118,6 +120,7 @@ def _replay(
     screen: ReplayScreen,
     stack: ExitStack,
 ) -> int:
+    reporter = stack.enter_context(_reporting(options, ground.http_url))
     if notes is not None:
         require_target(ground.http_url, options.name, options.target, notes.target_id)
     plan = _plan(options, ground, notes)
@@ -146,7 +149,7 @@ def _replay(
     else:
         screen.say(f"replay {options.name}, begun at {notes.began_at}, goes on where it was, see {directory.path}")
     plan = replace(plan, target_id=notes.target_id)
-    return _work(options, plan, directory, session, stops, screen)
+    return _work(options, plan, directory, session, stops, screen, reporter)
 
 
 def _work(
@@ -156,11 +159,12 @@ def _work(
     session: SparkSession,
     stops: SimpleQueue[str],
     screen: ReplayScreen,
+    reporter: JobReporter,
 ) -> int:
     run = ReplayRun(session, plan, directory.checkpoint, SystemClock())
     again = f"the same command goes on where it was, which {directory.path} knows"
     try:
-        status, is_done = run.work(stops, screen, stop_s=options.around.stop_seconds)
+        status, is_done = run.work(stops, ReplayWatch(screen, reporter), stop_s=options.around.stop_seconds)
     except _OF_SPARK as error:
         # What goes wrong with the query is told by its status; this is Spark itself.
         raise SparkLost(f"Spark does not answer any more: {reason_in(str(error))}", hint=again) from error
@@ -168,14 +172,24 @@ def _work(
         # A target that was made anew between two batches has not all of them.
         require_target(plan.http_url, plan.name, plan.target, plan.target_id)
         directory.finish(_now())
+        report_replay(reporter, status, "done")
         screen.finish(options.name, status, "done", _without(status) if options.skips_lost else "")
         return 0
     if status.state is State.FAILED:
         told = advice(status.failure, options.target, options.where, again)
+        report_replay(reporter, status, "failed")
         screen.finish(options.name, status, "failed", told)
         return 1
+    report_replay(reporter, status, "stopped")
     screen.finish(options.name, status, "stopped", f"nothing is published twice: {again}")
     return _STOPPED
+
+
+def _reporting(options: ReplayOptions, http_url: str) -> AbstractContextManager[JobReporter]:
+    about = f"topic {options.source} to topic {options.target}"
+    if options.where:
+        about += f", where {options.where}"
+    return job_reporting(http_url, "replay", options.name, about, options.around.master)
 
 
 def _without(status: ReplayStatus) -> str:

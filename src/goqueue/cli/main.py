@@ -20,6 +20,7 @@ from goqueue.cli import (
     config,
     consume,
     demo,
+    dlq,
     doctor,
     group,
     job,
@@ -59,6 +60,7 @@ app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(queue.app, name="queue")
+app.add_typer(dlq.app, name="dlq")
 app.add_typer(txn.app, name="txn")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(job.app, name="job")

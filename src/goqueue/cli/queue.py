@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli.confirm import require_typed
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, complete_topic, connected
 from goqueue.cli.output import Format, FormatOption
-from goqueue.errors import Conflict, Invalid
+from goqueue.errors import Invalid
 
 if TYPE_CHECKING:
     from goqueue.client.queues import Settling
@@ -264,7 +265,8 @@ def purge(
         found = client.send(queues.describe(group))
         if not yes:
             count = sum(_open_in(each) for each in found.partitions if each.topic == topic)
-            _confirm(group, f"This skips {count:,} messages of {topic} for {group}.", "nothing was purged")
+            typer.echo(f"This skips {count:,} messages of {topic} for {group}.", err=True)
+            require_typed(group, "the name of the group", "nothing was purged")
         client.send(queues.purge(group, topic))
     typer.echo(f"purged {topic} for {group}")
 
@@ -281,7 +283,8 @@ def delete(group: QueueArgument, *, yes: YesOption = False, server: ServerOption
         found = client.send(queues.describe(group))
         if not yes:
             text = f"This forgets {group}, with {found.depth:,} messages that are not done."
-            _confirm(group, text, "nothing was deleted")
+            typer.echo(text, err=True)
+            require_typed(group, "the name of the group", "nothing was deleted")
         client.send(queues.delete(group))
     typer.echo(f"deleted {group}")
 
@@ -324,11 +327,3 @@ def _seconds(written: str) -> float:
 
 def _open_in(partition: object) -> int:
     return sum(getattr(partition, name) for name in ("backlog", "leased", "waiting", "ready", "held", "dead"))
-
-
-def _confirm(group: str, text: str, otherwise: str) -> None:
-    typer.echo(text, err=True)
-    # Not typer's prompt, which writes a space to standard output, where a program may read what was done.
-    typer.echo("Type the name of the group to go on: ", nl=False, err=True)
-    if sys.stdin.readline().strip() != group:
-        raise Conflict(f"that is not the name of the group; {otherwise}", hint="--yes does not ask")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -39,6 +40,8 @@ def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSess
         return
     with ExitStack() as stack:
         output = None if has_logs else stack.enter_context(spark_output())
+        if not has_logs:
+            stack.enter_context(_quiet())
         session = start_session(SessionRequest(name, master or None, output=output))
         if not has_logs and not is_remote(session):
             # Why something fails is told by ourselves, and in a sentence.
@@ -49,6 +52,38 @@ def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSess
             # A Spark that is gone already needs no stop.
             with suppress(PySparkException, Py4JError, ConnectionError):
                 session.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what PySpark logs here from the terminal: it tells of a Ctrl-C with a stack trace."""
+    root, silence = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silence)
+    try:
+        yield
+    finally:
+        root.removeHandler(silence)
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C, which is raised as KeyboardInterrupt, also if the Java of Spark is what breaks of it."""
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del frame
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except Exception:
+        if came:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

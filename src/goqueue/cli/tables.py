@@ -7,6 +7,7 @@ formats of `output` instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP = 2
+# What moves the cursor of a terminal, or turns the direction of what is written.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -31,6 +34,11 @@ class Row(NamedTuple):
 
     cells: Sequence[str]
     style: str = ""
+
+
+def clean(text: str) -> str:
+    """Return what others have written as it can be shown on a terminal: with spaces for whatever controls that."""
+    return _CONTROL.sub(" ", text)
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row], *, is_aside: bool = False) -> None:

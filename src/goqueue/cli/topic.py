@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli.confirm import require_typed
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, connected
 from goqueue.cli.output import Format, FormatOption
-from goqueue.errors import Conflict
 from goqueue.model.topic import PARTITIONS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.cli.topic_output import Change, Doomed
+    from goqueue.cli.topic_output import Change
     from goqueue.client import Topic
 
 app = typer.Typer(no_args_is_help=True, help="Make, list, describe, change and delete topics.")
@@ -159,7 +158,8 @@ def delete(
         doomed = topic_output.Doomed(topic, client.send(topics.partitions(topic)))
         if not dry_run:
             if not yes:
-                _confirm(doomed)
+                typer.echo(f"This deletes {doomed.summary()}, for good.", err=True)
+                require_typed(doomed.topic, "the name of the topic", "nothing was deleted")
             client.send(topics.delete(topic))
     topic_output.show_deletion(doomed, output_format, is_done=not dry_run)
 
@@ -176,11 +176,3 @@ def _check(before: Topic, changes: Sequence[Change]) -> None:
                 f"topic {before.name!r} has {before.partitions} partitions, and cannot have fewer",
                 hint="make a new topic and copy what you need",
             )
-
-
-def _confirm(doomed: Doomed) -> None:
-    typer.echo(f"This deletes {doomed.summary()}, for good.", err=True)
-    # Not typer's prompt, which writes a space to standard output, where a program may read what is deleted.
-    typer.echo("Type the name of the topic to go on: ", nl=False, err=True)
-    if sys.stdin.readline().strip() != doomed.topic:
-        raise Conflict("that is not the name of the topic; nothing was deleted", hint="--yes does not ask")

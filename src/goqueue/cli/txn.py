@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli.confirm import require_typed
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TransactionArgument, complete_transaction, connected
 from goqueue.cli.output import Format, FormatOption
-from goqueue.errors import Conflict, InvalidTransactionState
+from goqueue.errors import InvalidTransactionState
 
 if TYPE_CHECKING:
     from goqueue.client import Client
@@ -87,6 +87,9 @@ def abort(
             metavar="TOPIC:PARTITION", help="Instead of an id: what hangs in this partition, and nobody ends."
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --partition: though the log that may know of it cannot be used.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -99,7 +102,8 @@ def abort(
 
     With --partition it aborts what no transactional id belongs to any more, because the log that knew of it was damaged
     or lost. If the end of such a transaction may be lost in damage, it may have been committed: then the broker leaves
-    it open, and readers wait, until you abort it here.
+    it open, and readers wait, until you abort it here. While a log of __transactions cannot be used, nobody knows whose
+    it is, and it takes --force: whoever it belongs to may still commit it in other partitions.
 
     Example: [bold]goqueue txn abort billing-1 --dry-run[/bold]
 
@@ -109,11 +113,13 @@ def abort(
     """
     if (transactional_id is None) is (partition is None):
         raise typer.BadParameter("give a transactional id, or a partition", param_hint="ID, --partition")
+    if force and partition is None:
+        raise typer.BadParameter("what has an id is aborted by its coordinator", param_hint="--force")
     with connected(server) as client:
         if transactional_id is not None:
             _abort(client, transactional_id, output_format, is_asked=not yes, is_done=not dry_run)
         elif partition is not None:
-            _abort_hanging(client, partition, output_format, is_asked=not yes, is_done=not dry_run)
+            _abort_hanging(client, partition, output_format, is_forced=force, is_asked=not yes, is_done=not dry_run)
 
 
 def _abort(client: Client, transactional_id: str, output_format: Format, *, is_asked: bool, is_done: bool) -> None:
@@ -130,12 +136,14 @@ def _abort(client: Client, transactional_id: str, output_format: Format, *, is_a
             typer.echo(
                 f"This aborts the transaction of {transactional_id} with {txn_output.content_text(doomed)}.", err=True
             )
-            _confirm("the transactional id", transactional_id)
+            require_typed(transactional_id, "the transactional id", "nothing was aborted")
         client.send(transactions.force_abort(transactional_id))
     txn_output.show_abort(doomed, output_format, is_done=is_done)
 
 
-def _abort_hanging(client: Client, written: str, output_format: Format, *, is_asked: bool, is_done: bool) -> None:
+def _abort_hanging(
+    client: Client, written: str, output_format: Format, *, is_forced: bool, is_asked: bool, is_done: bool
+) -> None:
     from goqueue.cli import txn_output
     from goqueue.client import transactions
 
@@ -154,14 +162,7 @@ def _abort_hanging(client: Client, written: str, output_format: Format, *, is_as
         if is_asked:
             for each in doomed:
                 typer.echo(f"This aborts {txn_output.hanging_text(each)}.", err=True)
-            _confirm("the partition", written)
+            require_typed(written, "the partition", "nothing was aborted")
         for each in doomed:
-            client.send(transactions.abort_hanging(topic, int(number), each.producer_id))
+            client.send(transactions.abort_hanging(topic, int(number), each.producer_id, is_forced=is_forced))
     txn_output.show_hanging(written, doomed, output_format, is_done=is_done)
-
-
-def _confirm(what: str, expected: str) -> None:
-    # Not typer's prompt, which writes a space to standard output, where a program may read what is aborted.
-    typer.echo(f"Type {what} to go on: ", nl=False, err=True)
-    if sys.stdin.readline().strip() != expected:
-        raise Conflict(f"that is not {what}; nothing was aborted", hint="--yes does not ask")

@@ -22,11 +22,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from goqueue.client import groups, messages, pipelines, queues, server, topics, transactions
+    from goqueue.client import dead_letters, groups, jobs, messages, pipelines, queues, server, topics, transactions
     from goqueue.client.calls import Call
     from goqueue.client.client import DEFAULT_SERVER, AsyncClient, Client
     from goqueue.client.consumer import AsyncConsumer, Consumer
     from goqueue.client.conversation import Patience
+    from goqueue.client.dead_letters import DeadLetter, LetterPage, Letters, LettersOfTopic, Redrive, RedrivePreview
     from goqueue.client.group_values import (
         CooperativeMembership,
         Group,
@@ -41,11 +42,12 @@ if TYPE_CHECKING:
         PartitionOffset,
     )
     from goqueue.client.groups import GroupPage
+    from goqueue.client.jobs import Job, JobReport
     from goqueue.client.member_script import AssignmentChange
     from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
     from goqueue.client.pipeline_values import Pipeline, PipelineReport, PipelineStop, PipelineSummary, QueryProgress
     from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
-    from goqueue.client.queues import Queue, QueueMessage, QueuePartition, Received, SettledMessage
+    from goqueue.client.queues import Queue, QueueMessage, QueuePartition, QueueStats, Received, SettledMessage
     from goqueue.client.server import Check, Health, Version
     from goqueue.client.topics import Partition, Topic, TopicSetting
     from goqueue.client.transaction_values import (
@@ -56,6 +58,20 @@ if TYPE_CHECKING:
         TransactionView,
     )
     from goqueue.client.transactional import AsyncTransaction, Transaction
+    from goqueue.client.worker import AsyncWorker, Worker
+    from goqueue.client.worker_values import (
+        FateUnknown,
+        LeaseLost,
+        Reject,
+        RequestFailed,
+        Retry,
+        WorkCut,
+        WorkerDraining,
+        WorkerStats,
+        WorkFailed,
+        WorkOverran,
+        WorkRejected,
+    )
     from goqueue.model.start_at import StartAt
 
 _NAMES_BY_MODULE = {
@@ -63,6 +79,14 @@ _NAMES_BY_MODULE = {
     "goqueue.client.client": ("DEFAULT_SERVER", "AsyncClient", "Client"),
     "goqueue.client.consumer": ("AsyncConsumer", "Consumer"),
     "goqueue.client.conversation": ("Patience",),
+    "goqueue.client.dead_letters": (
+        "DeadLetter",
+        "LetterPage",
+        "Letters",
+        "LettersOfTopic",
+        "Redrive",
+        "RedrivePreview",
+    ),
     "goqueue.client.group_values": (
         "CooperativeMembership",
         "Group",
@@ -77,6 +101,7 @@ _NAMES_BY_MODULE = {
         "PartitionOffset",
     ),
     "goqueue.client.groups": ("GroupPage",),
+    "goqueue.client.jobs": ("Job", "JobReport"),
     "goqueue.client.member_script": ("AssignmentChange",),
     "goqueue.client.messages": ("Acks", "Message", "NewMessage", "Page", "Published"),
     "goqueue.client.pipeline_values": (
@@ -87,7 +112,7 @@ _NAMES_BY_MODULE = {
         "QueryProgress",
     ),
     "goqueue.client.problems": ("BadReply", "RequestTimedOut", "ServerUnreachable"),
-    "goqueue.client.queues": ("Queue", "QueueMessage", "QueuePartition", "Received", "SettledMessage"),
+    "goqueue.client.queues": ("Queue", "QueueMessage", "QueuePartition", "QueueStats", "Received", "SettledMessage"),
     "goqueue.client.server": ("Check", "Health", "Version"),
     "goqueue.client.topics": ("Partition", "Topic", "TopicSetting"),
     "goqueue.client.transaction_values": (
@@ -98,10 +123,26 @@ _NAMES_BY_MODULE = {
         "TransactionView",
     ),
     "goqueue.client.transactional": ("AsyncTransaction", "Transaction"),
+    "goqueue.client.worker": ("AsyncWorker", "Worker"),
+    "goqueue.client.worker_values": (
+        "FateUnknown",
+        "LeaseLost",
+        "Reject",
+        "RequestFailed",
+        "Retry",
+        "WorkCut",
+        "WorkerDraining",
+        "WorkerStats",
+        "WorkFailed",
+        "WorkOverran",
+        "WorkRejected",
+    ),
     "goqueue.model.start_at": ("StartAt",),
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
-_NOUNS = frozenset({"groups", "messages", "pipelines", "queues", "server", "topics", "transactions"})
+_NOUNS = frozenset(
+    {"dead_letters", "groups", "jobs", "messages", "pipelines", "queues", "server", "topics", "transactions"}
+)
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -110,12 +151,15 @@ __all__ = [
     "AsyncClient",
     "AsyncConsumer",
     "AsyncTransaction",
+    "AsyncWorker",
     "BadReply",
     "Call",
     "Check",
     "Client",
     "Consumer",
     "CooperativeMembership",
+    "DeadLetter",
+    "FateUnknown",
     "Group",
     "GroupMember",
     "GroupOffset",
@@ -125,6 +169,12 @@ __all__ = [
     "GroupRebalance",
     "GroupSummary",
     "Health",
+    "Job",
+    "JobReport",
+    "LeaseLost",
+    "LetterPage",
+    "Letters",
+    "LettersOfTopic",
     "Membership",
     "Message",
     "NewMessage",
@@ -145,8 +195,14 @@ __all__ = [
     "Queue",
     "QueueMessage",
     "QueuePartition",
+    "QueueStats",
     "Received",
+    "Redrive",
+    "RedrivePreview",
+    "Reject",
+    "RequestFailed",
     "RequestTimedOut",
+    "Retry",
     "ServerUnreachable",
     "SettledMessage",
     "StartAt",
@@ -156,7 +212,16 @@ __all__ = [
     "TransactionStats",
     "TransactionView",
     "Version",
+    "WorkCut",
+    "WorkFailed",
+    "WorkOverran",
+    "WorkRejected",
+    "Worker",
+    "WorkerDraining",
+    "WorkerStats",
+    "dead_letters",
     "groups",
+    "jobs",
     "messages",
     "pipelines",
     "queues",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar
 from urllib.parse import urlsplit
@@ -23,7 +24,12 @@ from goqueue.client.consumer import AsyncConsumer, Consumer
 from goqueue.client.conversation import Exchange, Patience, Pause, Steps, converse
 from goqueue.client.member_script import ConsumerOptions, MemberScript
 from goqueue.client.transactional import AsyncTransaction, Seat, Transaction
-from goqueue.errors import Invalid
+from goqueue.client.worker import AsyncWorker, Worker, topics_of
+from goqueue.client.worker_crew import Work
+from goqueue.client.worker_script import WorkerScript
+from goqueue.client.worker_threads import Handler
+from goqueue.client.worker_values import WorkerOptions
+from goqueue.errors import Conflict, Invalid
 from goqueue.model.units import quoted
 from goqueue.seams.clock import Clock, SystemClock
 from goqueue.seams.entropy import Entropy, SystemEntropy
@@ -49,6 +55,7 @@ class _Line:
 
     def __init__(self, server: str, options: Options) -> None:
         self.server = check_server(server)
+        self._options = options
         self._timeout_s = options.get("timeout_s", _TIMEOUT_S)
         self._patience = options.get("patience") or Patience()
         self._entropy = options.get("entropy") or SystemEntropy()
@@ -60,6 +67,9 @@ class _Line:
 
     def _script(self, group: str, options: ConsumerOptions) -> MemberScript:
         return MemberScript(group, options, self._clock, self._entropy)
+
+    def _work_script(self, group: str, topics: str | Sequence[str], options: WorkerOptions) -> WorkerScript:
+        return WorkerScript(group, topics_of(topics), options, self._clock, self._entropy)
 
     def _wiring(self) -> dict[str, Any]:
         return {
@@ -124,6 +134,13 @@ class Client(_Line):
         """Return a member of a group, for a with statement; it joins when it polls. See `consumer`."""
         return Consumer(self, self._script(group, options), topics)
 
+    def worker(
+        self, group: str, topics: str | Sequence[str], handler: Handler, **options: Unpack[WorkerOptions]
+    ) -> Worker:
+        """Return a worker that runs a plain function for each message of a queue group, in threads. See `worker`."""
+        connect = partial(AsyncClient, self.server, **self._options)
+        return Worker(connect, self._work_script(group, topics, options), handler)
+
     def close(self) -> None:
         """Close all connections; a pause between two attempts ends at once."""
         self._closed.set()
@@ -133,10 +150,15 @@ class Client(_Line):
         if isinstance(step, Pause):
             self._closed.wait(step.seconds)
             return None
+        _require_open(is_closed=self.is_closed)
         try:
             return _as_reply(self._http.send(self._request(step.call)))
         except httpx.TransportError as error:
             return _as_lost(error)
+        except RuntimeError:
+            # So httpx says that it was closed a moment ago.
+            _require_open(is_closed=self.is_closed)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -154,6 +176,11 @@ class AsyncClient(_Line):
         super().__init__(server, options)
         self._http = httpx.AsyncClient(**self._wiring())
         self._closed = asyncio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closed.is_set()
 
     async def send(self, call: Call[T], *, patience: Patience | None = None) -> T:
         """Do what a call asks for, with the patience of the client or another one; return its result."""
@@ -175,6 +202,12 @@ class AsyncClient(_Line):
         """Return a member of a group, for an async with statement, as that of `Client`."""
         return AsyncConsumer(self, self._script(group, options), topics)
 
+    def worker(
+        self, group: str, topics: str | Sequence[str], handler: Work, **options: Unpack[WorkerOptions]
+    ) -> AsyncWorker:
+        """Return a worker that runs an async function for each message of a queue group. See `worker`."""
+        return AsyncWorker(self, self._work_script(group, topics, options), handler)
+
     async def close(self) -> None:
         """Close all connections; a pause between two attempts ends at once."""
         self._closed.set()
@@ -186,10 +219,15 @@ class AsyncClient(_Line):
                 async with asyncio.timeout(step.seconds):
                     await self._closed.wait()
             return None
+        _require_open(is_closed=self.is_closed)
         try:
             return _as_reply(await self._http.send(self._request(step.call)))
         except httpx.TransportError as error:
             return _as_lost(error)
+        except RuntimeError:
+            # So httpx says that it was closed a moment ago.
+            _require_open(is_closed=self.is_closed)
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -214,6 +252,11 @@ def check_server(server: str) -> str:
     if parts.query or parts.fragment or parts.username:
         raise Invalid(f"{quoted(server)} has more than an address in it", hint=hint)
     return server.rstrip("/")
+
+
+def _require_open(*, is_closed: bool) -> None:
+    if is_closed:
+        raise Conflict("this client is closed", hint="close its consumers first, or make another client")
 
 
 def _as_reply(response: httpx.Response) -> Reply:

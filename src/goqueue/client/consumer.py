@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Self
 from goqueue.client.acts import carry_out, carry_out_async
 from goqueue.client.conversation import Patience
 from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
-from goqueue.client.member_script import AssignmentChange, MemberScript
+from goqueue.client.member_script import AssignmentChange, MemberScript, Reading
 from goqueue.client.messages import Message
 from goqueue.errors import Conflict, GoQueueError
 
@@ -48,6 +48,7 @@ class _Seen:
     def __init__(self, script: MemberScript, topics: Iterable[str]) -> None:
         self._script = script
         self._is_closed = False
+        self._beat_failure: Exception | None = None
         if wanted := list(topics):
             script.subscribe(wanted)
 
@@ -68,7 +69,10 @@ class _Seen:
 
     @property
     def errors(self) -> Mapping[GroupPartition, GoQueueError]:
-        """Partitions that the last poll could not read, and why; the others are read all the same."""
+        """Partitions that the last poll could not read, and why; the others are read all the same.
+
+        OffsetOutOfRange tells that a partition has nothing where it was to go on, and is read from `start_at` on.
+        """
         return self._script.errors
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -79,6 +83,13 @@ class _Seen:
         """Go on at an offset of a partition that the member has, from the next poll on; it is committed as if read."""
         self._script.seek(topic, partition, offset)
 
+    def _taken(self, reading: Reading | None) -> list[Message] | None:
+        """Return the messages that were read, once changes are told; if that raises, they come again."""
+        if reading is not None:
+            self._tell(self._script.news())
+        self._require_open()
+        return None if reading is None else self._script.take(reading)
+
     def _tell(self, change: AssignmentChange | None) -> None:
         if change is not None and self.on_change is not None:
             self.on_change(change)
@@ -86,6 +97,11 @@ class _Seen:
     def _require_open(self) -> None:
         if self._is_closed:
             raise Conflict(f"this member of group {self._script.group!r} has left", hint="make another consumer")
+        if self._beat_failure is not None:
+            raise Conflict(
+                f"no more heartbeats are sent for this member of group {self._script.group!r}",
+                hint="close it, and make another consumer",
+            ) from self._beat_failure
 
 
 class Consumer(_Seen):
@@ -100,16 +116,17 @@ class Consumer(_Seen):
 
     def poll(self, *, limit: int = 500, wait_s: float = 1.0) -> list[Message]:
         """Return messages of the member's partitions, each partition's in order; waits for the first one."""
-        self._require_open()
         deadline = self._script.deadline(wait_s)
         while True:
             with self._membership:
+                # Whoever closes waits for the lock before it leaves: from then on nothing may join again.
+                self._require_open()
                 change = carry_out(self._client, self._script.attend())
-            self._begin_beating()
+                self._begin_beating()
             self._tell(change)
-            messages = carry_out(self._client, self._script.read(limit, deadline))
+            reading = carry_out(self._client, self._script.read(limit, deadline))
+            messages = self._taken(reading)
             if messages is not None:
-                self._tell(self._script.news())
                 return messages
 
     def commit(self, offsets: Iterable[PartitionOffset] | None = None) -> None:
@@ -117,18 +134,22 @@ class Consumer(_Seen):
 
         Raises UnknownMember, MemberFenced or StaleMemberEpoch if the member was lost: nothing is committed then.
         """
-        self._require_open()
         with self._membership:
+            self._require_open()
             carry_out(self._client, self._script.commit(offsets))
 
-    def close(self, *, is_done: bool = True) -> None:
-        """Commit, unless a program does that by itself, and leave; if not `is_done`, without what came last."""
+    def close(self, *, is_done: bool = True, patience: Patience | None = None) -> None:
+        """Commit, unless a program does that by itself, and leave; if not `is_done`, without what came last.
+
+        Raises why it could not commit, or why it was lost with what came since the last commit; it has left then, or
+        will have when its session ends. `patience` is for leaving alone, instead of the client's.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self._ending.set()
         with self._membership:
-            carry_out(self._client, self._script.leave(is_done=is_done))
+            carry_out(self._client, self._script.leave(is_done=is_done), patience=patience)
         if self._beating is not None:
             self._beating.join()
 
@@ -138,9 +159,12 @@ class Consumer(_Seen):
             self._beating.start()
 
     def _beat(self) -> None:
-        while not self._ending.wait(self._script.heartbeat_s) and not self._client.is_closed:
-            with self._membership, suppress(GoQueueError):
-                carry_out(self._client, self._script.beat(), patience=_ONCE)
+        try:
+            while not self._ending.wait(self._script.heartbeat_s) and not self._client.is_closed:
+                with self._membership, suppress(GoQueueError):
+                    carry_out(self._client, self._script.beat(), patience=_ONCE)
+        except Exception as error:  # noqa: BLE001 - the edge of a thread: whoever polls next hears of it
+            self._beat_failure = error
 
     def __enter__(self) -> Self:
         return self
@@ -167,44 +191,47 @@ class AsyncConsumer(_Seen):
 
     async def poll(self, *, limit: int = 500, wait_s: float = 1.0) -> list[Message]:
         """Return messages of the member's partitions, each partition's in order; waits for the first one."""
-        self._require_open()
         deadline = self._script.deadline(wait_s)
         while True:
             async with self._membership:
+                self._require_open()
                 change = await carry_out_async(self._client, self._script.attend())
-            if self._beating is None:
-                self._beating = asyncio.create_task(self._beat(), name="goqueue-heartbeats")
+                if self._beating is None:
+                    self._beating = asyncio.create_task(self._beat(), name="goqueue-heartbeats")
             self._tell(change)
-            messages = await carry_out_async(self._client, self._script.read(limit, deadline))
+            reading = await carry_out_async(self._client, self._script.read(limit, deadline))
+            messages = self._taken(reading)
             if messages is not None:
-                self._tell(self._script.news())
                 return messages
 
     async def commit(self, offsets: Iterable[PartitionOffset] | None = None) -> None:
         """Commit all that polls have brought, or the offsets to go on from; as that of `Consumer`."""
-        self._require_open()
         async with self._membership:
+            self._require_open()
             await carry_out_async(self._client, self._script.commit(offsets))
 
-    async def close(self, *, is_done: bool = True) -> None:
-        """Commit, unless a program does that by itself, and leave; if not `is_done`, without what came last."""
+    async def close(self, *, is_done: bool = True, patience: Patience | None = None) -> None:
+        """Commit, unless a program does that by itself, and leave; as that of `Consumer`."""
         if self._is_closed:
             return
         self._is_closed = True
         self._ending.set()
         async with self._membership:
-            await carry_out_async(self._client, self._script.leave(is_done=is_done))
+            await carry_out_async(self._client, self._script.leave(is_done=is_done), patience=patience)
         if self._beating is not None:
             await self._beating
 
     async def _beat(self) -> None:
-        while not self._ending.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._script.heartbeat_s):
-                    await self._ending.wait()
-            async with self._membership:
-                with suppress(GoQueueError):
-                    await carry_out_async(self._client, self._script.beat(), patience=_ONCE)
+        try:
+            while not self._ending.is_set() and not self._client.is_closed:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._script.heartbeat_s):
+                        await self._ending.wait()
+                async with self._membership:
+                    with suppress(GoQueueError):
+                        await carry_out_async(self._client, self._script.beat(), patience=_ONCE)
+        except Exception as error:  # noqa: BLE001 - the edge of a task: whoever polls next hears of it
+            self._beat_failure = error
 
     async def __aenter__(self) -> Self:
         return self

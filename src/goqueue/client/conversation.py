@@ -73,7 +73,8 @@ def converse(call: Call[T], server: str, patience: Patience, entropy: Entropy) -
 def _may_send_again(call: Call[T], outcome: Reply | Lost) -> bool:
     if isinstance(outcome, Lost):
         return call.is_safe or not outcome.is_sent
-    # A refusal of the whole request comes before anything is done.
+    # Such a refusal comes before anything is done, or says that an end is decided and takes long: whoever asks again
+    # waits for the same one.
     error = error_of_reply(outcome.status, outcome.body)
     return error.retriable and isinstance(error, Throttled | Unavailable)
 

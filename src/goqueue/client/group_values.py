@@ -29,13 +29,13 @@ class PartitionOffset(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GroupSummary(msgspec.Struct, frozen=True):
-    """A group in a line; `lag` is in messages."""
+    """A group in a line; `lag` is how many messages it has not read at least, None if that is not known."""
 
     name: str
     kind: str
     state: str
     members: int
-    lag: int
+    lag: int | None
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +99,11 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """A group with all that is known of it; `topics` is None if only its members know."""
+    """A group with all that is known of it; `topics` is None if only its members know.
+
+    `lag` is how many messages it has not read, at least: partitions are left out in which nothing is committed. It is 0
+    only if everything is read, and None if nothing is known.
+    """
 
     name: str
     kind: str
@@ -107,7 +111,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     assignor: str = ""
     topics: tuple[str, ...] | None = None
-    lag: int = 0
+    lag: int | None = None
     lag_seconds: float | None = None
     members: tuple[GroupMember, ...] = ()
     offsets: tuple[GroupOffset, ...] = ()
@@ -120,7 +124,7 @@ class GroupOffsets(msgspec.Struct, frozen=True):
     """How far a group is in each partition, and altogether."""
 
     group: str
-    lag: int
+    lag: int | None
     lag_seconds: float | None
     offsets: tuple[GroupOffset, ...]
 

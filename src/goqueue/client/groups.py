@@ -51,7 +51,10 @@ class Known(Protocol):
 class GroupPage(NamedTuple):
     """Messages for a member; `offsets` is what to commit once they are done, `errors` are partitions left out.
 
-    `number` goes into the next poll as `after`. If it `is_rebalancing`, a heartbeat tells what to do.
+    `number` goes into the next poll as `after`. If it `is_rebalancing`, a heartbeat tells what to do. `offsets` has all
+    partitions whose offset was not told before, also without messages. If the broker `has_forgotten` where the member
+    was, because it was started anew, this is read from the committed offsets, and seeks take the member back.
+    OffsetOutOfRange tells that nothing was where it was to go on, and that it has begun at `start_at`.
     """
 
     messages: Sequence[Message]
@@ -59,6 +62,7 @@ class GroupPage(NamedTuple):
     number: int
     is_rebalancing: bool
     errors: Sequence[tuple[GroupPartition, GoQueueError]]
+    has_forgotten: bool = False
 
 
 class GroupList(list[GroupSummary]):
@@ -83,6 +87,7 @@ class _Polled(msgspec.Struct):
     state: str
     messages: list[WireMessage]
     offsets: list[PartitionOffset]
+    has_forgotten: bool = False
     errors: list[_PartitionError] = []
 
 
@@ -334,6 +339,7 @@ def _read_page(reply: Reply) -> GroupPage:
         number=polled.poll,
         is_rebalancing=polled.state != "stable",
         errors=[(GroupPartition(each.topic, each.partition), error_of(each.error)) for each in polled.errors],
+        has_forgotten=polled.has_forgotten,
     )
 
 

@@ -9,8 +9,9 @@ from being sent meanwhile. So what a heartbeat tells is known before anything el
 | partitions are asked back              | the next `attend` gives them back; before, it commits, if that is its task  |
 | the generation is over                 | a heartbeat tells the new one                                               |
 | it is no member any more, or is fenced | it has *lost* all that it had, and commits nothing of it; `attend` joins    |
+| the broker has forgotten where it was  | what was read is not taken; it seeks all its places, and reads again        |
 
-A position is the offset behind what polls have brought. What is brought by one poll is *done* when the next one begins.
+Where it is in its partitions is in `member_places`. What is brought by one poll is *done* when the next one begins.
 """
 
 from __future__ import annotations
@@ -26,8 +27,19 @@ from goqueue.client.acts import Acts
 from goqueue.client.calls import Call
 from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
 from goqueue.client.groups import GroupPage
+from goqueue.client.member_places import Places
 from goqueue.client.messages import Message
-from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, NotFound, StaleMemberEpoch, UnknownMember
+from goqueue.errors import (
+    Conflict,
+    Fenced,
+    GoQueueError,
+    Invalid,
+    NotFound,
+    OffsetOutOfRange,
+    StaleMemberEpoch,
+    Unavailable,
+    UnknownMember,
+)
 from goqueue.model.start_at import StartAt
 from goqueue.seams.clock import Clock
 from goqueue.seams.entropy import Entropy
@@ -37,6 +49,8 @@ T = TypeVar("T")
 AUTO_COMMIT_S = 5.0
 # As long as nothing is known: when the first join has told, it is what the broker asks for.
 _FIRST_HEARTBEAT_S = 3.0
+# How long to wait where partitions cannot be begun yet: when they can, where they begin is to be known soon.
+_NOT_BEGUN_S = 0.5
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -66,6 +80,14 @@ class AssignmentChange(NamedTuple):
     lost: GoQueueError | None = None
 
 
+class Reading(NamedTuple):
+    """What one poll has brought, for `take`: the page, the seeks that it had told, and whether it is the last one."""
+
+    page: GroupPage
+    sought: Mapping[GroupPartition, int]
+    is_last: bool
+
+
 class MemberScript:
     """One member of a group."""
 
@@ -80,15 +102,16 @@ class MemberScript:
         # Of its own choice, so that a join can be sent again.
         self._member_id = f"{client_id}-{entropy.uuid()}"
         self._auto_commit_s = options.get("auto_commit_s", AUTO_COMMIT_S)
+        self._start_at = options.get("start_at", StartAt.EARLIEST)
         self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
         self._lost: GoQueueError | None = None
         self._is_doubtful = False
         self._is_to_join = True
+        self._has_lost_work = False
+        self._is_going_on = False
         self._page = 0
-        self._positions: dict[GroupPartition, int] = {}
-        self._done: dict[GroupPartition, int] = {}
-        self._committed: dict[GroupPartition, int] = {}
-        self._seeks: dict[GroupPartition, int] = {}
+        self._asked: frozenset[GroupPartition] = frozenset()
+        self._places = Places()
         self._told: frozenset[GroupPartition] = frozenset()
 
     @property
@@ -104,7 +127,7 @@ class MemberScript:
     @property
     def positions(self) -> list[PartitionOffset]:
         """The offsets behind what polls have brought, of the partitions that the member has."""
-        return [PartitionOffset(each.topic, each.partition, offset) for each, offset in self._positions.items()]
+        return self._places.positions
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read these topics from the next poll on, instead of those before."""
@@ -124,7 +147,7 @@ class MemberScript:
         """See to it that it is a member, and that it has given back what it was asked for; return what has changed."""
         if not self._topics:
             raise Conflict(f"the member of group {self.group!r} reads no topic yet", hint="subscribe first")
-        self._done = dict(self._positions)
+        self._places.finish()
         if self._is_doubtful:
             yield from self.beat()
         is_asked = self.member is not None and bool(self.member.revoke)
@@ -155,21 +178,21 @@ class MemberScript:
     def leave(self, *, is_done: bool) -> Acts[None]:
         """Commit, if it commits by itself, and leave; unless it `is_done` with what the last poll brought, not that.
 
-        Raises why the commit was not possible, after it has left.
+        Raises why the commit was not possible, after it has left, or why it was lost before it could commit.
         """
-        failure: GoQueueError | None = None
+        failure = self._lost if self._has_lost_work else None
         if self._auto_commit_s is not None and self.member is not None:
             try:
-                yield from self._commit(self._positions if is_done else self._done)
+                yield from self._commit(self._places.wanted(is_done=is_done))
             except GoQueueError as error:
                 failure = error
-        if self.member is not None:
+        # Whom a commit has not reached, this would not reach either; its session will be over soon without it.
+        if self.member is not None and not isinstance(failure, Unavailable):
             try:
                 yield groups.leave(self.group, self._member_id)
             except GoQueueError as error:
-                # Its session will be over soon without it.
                 failure = failure if isinstance(error, UnknownMember) else failure or error
-            self._forget_all()
+        self._forget_all()
         if failure is not None:
             raise failure
 
@@ -186,26 +209,27 @@ class MemberScript:
         # The broker begins at the committed offsets again.
         self._forget_all()
         self._lost = None
+        self._has_lost_work = False
+        self._page = 0
         self._is_to_join = False
         self._learn(told)
 
     def _learn(self, told: CooperativeMembership) -> None:
         self.member = told
         self._is_doubtful = False
-        held = {*told.assigned, *told.revoke}
-        for table in (self._positions, self._done, self._committed, self._seeks):
-            for each in [each for each in table if each not in held]:
-                del table[each]
+        self._places.keep({*told.assigned, *told.revoke})
 
     def _lose(self, error: GoQueueError) -> None:
+        if self._auto_commit_s is not None and self._places.has_unsaved:
+            self._has_lost_work = True
         self._lost = error
         self._forget_all()
 
     def _forget_all(self) -> None:
         self.member = None
         self._is_doubtful = False
-        for table in (self._positions, self._done, self._committed, self._seeks):
-            table.clear()
+        self._asked = frozenset()
+        self._places.clear()
 
     def news(self) -> AssignmentChange | None:
         """Return what heartbeats have changed since the last time; nothing of a loss, which `attend` tells."""
@@ -221,21 +245,26 @@ class MemberScript:
 
     # -- messages
 
-    def read(self, limit: int, deadline: float) -> Acts[list[Message] | None]:
-        """Wait for messages until a deadline; None if the member has to attend, which it does as often as it beats."""
+    def read(self, limit: int, deadline: float) -> Acts[Reading | None]:
+        """Wait for messages until a deadline; None if the member has to attend, which it does as often as it beats.
+
+        What was read is not taken yet: unless it is, it comes again.
+        """
         member = self.member
         if member is None:
             return None
-        seeks = dict(self._seeks)
+        sought, is_all = self._places.next_sought()
         left_s = max(deadline - self._clock.monotonic(), 0.0)
+        # Until the broker knows all the places, most of what it reads is read in vain.
+        patience_s = self._patience_s(member) if is_all else 0.0
         call = groups.poll(
             self.group,
             member,
-            limit=limit,
-            wait_s=min(left_s, self.heartbeat_s),
-            start_at=self._options.get("start_at", StartAt.EARLIEST),
+            limit=limit if is_all else 1,
+            wait_s=min(left_s, patience_s),
+            start_at=self._start_at,
             after=self._page,
-            seeks=[PartitionOffset(each.topic, each.partition, offset) for each, offset in seeks.items()],
+            seeks=[PartitionOffset(each.topic, each.partition, offset) for each, offset in sought.items()],
             is_committed_only=self._options.get("is_committed_only", True),
         )
         try:
@@ -244,17 +273,43 @@ class MemberScript:
             # Only a heartbeat tells whether that is all over; one may have told while this waited.
             self._is_doubtful = self.member is not None and self.member.generation == member.generation
             return None
-        now = self.member
-        if now is None:
-            return None
-        if behind := self._behind(page, seeks):
-            # A broker that was started anew has forgotten how far it was, and goes on where it is told to.
-            self._seeks |= behind
-            return None
-        self._take(page, seeks, {*now.assigned, *now.revoke})
+        is_last = is_all and not page.has_forgotten and left_s <= patience_s
+        return Reading(page, sought, is_last)
+
+    def _patience_s(self, member: CooperativeMembership) -> float:
+        """Return how long a poll may wait for messages.
+
+        Whoever begins at the end asks first where that is, and has time to commit it: what comes while it waits is
+        skipped otherwise, if the broker is killed meanwhile.
+        """
+        if self._start_at is StartAt.LATEST and (unknown := self._places.unknown(member.assigned)):
+            return _NOT_BEGUN_S if unknown <= self._asked else 0.0
         # Others wait for what this member is asked for, and messages may be long in coming.
-        is_over = bool(page.messages) or left_s <= self.heartbeat_s
-        return list(page.messages) if is_over else None
+        return self.heartbeat_s
+
+    def take(self, reading: Reading) -> list[Message] | None:
+        """Go on behind what was read, and return its messages; None if there are none yet, or they come again."""
+        page, member = reading.page, self.member
+        if member is None:
+            return None
+        if page.has_forgotten and self._places.seek_again(reading.sought):
+            return None
+        held = {*member.assigned, *member.revoke}
+        if any(GroupPartition(each.topic, each.partition) not in held for each in page.offsets):
+            # It has a partition more, of which no heartbeat has told yet.
+            self._is_doubtful = True
+            return None
+        self._page = page.number
+        self._asked = frozenset(member.assigned)
+        # What was astray is told once, and whoever polls has to hear of it, however long that poll still waits.
+        astray = [(each, why) for each, why in self.errors.items() if isinstance(why, OffsetOutOfRange)]
+        self.errors = dict([*(astray if self._is_going_on else ()), *page.errors])
+        messages = self._places.take(page, reading.sought)
+        if self._start_at is StartAt.LATEST and self._places.has_uncommitted_start:
+            # Where it began is known to nobody else, and whoever follows would begin behind what has come since.
+            self._commit_at = min(self._commit_at, self._clock.monotonic())
+        self._is_going_on = not (messages or reading.is_last)
+        return None if self._is_going_on else messages
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on at an offset of a partition that the member has, from the next poll on."""
@@ -262,27 +317,7 @@ class MemberScript:
         self._require(each)
         if offset < 0:
             raise Invalid(f"{offset} is no offset", hint="the first one is 0")
-        self._seeks[each] = self._positions[each] = offset
-
-    def _behind(self, page: GroupPage, seeks: Mapping[GroupPartition, int]) -> dict[GroupPartition, int]:
-        """Return the positions of partitions of which the page brings what has come before, and nobody has sought."""
-        found = {}
-        for message in page.messages:
-            each = GroupPartition(message.topic, message.partition)
-            if message.offset < self._positions.get(each, 0) and each not in seeks:
-                found[each] = self._positions[each]
-        return found
-
-    def _take(self, page: GroupPage, seeks: Mapping[GroupPartition, int], held: set[GroupPartition]) -> None:
-        self._page = page.number
-        self.errors = dict(page.errors)
-        for each, offset in seeks.items():
-            if self._seeks.get(each) == offset:
-                del self._seeks[each]
-        for told in page.offsets:
-            each = GroupPartition(told.topic, told.partition)
-            if each in held and each not in self._seeks:
-                self._positions[each] = told.offset
+        self._places.seek(each, offset)
 
     # -- offsets
 
@@ -293,7 +328,7 @@ class MemberScript:
         """
         if self._lost is not None:
             raise self._lost
-        wanted = self._positions
+        wanted = self._places.wanted(is_done=True)
         if offsets is not None:
             wanted = {GroupPartition(each.topic, each.partition): each.offset for each in offsets}
             for each in wanted:
@@ -303,7 +338,7 @@ class MemberScript:
     def _commit_by_itself(self) -> Acts[None]:
         if self.member is not None:
             try:
-                yield from self._commit(self._done)
+                yield from self._commit(self._places.wanted(is_done=False))
             except (Fenced, UnknownMember) as error:
                 self._lose(error)
         self._commit_at = self.deadline(self._auto_commit_s or 0.0)
@@ -320,9 +355,10 @@ class MemberScript:
 
     def _try_commit(self, wanted: Mapping[GroupPartition, int]) -> Acts[GoQueueError | None]:
         """Commit what is not, and return why the member may not; raise what else is wrong."""
-        assert self.member is not None, "only members commit"
+        if self.member is None:
+            return None
         held = {*self.member.assigned, *self.member.revoke}
-        left = {each: to for each, to in wanted.items() if each in held and self._committed.get(each) != to}
+        left = {each: to for each, to in self._places.unsaved(wanted).items() if each in held}
         if not left:
             return None
         offsets = [PartitionOffset(each.topic, each.partition, to) for each, to in left.items()]
@@ -332,10 +368,10 @@ class MemberScript:
             return error
         for (each, to), fate in zip(left.items(), fates, strict=True):
             if fate is None:
-                self._committed[each] = to
+                self._places.saved(each, to)
             elif isinstance(fate, NotFound) and not isinstance(fate, UnknownMember):
                 # Its topic is gone, and all that was to be committed of it.
-                self._positions.pop(each, None)
+                self._places.drop(each)
             elif isinstance(fate, Fenced | UnknownMember):
                 return fate
             else:
@@ -346,7 +382,8 @@ class MemberScript:
         if self._lost is not None:
             raise self._lost
         if self.member is None or each not in {*self.member.assigned, *self.member.revoke}:
-            raise Conflict(f"{each} is not with this member of group {self.group!r}", hint="look at its assignment")
+            hint = "poll first" if self.member is None else "look at its assignment"
+            raise Conflict(f"{each} is not with this member of group {self.group!r}", hint=hint)
 
 
 def _repeatable(call: Call[T]) -> Call[T]:

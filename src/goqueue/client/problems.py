@@ -1,7 +1,8 @@
 """From problem documents back to errors: what the broker raised there is raised here.
 
 An error is found by its `code`. A code that this version does not know becomes the kind that fits the status, with
-the code in its message. Two things can go wrong on the way only: nobody answers, or somebody who is no broker.
+the code in its message. Two things can go wrong on the way only: nobody answers, or somebody who is no broker. What a
+proxy says by a status of failure becomes the kind that fits the status as well, caused by a `BadReply`.
 """
 
 from __future__ import annotations
@@ -89,7 +90,15 @@ def error_of_reply(status: int, body: bytes) -> GoQueueError:
     except msgspec.DecodeError:
         text = " ".join(body[:_TEXT_MAX].decode("utf-8", "replace").split())
         problem = Problem(detail=f"the reply has status {status}: {text}" if text else "")
-    return error_of(problem if problem.status else msgspec.structs.replace(problem, status=status))
+    error = error_of(problem if problem.status else msgspec.structs.replace(problem, status=status))
+    if not problem.code:
+        error.__cause__ = BadReply(f"a reply with status {status} is no problem document of a broker")
+    return error
+
+
+def is_from_broker(error: GoQueueError) -> bool:
+    """Tell whether a broker has said so, and not somebody in between, such as a proxy."""
+    return not isinstance(error.__cause__, BadReply)
 
 
 def _plain(kind: type[GoQueueError]) -> type[GoQueueError]:

@@ -69,7 +69,7 @@ class QueuePartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue group: how many messages are not done, how many of them are leased, and its settings."""
+    """A queue group: how many messages are not done (at most), how many of them are leased, and its settings."""
 
     group: str
     paused: bool
@@ -79,6 +79,32 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     consumers: dict[str, int]
     settings: dict[str, str | int | float]
     partitions: list[QueuePartition]
+    oldest_seconds: float | None = None
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a queue group of a topic, and what has happened there since the broker was started.
+
+    `refused` are receipts that were not good any more, `expired` leases that have ended by themselves; `dead_letters`
+    are by reason.
+    """
+
+    group: str
+    topic: str
+    paused: bool
+    depth: int
+    in_flight: int
+    delivered: int
+    redelivered: int
+    acked: int
+    nacked: int
+    rejected: int
+    released: int
+    extended: int
+    refused: int
+    expired: int
+    dead_lettered: int
+    dead_letters: dict[str, int]
     oldest_seconds: float | None = None
 
 
@@ -107,6 +133,10 @@ class _Queues(msgspec.Struct):
     queues: list[Queue]
 
 
+class _Stats(msgspec.Struct):
+    queues: list[QueueStats]
+
+
 class _Messages(msgspec.Struct):
     messages: list[WireMessage]
 
@@ -116,6 +146,7 @@ _read_results = reading(_Results)
 _read_queue = reading(Queue)
 _read_queues = reading(_Queues)
 _read_messages = reading(_Messages)
+_read_stats = reading(_Stats)
 _encode = msgspec.json.Encoder().encode
 
 Settling = Call[Sequence[SettledMessage | GoQueueError]]
@@ -166,6 +197,11 @@ def extend(*receipts: Receipt, timeout_s: float) -> Settling:
 def list_all() -> Call[list[Queue]]:
     """Return all queue groups, in the order of their names."""
     return Call("GET", "/v1/queues", lambda reply: _read_queues(reply).queues)
+
+
+def stats() -> Call[list[QueueStats]]:
+    """Return what has happened in all queue groups, by their names and topics."""
+    return Call("GET", "/v1/reliability/stats", lambda reply: _read_stats(reply).queues)
 
 
 def describe(group: str) -> Call[Queue]:

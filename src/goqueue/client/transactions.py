@@ -211,10 +211,14 @@ def list_open(topic: str, partition: int) -> Call[Sequence[OpenTransaction]]:
     return Call("GET", topic_path(topic, "partitions", partition, "transactions"), read)
 
 
-def abort_hanging(topic: str, partition: int, producer_id: int) -> Call[None]:
-    """Abort a transaction of a partition that has no transactional id, so that nothing else will end it."""
+def abort_hanging(topic: str, partition: int, producer_id: int, *, is_forced: bool = False) -> Call[None]:
+    """Abort a transaction of a partition that has no transactional id, so that nothing else will end it.
+
+    If the log of a coordinator is damaged, which may know of it, only if it `is_forced`.
+    """
     path = topic_path(topic, "partitions", partition, "transactions", "abort")
-    return Call("POST", path, read_nothing, body=_encode({"producer_id": producer_id}))
+    body = {"producer_id": producer_id, **({"force": True} if is_forced else {})}
+    return Call("POST", path, read_nothing, body=_encode(body))
 
 
 def _path(transactional_id: str) -> str:

@@ -161,3 +161,15 @@ class InvalidReceipt(Invalid):
     """What was shown as a receipt is none."""
 
     code = "invalid_receipt"
+
+
+class UnknownRedrive(NotFound):
+    """There is no redrive with that id, or it has ended so long ago that it is forgotten."""
+
+    code = "unknown_redrive"
+
+
+class RedriveRunning(Conflict):
+    """What is asked for has to wait until a redrive of the same dead letters has ended."""
+
+    code = "redrive_running"

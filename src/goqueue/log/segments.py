@@ -220,17 +220,16 @@ class Segments:
     def details(self, number: int) -> Details:
         """Return a segment's details, made again from its batches if its index file went bad."""
         segment = self._segments[number]
-        index = str(names.index_path(segment.path))
         try:
             return self._handles.details(segment)
         except (Corrupt, FileNotFoundError) as error:
             fault = str(error)
         except OSError as error:
-            raise Unavailable(f"{index} cannot be read: {error}") from error
+            raise Unavailable(f"{names.index_path(segment.path)} cannot be read: {error}") from error
         try:
             # The index file stays as it is until the next start, when recovery replaces it.
             segment.details = read_or_rebuild(self._disk, self._segments, number, self.settings).details
         except OSError as error:
             raise Unavailable(f"{segment.path} cannot be read: {error}") from error
-        self._sink.emit(IndexRebuilt(str(segment.path.parent), index, fault))
+        self._sink.emit(IndexRebuilt(str(segment.path.parent), str(names.index_path(segment.path)), fault))
         return segment.details

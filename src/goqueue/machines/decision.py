@@ -41,9 +41,12 @@ class Decision:
     """What carries out a command; `outcome` is for the machine's own `adopt`.
 
     Answers wait until the records are durable, unless `is_told_at_once`: then nothing that is told is lost with them.
+    If `is_soft`, nothing is lost either if the records are not even written when the broker is killed: they are with
+    whatever is decided next, or a moment later, and those that others have replaced by then never are.
     """
 
     records: Sequence[KeyedRecord] = ()
     answers: Sequence[Answer] = ()
     outcome: object = None
     is_told_at_once: bool = False
+    is_soft: bool = False

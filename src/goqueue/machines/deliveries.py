@@ -4,14 +4,16 @@ A fold over keyed records (`delivery_records`); the states of a message are in `
 in `delivery_window`. Refuses to know what messages say, and where they are stored: whoever asks for messages says which
 ones there are.
 
-A lease is stored, so it outlives the broker, and so does the number of deliveries. Nobody waits for that to be durable:
-if it is lost with the power, the message is delivered again, as every message that was not acknowledged. What a
-consumer says about its messages is durable before it is told so.
+A lease is stored, so it outlives the broker, and so does the number of deliveries. Nobody waits for that: if it is lost
+in the moment before, the message is delivered again, as every message that was not acknowledged. What a consumer says
+about its messages is durable before it is told so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -30,13 +32,14 @@ from goqueue.machines.delivery_records import (
     read_key,
     read_partition,
 )
-from goqueue.machines.delivery_steps import Result, lease, pass_time, settle, stale
+from goqueue.machines.delivery_steps import Result, lease, leases_due, pass_time, settle, stale
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import SHIFT, Draft, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 
 _TIMED = (FlightState.LEASED, FlightState.WAITING)
+_partition_of = attrgetter("partition")
 # Of a group of which nothing is known yet.
 _DEFAULTS = QueueSettings()
 
@@ -127,6 +130,8 @@ class Deliveries:
                 self._dying[group.name, partition] = None
         group.tally(outcome.tally)
         if outcome.past is not None:
+            if outcome.expired:
+                group.expired[outcome.past.partition.topic] += outcome.expired
             self._note_rest(outcome.past)
 
     def apply(self, record: KeyedRecord) -> None:
@@ -169,10 +174,11 @@ class Deliveries:
             group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
             for partition, window in group.windows.items():
                 window.loaded()
-                moves = [Move(offset, None, _revived(flight, now)) for offset, flight in _flights(window)]
+                moves = [Move((offset,), None, _revived(flight, now)) for offset, flight in _flights(window)]
                 for move in moves:
                     assert move.after is not None
-                    window.chunks[move.offset >> SHIFT].flights[move.offset] = move.after
+                    (offset,) = move.offsets
+                    window.chunks[offset >> SHIFT].flights[offset] = move.after
                     window.note(move)
                 group.count(moves)
                 self._note_deadlines(group.name, partition, moves)
@@ -191,7 +197,7 @@ class Deliveries:
     def _note_deadlines(self, group: str, partition: TopicPartition, moves: Iterable[Move]) -> None:
         """Take note of when something is due; many messages share their moment."""
         moments = {
-            (move.offset >> SHIFT, move.after.until.monotonic_ms)
+            (move.offsets[0] >> SHIFT, move.after.until.monotonic_ms)
             for move in moves
             if move.after is not None and move.after.state in _TIMED
         }
@@ -220,23 +226,23 @@ class Deliveries:
                 drafts[offer.partition] = draft = Draft(window)
                 deliveries += lease(draft, offer, command, now, room - len(deliveries))
         reply = Leased(deliveries, now.wall_ms + command.visibility_ms, _shortfall(group, command, room))
-        return _drafted(group, drafts, ticket, reply, is_told_at_once=True)
+        return _drafted(group, drafts, ticket, reply, is_soft=True)
 
     def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
         drafts: dict[TopicPartition, Draft] = {}
         results: list[Result] = []
-        for receipt in command.receipts:
-            draft = drafts.get(receipt.partition)
+        for partition, receipts in groupby(command.receipts, _partition_of):
+            draft = drafts.get(partition)
             if draft is None:
-                window = group.windows.get(receipt.partition)
+                window = group.windows.get(partition)
                 if window is None:
-                    results.append(stale(receipt))
+                    results += [stale(receipt) for receipt in receipts]
                     continue
-                draft = drafts[receipt.partition] = Draft(window)
-            results.append(settle(draft, receipt, command, group.settings, now))
+                draft = drafts[partition] = Draft(window)
+            results += settle(draft, list(receipts), command, group.settings, now)
         moves = [move for draft in drafts.values() for move in draft.moves]
-        done = sum([move.after is None for move in moves])
+        done = sum([len(move.offsets) for move in moves if move.after is None])
         failed = sum([move.after is not None and move.after.state is FlightState.DEAD for move in moves])
         return _drafted(group, drafts, ticket, results, tally=Tally(done, failed))
 
@@ -256,12 +262,13 @@ class Deliveries:
         window = group.windows.get(command.partition)
         if window is None:
             return Decision(outcome=(Outcome(command.group, group.value, past=place),))
+        expired = leases_due(window, command.chunk, now)
         draft = Draft(window)
         tally = Tally(0, pass_time(draft, command.chunk, group.settings, now))
         draft.close()
         value, records = _counted(group, tally)
         # What has become of messages with time is found out again after a start.
-        outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place)
+        outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place, expired=expired)
         return Decision(records, [Answer(ticket, None)], (outcome,))
 
 
@@ -269,9 +276,11 @@ def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window |
     for partition, window in opened.items():
         known = group.windows.pop(partition, None)
         if known is not None:
-            group.count(Move(offset, flight, None) for offset, flight in _flights(known))
+            group.count(Move((offset,), flight, None) for offset, flight in _flights(known))
         if window is not None:
             group.windows[partition] = window
+        else:
+            group.expired.pop(partition.topic, None)
 
 
 def _drafted(
@@ -281,13 +290,13 @@ def _drafted(
     reply: object,
     *,
     tally: Tally = NOTHING,
-    is_told_at_once: bool = False,
+    is_soft: bool = False,
 ) -> Decision:
     """Return the decision that carries out drafts."""
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
     value, more = _counted(group, tally)
     outcome = Outcome(group.name, value, drafts, tally=tally)
-    return Decision([*records, *more], [Answer(ticket, reply)], (outcome,), is_told_at_once=is_told_at_once)
+    return Decision([*records, *more], [Answer(ticket, reply)], (outcome,), is_soft=is_soft)
 
 
 def _counted(group: QueueGroup, tally: Tally) -> tuple[GroupValue, Sequence[KeyedRecord]]:

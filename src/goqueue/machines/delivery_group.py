@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -46,7 +47,8 @@ class Place(NamedTuple):
 class Outcome:
     """What becomes the state of a group; without a value it is forgotten.
 
-    `opened` are partitions that begin anew, or are forgotten; `past` is where time has passed.
+    `opened` are partitions that begin anew, or are forgotten; `past` is where time has passed, and `expired` is how
+    many leases have ended there.
     """
 
     group: str
@@ -55,6 +57,7 @@ class Outcome:
     opened: Mapping[TopicPartition, Window | None] = field(default_factory=dict)
     tally: Tally = NOTHING
     past: Place | None = None
+    expired: int = 0
 
 
 class QueueGroup:
@@ -70,6 +73,8 @@ class QueueGroup:
         # Of the messages settled lately: how many were done, and how many became dead letters.
         self.done = 0
         self.failed = 0
+        # By topic, since the start: how many leases have ended by themselves.
+        self.expired: Counter[str] = Counter()
 
     @property
     def value(self) -> GroupValue:
@@ -83,15 +88,15 @@ class QueueGroup:
     def count(self, moves: Iterable[Move]) -> None:
         """Keep the books of what consumers hold."""
         leases = self.leases
-        for _, before, after in moves:
+        for offsets, before, after in moves:
             if before is not None and before.state is FlightState.LEASED and before.lease is not None:
-                left = leases[before.lease.consumer] - 1
+                left = leases[before.lease.consumer] - len(offsets)
                 if left:
                     leases[before.lease.consumer] = left
                 else:
                     del leases[before.lease.consumer]
             if after is not None and after.state is FlightState.LEASED and after.lease is not None:
-                leases[after.lease.consumer] = leases.get(after.lease.consumer, 0) + 1
+                leases[after.lease.consumer] = leases.get(after.lease.consumer, 0) + len(offsets)
 
     def validate(self) -> None:
         """Check what must always hold."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby, repeat
+from operator import attrgetter
 from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
 from goqueue.machines.delivery_commands import Offer, Receipt, Receive, Settle
 from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
-from goqueue.machines.delivery_window import Draft
+from goqueue.machines.delivery_window import Draft, Window
 from goqueue.model.queue_settings import QueueSettings
 
 HELD_MAX = 1_000
@@ -19,6 +22,9 @@ HELD_MAX = 1_000
 _JITTER = 0.1
 _GOLDEN = 0.618034
 _TIMED = (FlightState.LEASED, FlightState.WAITING)
+_lease_of = attrgetter("lease_id")
+# Calling the class goes through a Python function, and there is one for each message.
+_delivery = partial(tuple.__new__, Delivery)
 
 
 class Settled(NamedTuple):
@@ -29,7 +35,8 @@ class Settled(NamedTuple):
 
 
 Result = Settled | GoQueueError
-_DONE = Settled(None)
+DONE = Settled(None)
+"""What became of every message that is done."""
 
 
 def later(now: Now, delay_ms: int) -> Now:
@@ -57,6 +64,9 @@ def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> 
         first_ms = now.wall_ms if flight.first_ms < 0 else flight.first_ms
         draft.put(offset, fresh._replace(deliveries=flight.deliveries + 1, first_ms=first_ms, key=flight.key))
         yield Delivery(offer.partition, offset, flight.deliveries + 1)
+    if offer.looked_from > draft.cursor:
+        # The group has gone back since: between here and there are messages that nobody has looked at.
+        return
     offered = offer.fresh
     if offered and offered[0] < draft.cursor:
         offered = [offset for offset in offered if offset >= draft.cursor]
@@ -66,8 +76,7 @@ def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> 
     chosen = offered[:room]
     draft.advance(max(offer.end, draft.cursor) if len(chosen) == len(offered) else offered[room], chosen)
     draft.put_fresh(chosen, fresh)
-    for offset in chosen:
-        yield Delivery(offer.partition, offset, 1)
+    yield from map(_delivery, zip(repeat(offer.partition), chosen, repeat(1)))
 
 
 def _lease_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Iterator[Delivery]:
@@ -112,23 +121,37 @@ def _is_ready(draft: Draft, offset: int) -> bool:
 # -- settling
 
 
-def settle(draft: Draft, receipt: Receipt, command: Settle, settings: QueueSettings, now: Now) -> Result:
-    """Do what a consumer says about a message; an error if it has not leased it any more."""
+def settle(
+    draft: Draft, receipts: Sequence[Receipt], command: Settle, settings: QueueSettings, now: Now
+) -> Iterable[Result]:
+    """Do what a consumer says about messages; an error for each that it has not leased any more."""
+    if command.verdict is not Verdict.ACK:
+        return [_settle(draft, receipt, command, settings, now) for receipt in receipts]
+    results: list[Result] = []
+    for lease_id, shown in groupby(receipts, _lease_of):
+        together = list(shown)
+        fates = draft.finish_all([receipt.offset for receipt in together], partial(is_leased, lease_id, now))
+        results += [DONE if is_done else stale(each) for each, is_done in zip(together, fates, strict=True)]
+    return results
+
+
+def _settle(draft: Draft, receipt: Receipt, command: Settle, settings: QueueSettings, now: Now) -> Result:
     flight = draft.find(receipt.offset)
-    if (
-        flight is None
-        or flight.state is not FlightState.LEASED
-        or flight.lease is None
-        or flight.lease.id != receipt.lease_id
-        or flight.until.monotonic_ms <= now.monotonic_ms
-    ):
+    if flight is None or not is_leased(receipt.lease_id, now, flight):
         return stale(receipt)
-    if command.verdict is Verdict.ACK:
-        draft.finish(receipt.offset)
-        return _DONE
     after = _after(flight, receipt.offset, command, settings, now)
     draft.put(receipt.offset, after)
     return Settled(after.state, after.until.wall_ms)
+
+
+def is_leased(lease_id: int, now: Now, flight: Flight) -> bool:
+    """Tell whether somebody has a message under a lease now."""
+    return (
+        flight.state is FlightState.LEASED
+        and flight.lease is not None
+        and flight.lease.id == lease_id
+        and flight.until.monotonic_ms > now.monotonic_ms
+    )
 
 
 def stale(receipt: Receipt) -> StaleReceipt:
@@ -164,6 +187,15 @@ def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:
 
 
 # -- time
+
+
+def leases_due(window: Window, chunk: int, now: Now) -> int:
+    """Return how many leases of a chunk end now."""
+    known = window.chunks.get(chunk)
+    flights = () if known is None else known.flights.values()
+    return sum(
+        flight.state is FlightState.LEASED and flight.until.monotonic_ms <= now.monotonic_ms for flight in flights
+    )
 
 
 def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> int:

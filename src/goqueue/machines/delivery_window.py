@@ -4,8 +4,9 @@
        all done         each one done or in flight        never looked at
 
 What lies between floor and cursor is kept in chunks of 256 messages: one bit for each that is done, and a flight for
-each that is not. So a million messages, acknowledged in any order, take some hundred kilobytes, and a chunk is
-forgotten once the floor has passed it. `validate` says what must hold.
+each that is not. So a million messages, acknowledged in any order, take some hundred kilobytes. A chunk that is not
+there is done, as far as the cursor goes: so what is done is forgotten, and a gap in the log costs nothing, however
+large. `validate` says what must hold.
 
 A window changes by drafts. A draft takes copies of the chunks that it changes, so a decision can be made, stored, and
 only then adopted.
@@ -13,7 +14,8 @@ only then adopted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -36,9 +38,9 @@ class Chunk:
 
 
 class Move(NamedTuple):
-    """A message that gets into another state; None for one that was never looked at, or is done."""
+    """Messages of one chunk that get into another state together; None if they were never looked at, or are done."""
 
-    offset: int
+    offsets: Sequence[int]
     before: Flight | None
     after: Flight | None
 
@@ -70,7 +72,7 @@ class Window:
         if not self.floor <= offset < self.cursor:
             return offset < self.floor
         chunk = self.chunks.get(offset >> SHIFT)
-        return chunk is not None and bool(chunk.done >> (offset & _FULL_INDEX) & 1)
+        return chunk is None or bool(chunk.done >> (offset & _FULL_INDEX) & 1)
 
     def load_done(self, index: int, done: int) -> None:
         """Take note of what is stored as done in a chunk."""
@@ -93,38 +95,41 @@ class Window:
 
     def note(self, move: Move) -> None:
         """Keep the books that can be made from the chunks."""
-        offset, before, after = move
+        offsets, before, after = move
         if before is not None:
-            self._forget(offset, before)
+            self._forget(offsets, before)
         if after is None:
+            if before is not None and before.key is not None:
+                self._leave_key(offsets, before.key)
             return
-        self.in_flight += 1
+        self.in_flight += len(offsets)
         if after.state is FlightState.LEASED:
-            self.leased += 1
+            self.leased += len(offsets)
         elif after.state is FlightState.READY:
-            self.ready[offset] = None
+            self.ready.update(dict.fromkeys(offsets))
         elif after.state is FlightState.DEAD:
-            self.dead[offset] = None
+            self.dead.update(dict.fromkeys(offsets))
         elif after.state is FlightState.HELD:
-            self.held += 1
+            self.held += len(offsets)
         if after.key is not None:
-            self.by_key.setdefault(after.key, {})[offset] = None
+            self.by_key.setdefault(after.key, {}).update(dict.fromkeys(offsets))
 
-    def _forget(self, offset: int, before: Flight) -> None:
-        self.in_flight -= 1
+    def _forget(self, offsets: Sequence[int], before: Flight) -> None:
+        self.in_flight -= len(offsets)
         if before.state is FlightState.LEASED:
-            self.leased -= 1
-        elif before.state is FlightState.READY:
-            del self.ready[offset]
-        elif before.state is FlightState.DEAD:
-            del self.dead[offset]
+            self.leased -= len(offsets)
         elif before.state is FlightState.HELD:
-            self.held -= 1
+            self.held -= len(offsets)
+        elif before.state in {FlightState.READY, FlightState.DEAD}:
+            row = self.ready if before.state is FlightState.READY else self.dead
+            for offset in offsets:
+                del row[offset]
 
-    def leave_key(self, offset: int, key: bytes) -> None:
-        """Take a message that is done out of the row of its key."""
+    def _leave_key(self, offsets: Sequence[int], key: bytes) -> None:
+        """Take messages that are done out of the row of their key."""
         row = self.by_key[key]
-        row.pop(offset, None)
+        for offset in offsets:
+            row.pop(offset, None)
         if not row:
             del self.by_key[key]
 
@@ -136,6 +141,7 @@ class Window:
         for index, chunk in self.chunks.items():
             start = index << SHIFT
             assert self.floor < start + CHUNK_MESSAGES, "a chunk below the floor is forgotten"
+            assert chunk.done != _FULL, "a chunk of which all is done is forgotten"
             for offset in range(start, start + CHUNK_MESSAGES):
                 is_done, is_flying = bool(chunk.done >> (offset - start) & 1), offset in chunk.flights
                 is_inside = self.floor <= offset < self.cursor
@@ -183,31 +189,55 @@ class Draft:
 
     def put(self, offset: int, flight: Flight) -> None:
         """Have a message in flight from now on, or in another state."""
-        self.moves.append(Move(offset, self.find(offset), flight))
+        self.moves.append(Move((offset,), self.find(offset), flight))
         self._chunk(offset >> SHIFT).flights[offset] = flight
         self.rewritten.add(offset >> SHIFT)
 
     def put_fresh(self, offsets: Sequence[int], flight: Flight) -> None:
         """Have messages in flight that were never looked at before, all in the same state."""
-        self.moves += [Move(offset, None, flight) for offset in offsets]
-        position = 0
-        while position < len(offsets):
-            index = offsets[position] >> SHIFT
-            end = position
-            while end < len(offsets) and offsets[end] >> SHIFT == index:
-                end += 1
-            self._chunk(index).flights.update(dict.fromkeys(offsets[position:end], flight))
+        for index, part in _by_chunk(offsets):
+            self.moves.append(Move(part, None, flight))
+            self._chunk(index).flights.update(dict.fromkeys(part, flight))
             self.rewritten.add(index)
-            position = end
 
     def finish(self, offset: int) -> None:
         """Have a message done that is in flight; the next one of its key may be delivered then."""
         chunk = self._chunk(offset >> SHIFT)
         flight = chunk.flights.pop(offset)
         chunk.done |= 1 << (offset & _FULL_INDEX)
-        self.moves.append(Move(offset, flight, None))
+        self.moves.append(Move((offset,), flight, None))
         if flight.key is not None:
             self._let_next(offset, flight.key)
+
+    def finish_all(self, offsets: Sequence[int], may_finish: Callable[[Flight], bool]) -> list[bool]:
+        """Have messages done, in any order, as far as they are in flight and may be; tell of each whether it is.
+
+        Messages that came together share their flight and are mostly done together, so hardly one is looked at twice.
+        """
+        fates = []
+        index, chunk = -1, None
+        shared: Flight | None = None
+        together: list[int] = []
+        for offset in offsets:
+            if offset >> SHIFT != index:
+                index = offset >> SHIFT
+                chunk = None if self._look(index) is None else self._chunk(index)
+                shared = None
+            flight = None if chunk is None else chunk.flights.get(offset)
+            if chunk is None or flight is None or not (flight is shared or may_finish(flight)):
+                fates.append(False)
+                continue
+            fates.append(True)
+            if flight.key is not None:
+                self.finish(offset)
+                continue
+            if flight is not shared:
+                shared, together = flight, []
+                self.moves.append(Move(together, flight, None))
+            together.append(offset)
+            del chunk.flights[offset]
+            chunk.done |= 1 << (offset & _FULL_INDEX)
+        return fates
 
     def _let_next(self, offset: int, key: bytes) -> None:
         for other in self.window.by_key.get(key, ()):
@@ -219,15 +249,16 @@ class Draft:
     def advance(self, end: int, fresh: Sequence[int]) -> None:
         """Move the cursor; what lies before it and is not among the fresh ones is done: there is no message."""
         start = self.cursor
+        # While the cursor is where it was: what is missing in a chunk is done as far as the cursor goes.
+        touched = {index: self._chunk(index) for index, _ in _by_chunk(fresh)}
+        if len(fresh) < end - start:
+            for index in {start >> SHIFT, (end - 1) >> SHIFT, *touched}:
+                base = index << SHIFT
+                low, high = max(start - base, 0), min(end - base, CHUNK_MESSAGES)
+                self._chunk(index).done |= ((1 << high) - 1) & ~((1 << low) - 1)
+            for offset in fresh:
+                touched[offset >> SHIFT].done &= ~(1 << (offset & _FULL_INDEX))
         self.cursor = end
-        if len(fresh) == end - start:
-            return
-        for index in range(start >> SHIFT, (end + _FULL_INDEX) >> SHIFT):
-            base = index << SHIFT
-            low, high = max(start - base, 0), min(end - base, CHUNK_MESSAGES)
-            self._chunk(index).done |= ((1 << high) - 1) & ~((1 << low) - 1)
-        for offset in fresh:
-            self._chunk(offset >> SHIFT).done &= ~(1 << (offset & _FULL_INDEX))
 
     def lose(self, start: int) -> None:
         """Forget everything before an offset, which is not in the log any more. Nothing was changed before."""
@@ -243,7 +274,7 @@ class Draft:
     def restart(self, offset: int) -> None:
         """Forget all that is in flight, and go on at another offset. Nothing was changed before."""
         for chunk in self.window.chunks.values():
-            self.moves += [Move(each, flight, None) for each, flight in chunk.flights.items()]
+            self.moves += [Move((each,), flight, None) for each, flight in chunk.flights.items()]
         self._dropped = frozenset(self.window.chunks)
         self.changed = {}
         self.floor = self.cursor = offset
@@ -253,7 +284,7 @@ class Draft:
         for index in [each for each in self.window.chunks if each >= end >> SHIFT]:
             for offset in [each for each in self.window.chunks[index].flights if each >= end]:
                 flight = self._chunk(index).flights.pop(offset)
-                self.moves.append(Move(offset, flight, None))
+                self.moves.append(Move((offset,), flight, None))
                 self.rewritten.add(index)
         last = self._look(end >> SHIFT)
         if last is not None:
@@ -272,13 +303,18 @@ class Draft:
             if chunk is not None and missing:
                 floor += (missing & -missing).bit_length() - 1
                 break
-            floor = (floor - position) + CHUNK_MESSAGES
+            floor = (floor - position) + CHUNK_MESSAGES if chunk is not None else self._next_chunk(floor >> SHIFT)
         self.floor = min(floor, self.cursor)
-        passed = self._passed()
-        for index in passed:
+        done = [*self._passed(), *[index for index, chunk in self.changed.items() if chunk.done == _FULL]]
+        for index in done:
             self.changed.pop(index, None)
         known = self.window.chunks
-        self.forgotten = sorted({each for each in (*passed, *self._dropped) if each in known} - self.changed.keys())
+        self.forgotten = sorted({each for each in (*done, *self._dropped) if each in known} - self.changed.keys())
+
+    def _next_chunk(self, index: int) -> int:
+        """Return the offset at which the next chunk begins that is there; the cursor if there is none."""
+        found = [each for each in (*self.window.chunks, *self.changed) if each > index and self._look(each) is not None]
+        return min(found) << SHIFT if found else self.cursor
 
     def _passed(self) -> Collection[int]:
         """Return the chunks of which nothing is left between floor and cursor."""
@@ -298,14 +334,17 @@ class Draft:
             window.chunks.pop(index, None)
         for move in self.moves:
             window.note(move)
-            if move.after is None and move.before is not None and move.before.key is not None:
-                window.leave_key(move.offset, move.before.key)
 
     def _chunk(self, index: int) -> Chunk:
         chunk = self.changed.get(index)
         if chunk is None:
             known = self._look(index)
-            chunk = self.changed[index] = Chunk() if known is None else Chunk(known.done, known.flights)
+            if known is None:
+                passed = min(max(self.cursor - (index << SHIFT), 0), CHUNK_MESSAGES)
+                chunk = Chunk((1 << passed) - 1)
+            else:
+                chunk = Chunk(known.done, known.flights)
+            self.changed[index] = chunk
         return chunk
 
     def _look(self, index: int) -> Chunk | None:
@@ -313,3 +352,13 @@ class Draft:
         if chunk is None and index not in self._dropped:
             return self.window.chunks.get(index)
         return chunk
+
+
+def _by_chunk(offsets: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    """Part offsets, which are in order, by the chunks that they are in."""
+    start = 0
+    while start < len(offsets):
+        index = offsets[start] >> SHIFT
+        end = bisect_left(offsets, (index + 1) << SHIFT, start)
+        yield index, offsets[start:end]
+        start = end

@@ -5,7 +5,11 @@ Whoever makes one (a queue group, a pipeline) sets those that it knows.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+PREFIX: Final = "goqueue-dlq-"
+"""How the names of all headers begin that say why a message died, and where it was."""
 
 REASON_HEADER: Final = "goqueue-dlq-reason"
 ERROR_HEADER: Final = "goqueue-dlq-error"
@@ -24,10 +28,85 @@ PIPELINE_HEADER: Final = "goqueue-dlq-pipeline"
 STEP_HEADER: Final = "goqueue-dlq-step"
 RULE_HEADER: Final = "goqueue-dlq-rule"
 
+REDRIVES_HEADER: Final = "goqueue-redrives"
+"""How often a message was published again after it had died; it stays with the message if that dies again."""
+
+UNKNOWN_REASON: Final = "unknown"
+"""The reason of a letter that does not say why it is there."""
+
 RETENTION_MS: Final = 336 * 3_600_000
 """How long dead letters are kept."""
 
 
+_SUFFIX: Final = ".dlq"
+_DIGITS_MAX: Final = 19
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
 def dead_letters_of(topic: str) -> str:
     """Return the topic that gets the dead letters of a topic, if nobody says otherwise."""
-    return f"{topic}.dlq"
+    return topic + _SUFFIX
+
+
+def is_for_dead_letters(topic: str) -> bool:
+    """Tell whether a topic is called as those are that get dead letters if nobody says otherwise."""
+    return topic.endswith(_SUFFIX)
+
+
+class Cause(NamedTuple):
+    """Why a message died and where it was, as its letter says; what it does not say is empty or None.
+
+    `redrives` is how often it was published again before.
+    """
+
+    reason: str
+    error: str
+    attempts: int | None
+    group: str
+    consumer: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    timestamp: int | None
+    first_delivery: int | None
+    last_delivery: int | None
+    redrives: int
+
+
+def cause_of(headers: Headers) -> Cause:
+    """Return what the headers of a letter say; anybody may have written them, so nothing is taken for granted."""
+    said = {name: value for name, value in headers if name.startswith(PREFIX) or name == REDRIVES_HEADER}
+
+    def text(name: str) -> str:
+        return (said.get(name) or b"").decode("utf-8", "replace")
+
+    def number(name: str) -> int | None:
+        written = said.get(name) or b""
+        return int(written) if written.isdigit() and len(written) <= _DIGITS_MAX else None
+
+    return Cause(
+        reason=text(REASON_HEADER) or UNKNOWN_REASON,
+        error=text(ERROR_HEADER),
+        attempts=number(ATTEMPTS_HEADER),
+        group=text(GROUP_HEADER),
+        consumer=text(CONSUMER_HEADER),
+        topic=text(TOPIC_HEADER),
+        partition=number(PARTITION_HEADER),
+        offset=number(OFFSET_HEADER),
+        timestamp=number(TIMESTAMP_HEADER),
+        first_delivery=number(FIRST_DELIVERY_HEADER),
+        last_delivery=number(LAST_DELIVERY_HEADER),
+        redrives=number(REDRIVES_HEADER) or 0,
+    )
+
+
+def original_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Return the headers that a message had before it died, without those that say why."""
+    return [(name, value) for name, value in headers if not name.startswith(PREFIX)]
+
+
+def redriven_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Return the headers with which a letter is published again: those of the message, and how often that was done."""
+    kept = [(name, value) for name, value in original_headers(headers) if name != REDRIVES_HEADER]
+    return [*kept, (REDRIVES_HEADER, str(cause_of(headers).redrives + 1).encode())]

@@ -22,6 +22,7 @@ from goqueue.broker.pipeline import BUCKETS_S, TallyKey
 from goqueue.observe.group_metrics import GroupSnapshot
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
 from goqueue.observe.pipeline_exposition import tell_pipelines
+from goqueue.observe.queue_exposition import tell_queues
 
 REASONS_MAX = 50
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
@@ -72,6 +73,7 @@ class _Telling(Collector):
         yield from _groups(snapshot.groups)
         yield from _transactions(snapshot.groups)
         yield from tell_pipelines(snapshot.pipelines)
+        yield from tell_queues(snapshot.queues)
 
 
 def _requests(requests: Mapping[TallyKey, Durations]) -> Iterator[Metric]:

@@ -72,7 +72,7 @@ async def look_at_groups(broker: Broker) -> GroupSnapshot:
     told = names[:GROUPS_MAX]
     return GroupSnapshot(
         count=len(names),
-        members={_shown(name): member_count(machine.find(name)) for name, machine in told},
+        members={shown(name): member_count(machine.find(name)) for name, machine in told},
         lags=await _lags(broker, told),
         rebalances=rebalances,
         transactions=states,
@@ -87,7 +87,7 @@ async def _lags(broker: Broker, told: Sequence[tuple[str, Groups]]) -> Mapping[t
     for name, machine in told:
         for each, committed in machine.offsets.of_group(name).items():
             lag = _messages(broker, each, committed.offset)
-            key = (_shown(name), each.topic)
+            key = (shown(name), each.topic)
             if lag is None or (key not in found and len(found) >= _LAGS_MAX):
                 continue
             before = found.get(key, GroupLag(0, 0.0))
@@ -119,6 +119,6 @@ def _messages(broker: Broker, partition: TopicPartition, offset: int) -> Lag | N
     return messages_behind(found, offset)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """Return a name as text: clients may have chosen bytes that are none."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -4,7 +4,7 @@ Nothing is counted here, so a message costs nothing more because of it. The loop
 `exposition` puts it into words in a thread, which takes tens of milliseconds for a thousand partitions.
 
 At most 1,000 partitions are told one by one, by the names of their topics; the others are only counted. Groups and
-transactions are looked at by `group_metrics`, pipelines by `pipeline_metrics`.
+transactions are looked at by `group_metrics`, queues by `queue_metrics`, pipelines by `pipeline_metrics`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from goqueue.broker.pipeline import TallyKey
 from goqueue.errors import GoQueueError
 from goqueue.observe.group_metrics import GroupSnapshot, look_at_groups
 from goqueue.observe.pipeline_metrics import PipelineSnapshot, look_at_pipelines
+from goqueue.observe.queue_metrics import QueueSnapshot, look_at_queue_groups
 from goqueue.runtime.partition import Partition
 
 PARTITIONS_MAX = 1000
@@ -64,6 +65,7 @@ class Snapshot:
     partitions: Sequence[PartitionRow]
     groups: GroupSnapshot
     pipelines: PipelineSnapshot
+    queues: QueueSnapshot
 
 
 class Metrics:
@@ -75,7 +77,7 @@ class Metrics:
 
     async def expose(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics as text, in a format that the reader accepts, and the media type of that format."""
-        snapshot = self._look(await look_at_groups(self._broker))
+        snapshot = self._look(await look_at_groups(self._broker), await look_at_queue_groups(self._broker))
         return await asyncio.get_running_loop().run_in_executor(self._broker.threads, self._told, snapshot, accept)
 
     def _told(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
@@ -91,7 +93,7 @@ class Metrics:
             # When the disk is broken, everything else is wanted all the more.
             return None
 
-    def _look(self, groups: GroupSnapshot) -> Snapshot:
+    def _look(self, groups: GroupSnapshot, queues: QueueSnapshot) -> Snapshot:
         broker = self._broker
         rows: list[PartitionRow] = []
         total = offline = 0
@@ -121,6 +123,7 @@ class Metrics:
             rows,
             groups,
             look_at_pipelines(broker),
+            queues,
         )
 
 

@@ -71,6 +71,11 @@ TABLE: dict[str, Fault] = {
     "unknown_queue": Fault(69, 404),
     "stale_receipt": Fault(121, 409),
     "invalid_receipt": Fault(42, 400),
+    "share_session_not_found": Fault(122, 404),
+    "invalid_share_session_epoch": Fault(123, 409),
+    "share_session_limit_reached": Fault(133, 429),
+    "unknown_redrive": Fault(42, 404),
+    "redrive_running": Fault(42, 409),
     "offset_metadata_too_large": Fault(12, 400),
     "commit_too_large": Fault(28, 413),
     "unstable_offsets": Fault(88, 503),
@@ -84,6 +89,8 @@ TABLE: dict[str, Fault] = {
     # pipelines
     "unknown_pipeline": Fault(42, 404),
     "pipeline_running": Fault(42, 409),
+    # jobs
+    "unknown_job": Fault(42, 404),
     # topics
     "unknown_topic": Fault(3, 404),
     "unknown_topic_id": Fault(100, 404),

@@ -34,6 +34,14 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Headers
 
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes its key, value and headers have."""
+        size = len(self.key or b"") + len(self.value or b"")
+        for name, value in self.headers:
+            size += len(name) + len(value or b"")
+        return size
+
 
 # Calling the class goes through a Python function, which would take a quarter of the whole reading.
 _record = partial(tuple.__new__, Record)

@@ -47,6 +47,7 @@ from goqueue.records.layout import (
     BatchHeader,
     write_header,
 )
+from goqueue.records.reader import RECORDS_MAX
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.upkeep import keep_up
 from goqueue.runtime.waiters import Waiters, arrival
@@ -352,8 +353,8 @@ def _check_header_of_client(header: BatchHeader) -> None:
     count = header.record_count
     if count != header.last_offset_delta + 1:
         raise InvalidRecord(f"a batch says {count} records, but has offsets for {header.last_offset_delta + 1}")
-    if count == 0:
-        raise InvalidRecord("a batch has no records")
+    if not 0 < count <= RECORDS_MAX:
+        raise InvalidRecord(f"a batch has {count} records, which is not between 1 and {RECORDS_MAX}")
     if attributes & _FORBIDDEN_TO_CLIENTS:
         raise InvalidRecord(_forbidden(header))
     if attributes & LOG_APPEND_TIME_BIT:

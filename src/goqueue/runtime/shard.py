@@ -10,6 +10,9 @@ through the same door: when something is due, the machine says which commands th
 
 Independent commands, of which a decision looks at nothing that the others change, are gathered: those that come while
 the loop is busy are written as one batch. Before anything else is decided, or told, they are in the log.
+
+Soft decisions are adopted and told at once, and the shard owes the log their records for a moment: until something else
+is written, or the time is up.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ _TIMER_MAX_S = 3600.0
 _AGAIN_S = 1.0
 # What is gathered is written at once when it gets larger than this.
 _GATHERED_BYTES_MAX = 256 * 1024
+# How long soft decisions may be known to nobody but this process.
+_OWED_S = 0.01
 _STOPPING = "the broker is about to stop"
 _MESSAGE_CHARS_MAX = 500
 
@@ -95,6 +100,10 @@ class Shard(Generic[CommandT]):
         self._waiting: dict[int, asyncio.Future[object]] = {}
         self._gathered: list[Decision] = []
         self._gathered_bytes = 0
+        self._owed: dict[bytes, KeyedRecord] = {}
+        self._owed_bytes = 0
+        self._is_in_arrears = False
+        self._owed_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._is_closed = False
@@ -139,11 +148,12 @@ class Shard(Generic[CommandT]):
     @property
     def is_settled(self) -> bool:
         """Whether all that was decided so far is durable."""
-        return not self._gathered and self.partition.log.end_offset <= self.partition.high_watermark
+        return not self._gathered and not self._owed and self.partition.log.end_offset <= self.partition.high_watermark
 
     async def settled(self) -> None:
         """Wait until all that was decided so far is durable; LogOffline if it cannot become so."""
         self._write_gathered()
+        self._write_owed()
         await self.partition.committed(self.partition.log.end_offset)
 
     def pass_time(self) -> None:
@@ -171,6 +181,7 @@ class Shard(Generic[CommandT]):
         """Let no more time pass, and tell all who wait that nothing will come."""
         self._write_gathered()
         self._is_closed = True
+        self._pay()
         self._stop_timer()
         self._give_up(_STOPPING)
 
@@ -186,7 +197,9 @@ class Shard(Generic[CommandT]):
         if is_independent and decision.records and not self._is_closed:
             self._gather(decision)
             return decision.answers
-        if decision.records:
+        if decision.is_soft and not self._is_closed:
+            self._owe(decision.records)
+        elif decision.records:
             self._append(decision.records, is_awaited=not decision.is_told_at_once)
         self._adopt(decision)
         self._set_timer()
@@ -194,7 +207,7 @@ class Shard(Generic[CommandT]):
         # An earlier command may have made this one needless, and not be durable yet.
         if end <= self.partition.high_watermark or self.partition.log.fault:
             self._tell(decision.answers, end)
-        elif decision.is_told_at_once:
+        elif decision.is_told_at_once or decision.is_soft:
             self._tell(decision.answers, self.partition.high_watermark)
         else:
             self.partition.waiters.wait_for(end, partial(self._tell, decision.answers, end))
@@ -205,7 +218,7 @@ class Shard(Generic[CommandT]):
         if not self._gathered:
             self._loop.call_soon(self._write_gathered)
         self._gathered.append(decision)
-        self._gathered_bytes += sum([len(record.key) + len(record.value or b"") for record in decision.records])
+        self._gathered_bytes += _size(decision.records)
         if self._gathered_bytes > _GATHERED_BYTES_MAX:
             self._write_gathered()
 
@@ -226,7 +239,38 @@ class Shard(Generic[CommandT]):
         end = self.partition.log.end_offset
         self.partition.waiters.wait_for(end, partial(self._tell, answers, end))
 
+    def _owe(self, records: Sequence[KeyedRecord]) -> None:
+        """Write records with whatever is written next, or soon; at once if they are many, or could not be written."""
+        if self.partition.log.fault:
+            raise LogOffline(self.partition.log.fault)
+        if not records:
+            return
+        size = _size(records)
+        if self._is_in_arrears or self._owed_bytes + size > _GATHERED_BYTES_MAX:
+            # What is told and never stored would be told again and again.
+            self._append(records, is_awaited=False)
+            return
+        if self._owed_timer is None:
+            self._owed_timer = self._loop.call_later(_OWED_S, self._pay)
+        self._owed_bytes += size
+        _merged(self._owed, records)
+
+    def _pay(self) -> None:
+        """Write what is owed; what cannot be written is owed still, and tried again."""
+        self._owed_timer = None
+        try:
+            self._write_owed()
+        except GoQueueError:
+            if not self._is_closed and not self.partition.log.fault:
+                self._owed_timer = self._loop.call_later(_AGAIN_S, self._pay)
+
+    def _write_owed(self) -> None:
+        if self._owed:
+            self._append([], is_awaited=False)
+
     def _append(self, records: Sequence[KeyedRecord], *, is_awaited: bool) -> None:
+        if self._owed:
+            records = list(_merged(dict(self._owed), records).values())
         now_ms = self._clock.now_ms()
         batch = build_batch([NewRecord(now_ms, record.key, record.value) for record in records])
         if len(batch) > self.partition.settings.log.max_message_bytes:
@@ -234,10 +278,15 @@ class Shard(Generic[CommandT]):
         try:
             self.partition.append_own(batch, is_awaited=is_awaited)
         except GoQueueError:
+            self._is_in_arrears = bool(self._owed)
             if self.partition.log.fault:
                 # Nothing will ever be decided again.
                 self._give_up(self.partition.log.fault)
             raise
+        self._owed, self._owed_bytes, self._is_in_arrears = {}, 0, False
+        if self._owed_timer is not None:
+            self._owed_timer.cancel()
+            self._owed_timer = None
 
     def _adopt(self, decision: Decision) -> None:
         try:
@@ -280,3 +329,15 @@ class Shard(Generic[CommandT]):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
+
+
+def _size(records: Sequence[KeyedRecord]) -> int:
+    return sum([len(record.key) + len(record.value or b"") for record in records])
+
+
+def _merged(owed: dict[bytes, KeyedRecord], records: Sequence[KeyedRecord]) -> dict[bytes, KeyedRecord]:
+    """Put records to those that are owed: the latest of each key, in the order in which they came."""
+    for record in records:
+        owed.pop(record.key, None)
+        owed[record.key] = record
+    return owed

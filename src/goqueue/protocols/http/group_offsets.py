@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from goqueue.broker.group_reset import Move, Reset, ResetTarget, plan_reset, reset_offsets
 from goqueue.broker.group_view import view_group
 from goqueue.broker.groups import commit_offsets
+from goqueue.broker.lag import total_lag
 from goqueue.broker.messages import MESSAGES_MAX
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.group_commands import CommitOffsets
@@ -29,7 +30,6 @@ from goqueue.protocols.http.group_shapes import (
     greatest_lag_seconds,
     partitions_of,
     told_offset,
-    total_lag,
 )
 from goqueue.protocols.http.messages import Milliseconds, Moment, timestamp_of
 from goqueue.protocols.http.problems import MessageError, error_of
@@ -67,10 +67,10 @@ class CommitResults(msgspec.Struct):
 
 
 class GroupOffsets(msgspec.Struct):
-    """How far a group is in each partition, and altogether."""
+    """How far a group is in each partition, and altogether, as far as that is known."""
 
     group: str
-    lag: int
+    lag: int | None
     lag_seconds: float | None
     offsets: list[GroupOffset]
 
@@ -137,7 +137,9 @@ async def show(context: Context, _: None) -> Answer:
     """Tell how far a group is in each partition."""
     view = await view_group(context.broker, context.caller, context.group)
     offsets = [told_offset(each) for each in view.offsets]
-    return Answer(GroupOffsets(view.name, total_lag(offsets), greatest_lag_seconds(offsets), offsets))
+    return Answer(
+        GroupOffsets(view.name, total_lag(each.lag for each in view.offsets), greatest_lag_seconds(offsets), offsets)
+    )
 
 
 async def reset(context: Context, request: OffsetsReset) -> Answer:

@@ -60,7 +60,7 @@ class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NextOffset(msgspec.Struct):
-    """What to commit for a partition once its messages are done."""
+    """What to commit for a partition once its messages are done, if it has any here."""
 
     topic: str
     partition: int
@@ -71,6 +71,10 @@ class PolledMessages(msgspec.Struct, kw_only=True):
     """Messages of the member's partitions, each partition's in order; `offsets` is what to commit when they are done.
 
     `poll` is the number of this reply, for `after`. `rebalancing` means that the member should send a heartbeat.
+    `offsets` has all partitions whose offset was not told by the replies before, also those without messages. If it
+    `has_forgotten`, the broker knows nothing of the polls before (`after`), and has begun at the committed offsets, or
+    at `reset`; a member that was elsewhere says so (`seek`). Of `errors`, `offset_out_of_range` is told of partitions
+    that have nothing where it was to go on: they are read from `reset` on.
     """
 
     poll: int
@@ -78,6 +82,7 @@ class PolledMessages(msgspec.Struct, kw_only=True):
     state: Literal["stable", "rebalancing"]
     messages: list[Message]
     offsets: list[NextOffset]
+    has_forgotten: bool
     errors: list[PartitionError] | UnsetType = UNSET
 
 
@@ -116,5 +121,6 @@ def _told(polled: Polled) -> PolledMessages:
         state="rebalancing" if polled.standing.is_behind else "stable",
         messages=messages,
         offsets=[NextOffset(*each, offset) for each, offset in polled.next_offsets.items()],
+        has_forgotten=polled.has_forgotten,
         errors=told_errors(polled.errors.items()) if polled.errors else UNSET,
     )

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.broker.group_view import MemberView, OffsetView
+from goqueue.broker.group_view_values import MemberView, OffsetView
 from goqueue.broker.retention_risk import Danger
 from goqueue.errors import GoQueueError
 from goqueue.machines.group_values import TopicPartition
@@ -124,11 +124,6 @@ def told_offset(view: OffsetView) -> GroupOffset:
 
 def _owner(member: MemberView) -> Owner:
     return Owner(member.id, member.client_id, member.host)
-
-
-def total_lag(offsets: Iterable[GroupOffset]) -> int:
-    """Return how many messages a group has not read, as far as that is known."""
-    return sum(each.lag or 0 for each in offsets)
 
 
 def greatest_lag_seconds(offsets: Iterable[GroupOffset]) -> float | None:

@@ -5,18 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from goqueue.broker.group_members import MemberProgress
-from goqueue.broker.group_view import (
-    Books,
-    GroupKind,
-    GroupState,
-    GroupView,
-    MemberView,
-    all_books,
-    books_of,
-    overview,
-    view_group,
-)
+from goqueue.broker.group_view import all_books, books_of, overview, view_group
+from goqueue.broker.group_view_values import Books, GroupKind, GroupState, GroupView, MemberView
 from goqueue.broker.groups import delete_group
+from goqueue.broker.lag import total_lag
 from goqueue.errors import InconsistentProtocol
 from goqueue.machines.group_values import Rebalance
 from goqueue.protocols.http.calls import Answer, Context
@@ -29,18 +21,17 @@ from goqueue.protocols.http.group_shapes import (
     seconds,
     told,
     told_offset,
-    total_lag,
 )
 
 
 class GroupSummary(msgspec.Struct):
-    """A group in a line; `lag` is in messages, over all partitions in which it has an offset."""
+    """A group in a line; `lag` is how many messages it has not read at least, and null if that is not known."""
 
     name: str
     kind: GroupKind
     state: GroupState
     members: int
-    lag: int
+    lag: int | None
 
 
 class Groups(msgspec.Struct):
@@ -86,7 +77,11 @@ class GroupRebalance(msgspec.Struct):
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """A group with all that is known of it; `topics` is null if only its members know."""
+    """A group with all that is known of it; `topics` is null if only its members know.
+
+    `lag` is how many messages it has not read, at least: partitions are left out in which nothing is committed. It is 0
+    only if everything is read, and null if nothing is known.
+    """
 
     name: str
     kind: GroupKind
@@ -94,7 +89,7 @@ class Group(msgspec.Struct, kw_only=True):
     generation: int
     assignor: str
     topics: list[str] | None
-    lag: int
+    lag: int | None
     lag_seconds: float | None
     members: list[GroupMember]
     offsets: list[GroupOffset]
@@ -149,7 +144,7 @@ async def describe(context: Context, _: None) -> Answer:
             generation=view.epoch,
             assignor=view.assignor,
             topics=None if view.topics is None else list(view.topics),
-            lag=total_lag(offsets),
+            lag=total_lag(each.lag for each in view.offsets),
             lag_seconds=greatest_lag_seconds(offsets),
             members=_members(view),
             offsets=offsets,

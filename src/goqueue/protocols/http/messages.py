@@ -48,7 +48,7 @@ Milliseconds = Annotated[
 Moment = Annotated[
     str, Meta(description="ISO 8601 with an offset from UTC.", extra_json_schema={"format": "date-time"})
 ]
-_Bytes = Annotated[
+Base64Bytes = Annotated[
     bytes,
     Meta(
         description="Bytes, as base64.",
@@ -66,16 +66,16 @@ class NewHeader(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     value: str | UnsetType | None = UNSET
-    value_base64: _Bytes | UnsetType = UNSET
+    value_base64: Base64Bytes | UnsetType = UNSET
 
 
 class MessageToPublish(msgspec.Struct, forbid_unknown_fields=True):
     """A message. Its key decides on the partition, if it names none, as in Kafka's clients."""
 
     key: _Key | UnsetType = UNSET
-    key_base64: _Bytes | UnsetType = UNSET
+    key_base64: Base64Bytes | UnsetType = UNSET
     value: _Key | UnsetType = UNSET
-    value_base64: _Bytes | UnsetType = UNSET
+    value_base64: Base64Bytes | UnsetType = UNSET
     headers: dict[str, str | None] | list[NewHeader] | UnsetType = UNSET
     partition: Annotated[int, Meta(ge=0, le=PARTITION_MAX)] | None = None
     timestamp: Milliseconds | Moment | None = None
@@ -299,18 +299,19 @@ def message_of(topic: str, partition: int, record: Record) -> Message:
 
 def filled(message: Message, record: Record) -> None:
     """Put into a message what a record says."""
+    _, _, key, value, headers = record
     try:
-        message.key = None if record.key is None else record.key.decode()
+        message.key = None if key is None else key.decode()
     except UnicodeDecodeError:
-        message.key_base64 = record.key or b""
+        message.key_base64 = key or b""
     try:
-        message.value = None if record.value is None else record.value.decode()
+        message.value = None if value is None else value.decode()
     except UnicodeDecodeError:
-        message.value_base64 = record.value or b""
-    if record.headers:
-        message.headers = {name: _text(value) for name, value in record.headers}
-        if len(message.headers) < len(record.headers) or None in message.headers.values():
-            message.headers_base64 = record.headers
+        message.value_base64 = value or b""
+    if headers:
+        message.headers = {name: _text(text) for name, text in headers}
+        if len(message.headers) < len(headers) or None in message.headers.values():
+            message.headers_base64 = headers
 
 
 def _text(data: bytes | None) -> str | None:

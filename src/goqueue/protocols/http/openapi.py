@@ -12,6 +12,7 @@ import msgspec
 
 from goqueue import __version__
 from goqueue.errors import GoQueueError
+from goqueue.machines.job_values import JOB_ID
 from goqueue.machines.pipeline_values import PIPELINE_NAME
 from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
@@ -39,13 +40,15 @@ _PATH_PARAMETERS: dict[str, Json] = {
     },
     "id": {"description": "A transactional id.", "schema": {"type": "string", **NOT_EMPTY_SCHEMA}},
     "sink": {"description": "The name of a sink.", "schema": {"type": "string", "pattern": f"^{SINK_NAME}$"}},
+    "redrive": {"description": "The id of a redrive.", "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"}},
     "pipeline": {
         "description": "The name of a pipeline.",
         "schema": {"type": "string", "pattern": f"^{PIPELINE_NAME}$"},
     },
+    "job": {"description": "The id of a run of a job.", "schema": {"type": "string", "pattern": f"^{JOB_ID}$"}},
 }
 # Two fields that say the same thing in two ways; JSON Schema has no word for that in a class.
-_EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",)}
+_EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",), "RedriveRequest": ("key",)}
 
 # Fields that are given together, and fields that are given exactly if another one has their name for a value.
 _TOGETHER = {"OffsetsToCommit": ("member_id", "generation")}

@@ -73,12 +73,15 @@ class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class MessageError(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Why one message, or one partition, failed while others may not have."""
+    """Why one message, or one partition, failed while others may not have; offsets as in a problem document."""
 
     code: str
     message: str
     status: int
     hint: str = ""
+    offset: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
 
 
 def problem_of(error: GoQueueError, instance: str) -> Problem:
@@ -111,7 +114,10 @@ def unexpected_problem(instance: str) -> Problem:
 
 def error_of(error: GoQueueError) -> MessageError:
     """Return an error as a part of a reply."""
-    return MessageError(code=error.code, message=error.message, status=fault_of(error).http, hint=error.hint)
+    told = MessageError(code=error.code, message=error.message, status=fault_of(error).http, hint=error.hint)
+    if isinstance(error, OffsetOutOfRange):
+        told.offset, told.start_offset, told.end_offset = error.offset, error.start, error.end
+    return told
 
 
 def title_of(code: str) -> str:

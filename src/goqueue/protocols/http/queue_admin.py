@@ -91,7 +91,11 @@ class QueuePartition(msgspec.Struct, kw_only=True):
 
 
 class Queue(msgspec.Struct, kw_only=True):
-    """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased."""
+    """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased.
+
+    `depth` and `backlog` count places in the log: where there are transactions, or compaction, there are at most so
+    many messages, since what is never delivered counts until the group comes by.
+    """
 
     group: str
     paused: bool

@@ -11,6 +11,7 @@ from goqueue.errors import (
     Corrupt,
     DiskFull,
     GoQueueError,
+    GroupNotEmpty,
     InconsistentProtocol,
     Invalid,
     InvalidGroup,
@@ -22,7 +23,7 @@ from goqueue.errors import (
     UnknownQueue,
     UnknownTopic,
 )
-from goqueue.protocols.http import queue_admin, queues
+from goqueue.protocols.http import queue_admin, queue_stats, queues
 from goqueue.protocols.http.calls import Handler, Operation
 
 _STORAGE: Sequence[type[GoQueueError]] = (CoordinatorUnavailable, LogOffline, DiskFull)
@@ -79,6 +80,14 @@ OPERATIONS: Sequence[Operation] = (
         reply=queue_admin.Queues,
     ),
     Operation(
+        name="queues.stats",
+        method="GET",
+        path="/reliability/stats",
+        summary="Tell how many messages of each queue group and topic were delivered, settled, given up",
+        handle=queue_stats.stats,
+        reply=queue_stats.ReliabilityStats,
+    ),
+    Operation(
         name="queues.describe",
         method="GET",
         path="/queues/{group}",
@@ -104,7 +113,7 @@ OPERATIONS: Sequence[Operation] = (
         summary="Forget a queue group, with all that is in flight",
         handle=queue_admin.delete,
         status=204,
-        errors=_OF_QUEUES,
+        errors=(*_OF_QUEUES, GroupNotEmpty),
     ),
     Operation(
         name="queues.peek",

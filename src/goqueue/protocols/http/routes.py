@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from starlette.routing import Mount, Route, Router
-
 from goqueue.errors import (
     Corrupt,
     DiskFull,
@@ -34,6 +32,8 @@ from goqueue.errors import (
 from goqueue.protocols.faults import TABLE
 from goqueue.protocols.http import (
     group_routes,
+    job_routes,
+    letter_routes,
     messages,
     pipeline_routes,
     queue_routes,
@@ -42,8 +42,9 @@ from goqueue.protocols.http import (
     transaction_routes,
 )
 from goqueue.protocols.http.calls import HTML, Operation, Services
-from goqueue.protocols.http.endpoint import Endpoint, answer_unknown_path
+from goqueue.protocols.http.endpoint import Endpoint
 from goqueue.protocols.http.problems import BodyTooLarge, UnsupportedMediaType
+from goqueue.protocols.http.switch import Switch
 
 PREFIX = "/v1"
 
@@ -147,8 +148,10 @@ OPERATIONS: Sequence[Operation] = (
     ),
     *group_routes.OPERATIONS,
     *queue_routes.OPERATIONS,
+    *letter_routes.OPERATIONS,
     *transaction_routes.OPERATIONS,
     *pipeline_routes.OPERATIONS,
+    *job_routes.OPERATIONS,
     Operation(
         name="status.livez",
         method="GET",
@@ -225,17 +228,15 @@ def errors_of(operation: Operation) -> Sequence[type[GoQueueError]]:
     return list(dict.fromkeys([*operation.errors, *common]))
 
 
-def application(services: Services) -> Router:
+def application(services: Services) -> Switch:
     """Return the table as an ASGI application."""
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
-    # They are tried in this order: the longest are the busiest, and any word is longer than the place of an id.
+    # They are tried in this order: any word is longer than the place of an id.
     paths = sorted(by_path, key=len, reverse=True)
     # Ids and names of groups may be anything, slashes included.
-    routes = [Route(re.sub("{(id|group)}", r"{\1:path}", path), Endpoint(by_path[path], services)) for path in paths]
-    return Router(
-        [*routes, Mount(PREFIX, app=Router(routes, redirect_slashes=False, default=answer_unknown_path))],
-        redirect_slashes=False,
-        default=answer_unknown_path,
+    patterns = [re.sub("{(id|group)}", r"{\1:path}", path) for path in paths]
+    return Switch(
+        [(pattern, Endpoint(by_path[path], services)) for pattern, path in zip(patterns, paths, strict=True)], PREFIX
     )

@@ -76,6 +76,9 @@ class HangingAbort(msgspec.Struct, forbid_unknown_fields=True):
     """The producer whose transaction is to be aborted in the partition."""
 
     producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    force: Annotated[
+        bool, Meta(description="Also while the log of a coordinator cannot be used, which may know of the transaction.")
+    ] = False
 
 
 class Transactions(msgspec.Struct):
@@ -141,7 +144,14 @@ async def list_open(context: Context, _: None) -> Answer:
 
 async def abort_hanging(context: Context, request: HangingAbort) -> Answer:
     """Abort a transaction of a partition that no coordinator knows of; its readers go on behind it."""
-    await end_hanging_transaction(context.broker, context.caller, context.topic, context.partition, request.producer_id)
+    await end_hanging_transaction(
+        context.broker,
+        context.caller,
+        context.topic,
+        context.partition,
+        request.producer_id,
+        is_forced=request.force,
+    )
     return Answer(status=204)
 
 

@@ -20,6 +20,8 @@ from goqueue.protocols.kafka import (
     markers,
     offsets,
     producers,
+    share_fetch,
+    share_groups,
     topics,
     transactions,
 )
@@ -99,6 +101,11 @@ APIS = {
         Api(68, 0, 1, 0, consumer_groups.consumer_group_heartbeat),
         Api(69, 0, 1, 0, group_admin.describe_consumer_groups),
         Api(75, 0, 0, 0, cluster.describe_topic_partitions),
+        Api(76, 1, 1, 0, share_groups.share_group_heartbeat),
+        Api(77, 1, 1, 0, share_groups.share_group_describe),
+        Api(78, 1, 2, 0, share_fetch.share_fetch),
+        Api(79, 1, 2, 0, share_fetch.share_acknowledge),
+        Api(90, 0, 1, 0, share_groups.describe_share_group_offsets),
     )
 }
 

@@ -15,7 +15,6 @@ from goqueue.broker.topics import describe_topic, find_topics
 from goqueue.errors import GoQueueError
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import UNKNOWN_OPERATIONS, Context, told
-from goqueue.protocols.kafka.coordination import COORDINATOR_NOT_AVAILABLE
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply, encode
 from goqueue.runtime.partition import Partition
@@ -162,12 +161,11 @@ async def find_coordinator(context: Context, request: Request) -> Reply:
 
 
 def _coordinator(context: Context, key_type: int) -> Reply:
-    if key_type in (_GROUP, _TRANSACTION):
+    if key_type in (_GROUP, _TRANSACTION, _SHARE):
         return {"error_code": 0, "error_message": None, **_broker(context)}
-    is_known = key_type == _SHARE
     return {
-        "error_code": COORDINATOR_NOT_AVAILABLE if is_known else _INVALID_REQUEST,
-        "error_message": "share groups are not offered" if is_known else f"there is nothing of type {key_type}",
+        "error_code": _INVALID_REQUEST,
+        "error_message": f"there is nothing of type {key_type}",
         "node_id": -1,
         "host": "",
         "port": -1,

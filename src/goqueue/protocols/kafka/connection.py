@@ -96,6 +96,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._patience.end()
         if self._fetch is not None:
             self._fetch.cancel()
+        if self._context is not None:
+            self._context.presence.end()
         self._replies.forget()
 
     @override

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from goqueue.broker.broker import Broker, OpenTopic
 from goqueue.broker.pipeline import Caller
+from goqueue.broker.presence import Presence
 from goqueue.errors import GoQueueError
 from goqueue.protocols.faults import fault_of
 from goqueue.runtime.partition import Partition
@@ -48,7 +49,8 @@ class KeptReplies:
 class Context:
     """The broker, who asks, and the address under which clients of this connection reach the broker.
 
-    `listeners` are the addresses of all open ports, by the name of their protocol.
+    `listeners` are the addresses of all open ports, by the name of their protocol; `presence` tells whether whoever
+    asks is still there.
     """
 
     broker: Broker
@@ -56,6 +58,7 @@ class Context:
     reached_at: Address
     kept: KeptReplies = field(default_factory=KeptReplies)
     listeners: Mapping[str, Address] = field(default_factory=dict)
+    presence: Presence = field(default_factory=Presence)
 
     @property
     def node_id(self) -> int:

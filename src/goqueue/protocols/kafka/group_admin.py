@@ -6,6 +6,7 @@ Names of states and kinds are Kafka's. A name under which there are only offsets
 from __future__ import annotations
 
 from goqueue.broker.groups import Listed, delete_group, find_group, list_groups
+from goqueue.broker.share_groups import delete_share_group, is_share_group
 from goqueue.errors import GoQueueError, UnknownGroup
 from goqueue.machines.assignors import STICKY
 from goqueue.machines.classic_values import ClassicGroup, ClassicMember, ClassicState
@@ -18,6 +19,7 @@ from goqueue.protocols.kafka.context import UNKNOWN_OPERATIONS, Context
 from goqueue.protocols.kafka.coordination import COORDINATOR_NOT_AVAILABLE, code_of, shown_host, told_by_coordinator
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
+from goqueue.protocols.kafka.share_groups import listed_shares
 
 _CLASSIC_KIND, _CONSUMER_KIND = "classic", "consumer"
 _DEAD = "Dead"
@@ -34,9 +36,10 @@ async def list_all_groups(context: Context, request: Request) -> Reply:
     """
     try:
         listed = await list_groups(context.broker, context.caller)
+        shares, has_all_shares = await listed_shares(context)
     except GoQueueError as error:
         return {"error_code": code_of(error), "groups": []}
-    groups = [_listed(each) for each in listed.groups]
+    groups = sorted([*map(_listed, listed.groups), *shares], key=lambda each: str(each["group_id"]))
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     wanted = [
@@ -44,7 +47,8 @@ async def list_all_groups(context: Context, request: Request) -> Reply:
         for each in groups
         if (not states or each["group_state"].lower() in states) and (not kinds or each["group_type"] in kinds)
     ]
-    return {"error_code": 0 if listed.is_complete else COORDINATOR_NOT_AVAILABLE, "groups": wanted}
+    is_complete = listed.is_complete and has_all_shares
+    return {"error_code": 0 if is_complete else COORDINATOR_NOT_AVAILABLE, "groups": wanted}
 
 
 def _listed(listed: Listed) -> Reply:
@@ -168,12 +172,15 @@ def _consumer_member(context: Context, member: ConsumerMember) -> Reply:
 
 
 async def delete_groups(context: Context, request: Request) -> Reply:
-    """Forget groups without members, with their offsets."""
+    """Forget groups without members, with their offsets, or with what a share group knows of messages."""
     results = []
     for name in request.groups_names:
         error: GoQueueError | None = None
         try:
-            await delete_group(context.broker, context.caller, name)
+            if is_share_group(context.broker, name):
+                await delete_share_group(context.broker, context.caller, name)
+            else:
+                await delete_group(context.broker, context.caller, name)
         except GoQueueError as refusal:
             error = refusal
         results.append({"group_id": name, "error_code": code_of(error)})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from goqueue.spark.pipelines.check_chance import check_chance
 from goqueue.spark.pipelines.check_writes import check_writes
 from goqueue.spark.pipelines.describe import is_stream
 from goqueue.spark.pipelines.draft import Draft, Flow
@@ -57,6 +58,7 @@ def check(draft: Draft, spec: PipelineSpec, notes: Notes) -> PipelineSpec | None
             if name in flows:
                 _check_mode(key, sink, flows[name], notes)
     check_writes(draft, reads, flows, spec.dead_letters, notes)
+    check_chance(draft, reads, inputs, notes)
     if notes.has_errors:
         return None
     steps = {step.step.name: step.step for step in draft.steps.values()}

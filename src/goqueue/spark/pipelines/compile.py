@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from goqueue.errors import Invalid
 from goqueue.spark.pipelines import compile_steps
+from goqueue.spark.pipelines.check_chance import MOVE_HINT, WHY
+from goqueue.spark.pipelines.compile_chance import chance_of
 from goqueue.spark.pipelines.compile_decode import Decoder, decode
 from goqueue.spark.pipelines.compile_sources import Ground, read_files, read_messages
 from goqueue.spark.pipelines.dead_letters import MESSAGE_COLUMN
@@ -57,11 +59,12 @@ def compile_rows(spec: PipelineSpec, sink: Sink, ground: Ground, observe: Observ
 
 
 def compile_letters(spec: PipelineSpec, ground: Ground) -> DataFrame | None:
-    """Return the dead letters of all parts; None if no part makes any."""
+    """Return the dead letters of all parts, None if no part makes any; Invalid if they depend on time or chance."""
     dying = list(dying_parts(spec))
     if not dying:
         return None
     tables = _tables(spec, dying, ground, _count_nothing, is_whole=True)
+    _require_sameness(spec, dying, tables)
     found = {name: dead for name in dying if (dead := tables[name].dead) is not None}
     streams = {name for name, dead in found.items() if dead.isStreaming}
     if streams and len(streams) < len(found):
@@ -71,6 +74,22 @@ def compile_letters(spec: PipelineSpec, ground: Ground) -> DataFrame | None:
             hint="use expect_or_drop there, or check the table in a pipeline of its own",
         )
     return reduce(lambda first, second: first.unionByName(second), found.values()) if found else None
+
+
+def _require_sameness(spec: PipelineSpec, dying: Sequence[str], tables: Mapping[str, _Table]) -> None:
+    """Refuse letters that could be others than the rows which the sinks leave out; see `check_chance`."""
+    reads = _reads(spec)
+    for step in spec.steps:
+        if step.name not in tables:
+            continue
+        behind = next((name for name in dying if step.name in upstream(reads, reads[name])), None)
+        looked_at = tables[step.name].rows if behind else tables[step.name].dead
+        if looked_at is not None and (chance := chance_of(looked_at)):
+            raise Invalid(
+                f"step {step.name} depends on {chance}, and step {behind or step.name} makes dead letters behind that: "
+                f"{WHY}",
+                hint=MOVE_HINT,
+            )
 
 
 def dying_parts(spec: PipelineSpec) -> list[str]:
@@ -94,9 +113,7 @@ def _tables(
     spec: PipelineSpec, wanted: Sequence[str], ground: Ground, observe: Observe, *, is_whole: bool
 ) -> dict[str, _Table]:
     """Return tables by name: what is wanted, and everything that it reads."""
-    reads: dict[str, Sequence[str]] = {source.name: () for source in spec.sources}
-    reads |= {step.name: step.inputs for step in spec.steps}
-    needed = upstream(reads, wanted)
+    needed = upstream(_reads(spec), wanted)
     tables: dict[str, _Table] = {}
     for source in spec.sources:
         if source.name in needed:
@@ -105,6 +122,12 @@ def _tables(
         if step.name in needed:
             tables[step.name] = _step(spec, step, tables, ground, observe)
     return tables
+
+
+def _reads(spec: PipelineSpec) -> dict[str, Sequence[str]]:
+    """Return what each part reads."""
+    reads: dict[str, Sequence[str]] = {source.name: () for source in spec.sources}
+    return reads | {step.name: step.inputs for step in spec.steps}
 
 
 def _source(spec: PipelineSpec, source: Source, ground: Ground, observe: Observe, *, is_whole: bool) -> _Table:

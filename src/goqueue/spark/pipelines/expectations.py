@@ -3,6 +3,9 @@
 All rules of a step look at the same rows, so a row is counted by each rule that it breaks. A rule that is neither true
 nor false, since a column is NULL, is broken. Of a row that breaks several rules the gravest decides: it is a dead
 letter if any rule says so, else it is dropped if any says so, else it is kept.
+
+A query asks each rule once for a row, and keeps the verdicts beside it: so what is counted is what is dropped, also if
+a rule draws lots. The letters are made by another query, whose rules must not (`check_chance`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -21,6 +24,9 @@ from goqueue.spark.pipelines.model import Action, Expectation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+_VERDICTS: Final = "__goqueue_verdicts"
+"""Beside the columns of a row, for each rule of a step whether it is broken."""
 
 Observe = Callable[["DataFrame", str, Mapping[str, "Column"]], "DataFrame"]
 """Counts something about the rows that pass, under the name of a part and those of what is counted."""
@@ -38,16 +44,20 @@ def judge(rows: DataFrame, rules: Sequence[Expectation], *, pipeline: str, step:
     """Count the rows that break rules, and tell those that go on from those that do not."""
     if not rules:
         return Judged(rows, None)
-    counted = observe(rows, step, {rule.name: F.count_if(_is_broken(rule)) for rule in rules})
-    leaving = [rule for rule in rules if rule.action is not Action.KEEP]
-    kept = counted.where(~_is_any_broken(leaving)) if leaving else counted
+    judged = rows.withColumn(_VERDICTS, F.array(*map(_is_broken, rules)))
+    verdicts = [F.col(_VERDICTS)[index] for index in range(len(rules))]
+    counted = observe(
+        judged, step, {rule.name: F.count_if(broken) for rule, broken in zip(rules, verdicts, strict=True)}
+    )
+    leaving = [broken for rule, broken in zip(rules, verdicts, strict=True) if rule.action is not Action.KEEP]
+    kept = counted.where(~reduce(or_, leaving)) if leaving else counted
     deadly = [rule for rule in rules if rule.action is Action.DLQ]
-    dead = _letters(counted, deadly, pipeline, step) if deadly else None
-    return Judged(kept, dead)
+    dead = _letters(rows, deadly, pipeline, step) if deadly else None
+    return Judged(kept.drop(_VERDICTS), dead)
 
 
 def _letters(rows: DataFrame, rules: Sequence[Expectation], pipeline: str, step: str) -> DataFrame:
-    dead = rows.where(_is_any_broken(rules))
+    dead = rows.where(reduce(or_, map(_is_broken, rules)))
     cause = Cause(
         Reason.BROKEN_RULE,
         pipeline,
@@ -63,7 +73,3 @@ def _letters(rows: DataFrame, rules: Sequence[Expectation], pipeline: str, step:
 
 def _is_broken(rule: Expectation) -> Column:
     return ~F.coalesce(F.expr(rule.condition), F.lit(False))  # noqa: FBT003 - a value in a column
-
-
-def _is_any_broken(rules: Sequence[Expectation]) -> Column:
-    return reduce(or_, map(_is_broken, rules))

@@ -122,9 +122,9 @@ class PipelineRun:
     def look(self, *, may_start: bool) -> Iterator[Event]:
         """Do what is due, and tell what has happened since the last look."""
         for query in self._queries:
-            yield from query.look(may_start=may_start and not self.is_settling)
-        has_failed = any(query.state is State.FAILED for query in self._queries)
-        if has_failed and not self._is_stopping:
+            # What cannot have its dead letters does not begin.
+            yield from query.look(may_start=may_start and not self.is_settling and not self._has_failed)
+        if self._has_failed and not self._is_stopping:
             self.stop(self._clock.monotonic() + 30.0)
 
     def stop(self, deadline: float) -> None:
@@ -136,6 +136,10 @@ class PipelineRun:
     def close(self) -> None:
         """Leave the session; a server of Spark Connect then ends what is left in the middle."""
         leave(self._session)
+
+    @property
+    def _has_failed(self) -> bool:
+        return any(query.state is State.FAILED for query in self._queries)
 
     def _state(self) -> State:
         states = {query.state for query in self._queries}

@@ -1,0 +1,226 @@
+"""Queues: messages are published, leased and acked by HTTP, by clients in processes of their own.
+
+Afterwards every message has to have been acked once, by one of the clients, and the group has to be empty.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import msgspec
+
+from goqueue.bench.broker import Broker
+from goqueue.bench.cpu import metered
+from goqueue.bench.figures import figures
+from goqueue.bench.http_connection import HttpConnection
+from goqueue.bench.measure import Aim, BenchmarkFailed, Goal, Result, require
+from goqueue.bench.queue_client import STAMP_DIGITS, Order, Report, ranges_of
+
+MESSAGES_PER_SECOND_GOAL = 100_000
+PER_SECOND = 1000
+SIZE_BYTES_MIN = STAMP_DIGITS
+
+# Pacing is of no use if the one before has to be answered first.
+_PACERS = 4
+_WATCHERS = 2
+_WATCHED_AT_ONCE = 100
+_SECONDS_MAX = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLoad:
+    """How many messages, how many of them at a time, and by how many connections."""
+
+    messages: int
+    batch: int = 500
+    connections: int = 4
+    partitions: int = 4
+    size_bytes: int = 100
+
+    @property
+    def shares(self) -> list[int]:
+        """How many messages each connection publishes."""
+        count = min(self.connections, self.messages)
+        return [self.messages // count + (number < self.messages % count) for number in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTopic:
+    """A topic for one measurement, and the group that consumes it."""
+
+    broker: Broker
+    topic: str
+    group: str
+
+    def order(self, **rest: object) -> Order:
+        """Return an order for a client of this topic."""
+        host, port = self.broker.http_address
+        return msgspec.convert({"host": host, "port": port, "topic": self.topic, "group": self.group, **rest}, Order)
+
+
+@contextmanager
+def queue_topic(broker: Broker, partitions: int, flush: str) -> Iterator[QueueTopic]:
+    """Make a topic with a queue group, and delete both in the end."""
+    name = f"goqueue-bench-{uuid4()}"
+    made = QueueTopic(broker, name, name)
+    config = {"goqueue.flush": flush}
+    with HttpConnection(*broker.http_address) as connection:
+        connection.post("/v1/topics", msgspec.json.encode({"name": name, "partitions": partitions, "config": config}))
+    try:
+        yield made
+    finally:
+        with HttpConnection(*broker.http_address) as connection:
+            connection.delete(f"/v1/queues/{name}")
+            connection.delete(f"/v1/topics/{name}")
+
+
+def measure_batches(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
+    """Publish in batches, then receive and ack in batches; yield what came of each."""
+    publishing = [
+        place.order(
+            part="publish",
+            messages=share,
+            batch=load.batch,
+            size_bytes=load.size_bytes,
+            partitions=load.partitions,
+            first=number,
+        )
+        for number, share in enumerate(load.shares)
+    ]
+    with _clients(publishing) as clients, metered(place.broker.pid) as usage:
+        published = clients.run()
+    measured = figures(load.messages, load.size_bytes, usage)
+    yield Result(
+        "queue_publish",
+        f"messages published by HTTP, {load.batch:,} in a request",
+        measured.msgs_per_s,
+        "messages/s",
+        None,
+        _details(load, published, measured.as_dict()),
+    )
+    yield _measure_consuming(place, load)
+
+
+def measure_singles(place: QueueTopic, load: QueueLoad) -> Result:
+    """Receive and ack messages one by one, which are published before."""
+    fill = place.order(
+        part="publish", messages=load.messages, batch=1000, size_bytes=load.size_bytes, partitions=load.partitions
+    )
+    with _clients([fill]) as clients:
+        clients.run()
+    return _measure_consuming(place, load)
+
+
+def _measure_consuming(place: QueueTopic, load: QueueLoad) -> Result:
+    orders = [place.order(part="consume", batch=load.batch, first=number) for number in range(load.connections)]
+    with _clients(orders) as clients, metered(place.broker.pid) as usage:
+        reports = clients.run()
+    require_each_once(place, reports, load.messages)
+    measured = figures(load.messages, load.size_bytes, usage)
+    is_single = load.batch == 1
+    return Result(
+        "queue_singles" if is_single else "queue_batches",
+        f"messages received and acked, {'one' if is_single else f'{load.batch:,}'} at a time",
+        measured.msgs_per_s,
+        "messages/s",
+        None if is_single else Goal(Aim.AT_LEAST, MESSAGES_PER_SECOND_GOAL),
+        _details(load, reports, measured.as_dict()),
+    )
+
+
+def measure_delivery(place: QueueTopic, load: QueueLoad) -> Result:
+    """Publish at a steady pace to consumers that wait; the value is the p99 from when a message was due."""
+    watching = [place.order(part="watch", batch=_WATCHED_AT_ONCE, first=number) for number in range(_WATCHERS)]
+    pacing = [
+        place.order(
+            part="pace",
+            messages=load.messages,
+            per_second=PER_SECOND,
+            size_bytes=load.size_bytes,
+            partitions=load.partitions,
+            first=first,
+            step=_PACERS,
+        )
+        for first in range(_PACERS)
+    ]
+    with _clients([*watching, *pacing]) as clients, metered(place.broker.pid) as usage:
+        reports = clients.run()
+    require_each_once(place, reports, load.messages)
+    latencies_ms = [each for report in reports for each in report.latencies_ms]
+    measured = figures(load.messages, load.size_bytes, usage, latencies_ms)
+    assert measured.p99_ms is not None
+    what = f"from a publish until its message is received, {PER_SECOND:,} a second (p99)"
+    return Result("queue_delivery", what, measured.p99_ms, "ms", None, _details(load, reports, measured.as_dict()))
+
+
+def require_each_once(place: QueueTopic, reports: Sequence[Report], messages: int) -> None:
+    """Fail unless each message of a topic was acked once, by any of those who report, and nothing is left."""
+    acked: dict[int, list[tuple[int, int]]] = {}
+    for report in reports:
+        for partition, ranges in report.ranges.items():
+            acked.setdefault(partition, []).extend(ranges)
+    count = sum(end - start for ranges in acked.values() for start, end in ranges)
+    distinct = sum(len({each for start, end in ranges for each in range(start, end)}) for ranges in acked.values())
+    require(count == distinct == messages, f"each of {messages} messages is acked once ({count}, {distinct} distinct)")
+    gaps = {
+        partition: ranges_of([each for start, end in ranges for each in range(start, end)])
+        for partition, ranges in acked.items()
+    }
+    require(all(len(ranges) == 1 and ranges[0][0] == 0 for ranges in gaps.values()), "no offset is left out")
+    with HttpConnection(*place.broker.http_address) as connection:
+        told = msgspec.json.decode(connection.get(f"/v1/queues/{place.group}"))
+    require((told["depth"], told["in_flight"]) == (0, 0), "the group is empty")
+
+
+def _details(load: QueueLoad, reports: Sequence[Report], measured: dict[str, float | None]) -> dict[str, float]:
+    details = {name: value for name, value in measured.items() if value is not None}
+    # One value is the result itself, or follows from it.
+    del details["msgs_per_s"]
+    requests = sum(report.requests for report in reports)
+    return {"connections": load.connections, "requests": requests, **details}
+
+
+class _Clients:
+    def __init__(self, processes: Sequence[subprocess.Popen[str]]) -> None:
+        self._processes = processes
+
+    def run(self) -> list[Report]:
+        """Let all of them begin, and return what each has done."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        reports = []
+        for process in self._processes:
+            try:
+                told, _ = process.communicate(timeout=_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                raise BenchmarkFailed(f"a client was not done after {_SECONDS_MAX:g} s") from None
+            require(process.returncode == 0, f"a client ends well, not with {process.returncode}")
+            reports.append(msgspec.json.decode(told, type=Report))
+            require(not reports[-1].failure, reports[-1].failure)
+        return reports
+
+
+@contextmanager
+def _clients(orders: Sequence[Order]) -> Iterator[_Clients]:
+    """Start a process for each order; all of them are connected at the beginning of the block, and gone at its end."""
+    processes = []
+    try:
+        for order in orders:
+            command = [sys.executable, "-m", "goqueue.bench.queue_client", msgspec.json.encode(order).decode()]
+            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        for process in processes:
+            assert process.stdout is not None
+            require(process.stdout.readline() == "ready\n", "a client is connected")
+        yield _Clients(processes)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()

@@ -1,0 +1,73 @@
+"""The workloads of queues, each as `goqueue bench queue` runs it: on a topic of its own, at one of two sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from goqueue.bench.broker import Broker, private_broker, split_address
+from goqueue.bench.broker_queue import QueueLoad, measure_batches, measure_delivery, measure_singles, queue_topic
+from goqueue.bench.measure import Result
+from goqueue.bench.options import Flush, QueuePart
+
+SINGLE_CONNECTIONS = 8
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSize:
+    """How many messages each part takes."""
+
+    batches: int
+    singles: int
+    delivery: int
+
+
+FULL = QueueSize(batches=500_000, singles=20_000, delivery=10_000)
+QUICK = QueueSize(batches=20_000, singles=500, delivery=500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTarget:
+    """What is measured: a private broker, or the one whose HTTP port is at HOST:PORT."""
+
+    server: str | None = None
+    pid: int | None = None
+    flush: Flush = Flush.GROUP
+
+
+def run_queue(
+    target: QueueTarget,
+    workspace: Path,
+    size: QueueSize,
+    load: QueueLoad,
+    parts: list[QueuePart],
+    announce: Announce,
+) -> Iterator[Result]:
+    """Yield the results of some parts one by one; `announce` is told what comes next."""
+    with _broker_of(target, workspace) as broker:
+        for part in parts:
+            announce(f"queues: {part}")
+            with queue_topic(broker, load.partitions, target.flush) as place:
+                if part is QueuePart.BATCHES:
+                    yield from measure_batches(place, replace(load, messages=size.batches))
+                elif part is QueuePart.SINGLES:
+                    connections = max(load.connections, SINGLE_CONNECTIONS)
+                    singles = replace(load, messages=size.singles, batch=1, connections=connections)
+                    yield measure_singles(place, singles)
+                else:
+                    yield measure_delivery(place, replace(load, messages=size.delivery))
+
+
+@contextmanager
+def _broker_of(target: QueueTarget, workspace: Path) -> Iterator[Broker]:
+    if target.server is not None:
+        host, port = split_address(target.server)
+        # Nothing here speaks Kafka.
+        yield Broker(host, 0, target.pid, (host, port))
+        return
+    with private_broker(workspace) as broker:
+        yield broker

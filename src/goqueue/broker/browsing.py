@@ -1,0 +1,263 @@
+"""Looking at dead letters: pages of them, newest or oldest first, and how many there are for which reason.
+
+All work is bounded. A look that has seen as many letters as it may ends there, says so, and can be gone on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.letter_topics import chosen_topics, find_letters, require_letters
+from goqueue.broker.letters import Letter, Stretch
+from goqueue.broker.pipeline import INSIDE, operation
+from goqueue.broker.topics import delete_records
+from goqueue.errors import Conflict, RedriveRunning
+from goqueue.model.dead_letters import cause_of, is_for_dead_letters
+from goqueue.model.letter_selection import Selection
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker, OpenTopic
+
+LOOKED_AT_MAX = 10_000
+"""How many letters one look sees."""
+
+COUNTED_MAX = 20_000
+"""How many letters of one topic are counted by their reasons."""
+
+REASONS_MAX = 1_000
+"""How many reasons, and topics that letters come from, are told one by one."""
+
+OTHER_REASONS = "(others)"
+"""What is counted for all reasons beyond those."""
+
+_NAME_CHARS_MAX = 200
+_PAGE_BYTES = 8 * 1024 * 1024
+# How much of all partitions is kept meanwhile, and of each of them at least.
+_KEPT_BYTES = 32 * 1024 * 1024
+_KEPT_BYTES_MIN = 16 * 1024
+# How many letters are looked at before others have a turn.
+_AT_ONCE = 200
+
+
+class Order(StrEnum):
+    """Which letters come first."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class Look(NamedTuple):
+    """Which letters to look at; `left` is what an earlier look has left, by partition: from where to where.
+
+    Those that a redrive has published again are left out, unless `has_redriven`.
+    """
+
+    selection: Selection = Selection()
+    order: Order = Order.NEWEST
+    limit: int = 100
+    left: Mapping[int, tuple[int, int]] | None = None
+    has_redriven: bool = False
+
+
+class Page(NamedTuple):
+    """Letters, where to go on (None if there is no more), and whether as many were looked at as may be.
+
+    `unreadable` are those that were passed over, since they cannot be read.
+    """
+
+    topic: str | None
+    letters: Sequence[Letter]
+    left: Mapping[int, tuple[int, int]] | None
+    is_cut: bool
+    unreadable: int = 0
+
+
+@dataclass(slots=True)
+class Count:
+    """How many letters there are: all, those that were published again, and the others by reason.
+
+    `is_cut` says that there are more, which nobody has looked at. Long reasons are cut, and there are not more of them
+    than `REASONS_MAX`, nor of the topics that letters come from.
+    """
+
+    topic: str
+    letters: int = 0
+    redriven: int = 0
+    by_reason: Counter[str] = field(default_factory=Counter)
+    sources: set[str] = field(default_factory=set)
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    is_cut: bool = False
+    unreadable: int = 0
+
+    def add(self, letter: Letter) -> None:
+        """Count one more."""
+        self.letters += 1
+        if letter.is_redriven:
+            self.redriven += 1
+        else:
+            reason = letter.cause.reason[:_NAME_CHARS_MAX]
+            is_told = reason in self.by_reason or len(self.by_reason) < REASONS_MAX
+            self.by_reason[reason if is_told else OTHER_REASONS] += 1
+        if letter.cause.topic and len(self.sources) < REASONS_MAX:
+            self.sources.add(letter.cause.topic[:_NAME_CHARS_MAX])
+        died_ms = letter.record.timestamp
+        self.oldest_ms = died_ms if self.oldest_ms is None else min(self.oldest_ms, died_ms)
+        self.newest_ms = died_ms if self.newest_ms is None else max(self.newest_ms, died_ms)
+
+
+class Merged:
+    """The letters of several partitions of a topic in the order of time."""
+
+    def __init__(self, broker: Broker, topic: OpenTopic, stretches: Sequence[Stretch], order: Order) -> None:
+        self._topic_id = topic.topic.id
+        self._redriven = broker.redrives.redriven
+        self._stretches = stretches
+        self._sign = -1 if order is Order.NEWEST else 1
+        # Which letter is next, by time and place; those that are not there yet are still to be looked for.
+        self._heads: list[tuple[int, int]] = []
+        self._unseen = list(range(len(stretches)))
+        self._taken = 0
+
+    async def take(self) -> Letter | None:
+        """Return the next letter; None if there is no more."""
+        self._taken += 1
+        if self._taken % _AT_ONCE == 0:
+            await arrival(asyncio.get_running_loop().call_soon)
+        while self._unseen:
+            place = self._unseen.pop()
+            record = await self._stretches[place].first()
+            if record is not None:
+                heappush(self._heads, (record.timestamp * self._sign, place))
+        if not self._heads:
+            return None
+        _, place = heappop(self._heads)
+        self._unseen.append(place)
+        index = self._stretches[place].partition.index
+        record = self._stretches[place].take()
+        is_redriven = self._redriven.has(self._topic_id, index, record.offset)
+        return Letter(index, record, cause_of(record.headers), is_redriven)
+
+    @property
+    def left(self) -> Mapping[int, tuple[int, int]] | None:
+        """What was not taken yet, by partition; None if that is nothing."""
+        left = {each.partition.index: (each.start, each.end) for each in self._stretches if each.start < each.end}
+        return left or None
+
+    @property
+    def unreadable(self) -> int:
+        """How many letters were passed over until now, since they cannot be read."""
+        return sum(each.unreadable for each in self._stretches)
+
+
+@operation("dead_letters.browse")
+async def browse_letters(broker: Broker, name: str, look: Look) -> Page:
+    """Return a page of the dead letters of a topic, or of a topic of dead letters itself."""
+    look.selection.check()
+    place = find_letters(broker, name)
+    if place is None:
+        return Page(None, (), None, is_cut=False)
+    topic, look = place.topic, look._replace(selection=place.narrow(look.selection))
+    merged = Merged(broker, topic, _stretches(topic, look), look.order)
+    found: list[Letter] = []
+    size = 0
+    is_full = False
+    for _ in range(LOOKED_AT_MAX):
+        letter = await merged.take()
+        if letter is None:
+            break
+        if is_meant(look.selection, letter) and (look.has_redriven or not letter.is_redriven):
+            found.append(letter)
+            size += letter.record.size_bytes
+            is_full = len(found) >= look.limit or size >= _PAGE_BYTES
+            if is_full:
+                break
+    left = merged.left
+    return Page(topic.topic.name, found, left, is_cut=left is not None and not is_full, unreadable=merged.unreadable)
+
+
+@operation("dead_letters.count")
+async def count_letters(broker: Broker, name: str, selection: Selection) -> Count:
+    """Count the dead letters of a topic by reason, the newest first, as far as may be."""
+    selection.check()
+    place = find_letters(broker, name)
+    return Count("") if place is None else await _counted(broker, place.topic, place.narrow(selection))
+
+
+@operation("dead_letters.list")
+async def list_letters(broker: Broker) -> Sequence[Count]:
+    """Count the letters of all topics that are there for them, in the order of their names."""
+    chosen = chosen_topics(broker)
+    names = [name for name in sorted(broker.topics) if is_for_dead_letters(name) or name in chosen]
+    return [await _counted(broker, broker.topic(name), Selection()) for name in names if name in broker.topics]
+
+
+async def _counted(broker: Broker, topic: OpenTopic, selection: Selection) -> Count:
+    count = Count(topic.topic.name)
+    merged = Merged(broker, topic, _stretches(topic, Look(selection)), Order.NEWEST)
+    for _ in range(COUNTED_MAX):
+        letter = await merged.take()
+        if letter is None:
+            break
+        if is_meant(selection, letter):
+            count.add(letter)
+    count.is_cut = merged.left is not None
+    count.unreadable = merged.unreadable
+    return count
+
+
+@operation("dead_letters.purge")
+async def purge_letters(broker: Broker, name: str) -> tuple[str, int]:
+    """Delete all dead letters of a topic; return the topic where they were, and up to how many went, durably.
+
+    RedriveRunning if a redrive is under way there, Conflict if letters of other topics may lie there as well.
+    """
+    topic, source = require_letters(broker, name)
+    if source is not None:
+        message = f"dead letters of {name!r} are in {topic.topic.name!r}, where those of other topics may be as well"
+        raise Conflict(message, hint=f"name {topic.topic.name!r} itself to delete all that are there")
+    job = broker.redrives.of_topic(topic.topic.id)
+    if job is not None:
+        raise RedriveRunning(f"redrive {job.id} of {job.topic} is {job.state}", hint="wait for its end, or cancel it")
+    count = 0
+    for index in range(len(topic.partitions)):
+        start = topic.partition(index).log.start_offset
+        count += await delete_records(broker, INSIDE, topic.topic.name, index, -1) - start
+    return topic.topic.name, count
+
+
+def is_meant(selection: Selection, letter: Letter) -> bool:
+    """Tell whether a selection means a letter."""
+    return selection.means(letter.cause, letter.record.key, letter.record.timestamp)
+
+
+def _stretches(topic: OpenTopic, look: Look) -> list[Stretch]:
+    """Return what there is to look at: of all partitions that can be used, or what an earlier look has left."""
+    found = []
+    bytes_max = max(_KEPT_BYTES // len(topic.partitions), _KEPT_BYTES_MIN)
+    is_backwards = look.order is Order.NEWEST
+    for partition in topic.partitions:
+        if not isinstance(partition, Partition):
+            continue
+        start, end = 0, partition.last_stable_offset
+        if look.left is not None:
+            start, end = look.left.get(partition.index, (end, end))
+        start = max(start, start_of(partition, look.selection))
+        found.append(Stretch(partition, start, end, is_backwards=is_backwards, bytes_max=bytes_max))
+    return found
+
+
+def start_of(partition: Partition, selection: Selection) -> int:
+    """Return the first offset that a selection can mean, by its time."""
+    if selection.since_ms is None:
+        return partition.log.start_offset
+    found = partition.offset_for_time(selection.since_ms)
+    return partition.last_stable_offset if found is None else found.offset

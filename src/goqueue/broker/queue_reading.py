@@ -1,0 +1,129 @@
+"""Reads partitions for queue groups.
+
+Groups go through a partition from one end to the other, often a few messages at a time. So what was read at once is
+kept until somebody comes back for the rest of it, and its batches are opened one after another, when it is their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from goqueue.broker.aborted import Aborted
+from goqueue.broker.fetch import aborted_in
+from goqueue.errors import Corrupt, CorruptBatch, TooLarge, UnsupportedFormat
+from goqueue.records.layout import BatchHeader, headers
+from goqueue.records.reader import Record, read_records
+from goqueue.runtime.partition import Partition
+
+_KEPT_MAX = 32
+# Small batches may open to much; what takes more than this is opened again.
+_KEPT_BYTES_MAX = 1024 * 1024
+# What a record takes in memory beside its key and value.
+_RECORD_BYTES = 300
+_READ_BYTES_MAX = 1024 * 1024
+# About what a message takes; whoever wants one need not read a thousand.
+_MESSAGE_BYTES = 1024
+
+
+class Stretch:
+    """What was read of a partition at once; `offset` is behind what was taken of it, `is_over` once that was all."""
+
+    def __init__(self, partition: Partition, offset: int, data: bytes) -> None:
+        self.offset = offset
+        self.is_empty = self.is_over = not data
+        self._data = data
+        self._headers = headers(data)
+        self._aborted: Aborted | None = None
+        self._partition = partition
+        # Of the batch that was opened last: what is left of it, and what comes behind.
+        self._records: Sequence[Record] = ()
+        self._next_offset = offset
+        self.opened_bytes = 0
+
+    def take(self, limit: int, bytes_max: int) -> tuple[list[Record], int]:
+        """Return the next messages, and how many bytes of keys and values they have; one of any size always comes."""
+        found: list[Record] = []
+        size = 0
+        while len(found) < limit and size < bytes_max and not self.is_over:
+            if not self._records:
+                try:
+                    self._open_next()
+                except Corrupt:
+                    if not found:
+                        raise
+                    # Whoever comes next is told.
+                    self.is_over = True
+                continue
+            part = self._records[: limit - len(found)]
+            sizes = [len(record.value or b"") + len(record.key or b"") for record in part]
+            if size + sum(sizes) > bytes_max:
+                part = part[: _fitting(sizes, bytes_max - size, at_least=0 if found else 1)]
+                if not part:
+                    break
+            found += part
+            size += sum(sizes[: len(part)])
+            self._records = self._records[len(part) :]
+            self.offset = self._records[0].offset if self._records else self._next_offset
+        return found, size
+
+    def _open_next(self) -> None:
+        """Open the next batch; those that nobody is to see have no messages."""
+        try:
+            position, header = next(self._headers)
+        except StopIteration:
+            self.is_over = True
+            return
+        self._next_offset = max(self.offset, header.next_offset)
+        records: Sequence[Record] = ()
+        if not (header.is_control or (header.is_transactional and self._is_aborted(header))):
+            try:
+                records = read_records(memoryview(self._data)[position:])
+            except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
+                raise Corrupt(
+                    f"the records from offset {header.base_offset} on cannot be read: {error.message}",
+                    hint=f"reading can go on at offset {header.next_offset}",
+                ) from error
+            if records and records[0].offset < self.offset:
+                records = [record for record in records if record.offset >= self.offset]
+        self._records = records
+        self.opened_bytes = sum([_RECORD_BYTES + len(each.value or b"") for each in records])
+        self.offset = records[0].offset if records else self._next_offset
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        if self._aborted is None:
+            self._aborted = Aborted(aborted_in(self._partition, self.offset, self._data))
+        return self._aborted.hides(header)
+
+
+def _fitting(sizes: Sequence[int], bytes_max: int, *, at_least: int) -> int:
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if total > bytes_max:
+            return max(count, at_least)
+    return len(sizes)
+
+
+class Stretches:
+    """What is left of stretches that were read lately, by where somebody is expected to go on."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Partition, int], Stretch] = {}
+
+    def read(self, partition: Partition, offset: int, limit: int, bytes_max: int) -> Stretch:
+        """Return a stretch that begins at an offset, from memory or from the log; empty if nothing is there yet."""
+        kept = self._kept.pop((partition, offset), None)
+        if kept is not None:
+            return kept
+        data = b""
+        if offset < partition.last_stable_offset:
+            bytes_max = min(bytes_max, limit * _MESSAGE_BYTES, _READ_BYTES_MAX)
+            data = partition.read(offset, bytes_max=bytes_max, is_committed_only=True)
+        return Stretch(partition, offset, data)
+
+    def keep(self, partition: Partition, stretch: Stretch) -> None:
+        """Keep what is left of a stretch; the one that nobody has come back to for the longest time goes."""
+        if not stretch.is_over and stretch.opened_bytes <= _KEPT_BYTES_MAX:
+            self._kept[partition, stretch.offset] = stretch
+            if len(self._kept) > _KEPT_MAX:
+                del self._kept[next(iter(self._kept))]

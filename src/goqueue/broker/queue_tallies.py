@@ -1,0 +1,122 @@
+"""What has happened to messages of queue groups since the broker was started, counted by group and topic.
+
+Counted is what was decided and stored, whoever asked for it, in partitions that the group still has by then: nothing is
+kept for groups and topics that are gone. What time does to leases is known to the machines only, which count it
+themselves (`QueueGroup.expired`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from goqueue.machines.delivery_commands import Bury, Receipt, Settle
+from goqueue.machines.delivery_steps import Result, Settled
+from goqueue.machines.delivery_values import Delivery, FlightState, Verdict
+from goqueue.machines.group_values import TopicPartition
+
+if TYPE_CHECKING:
+    from goqueue.machines.delivery_group import QueueGroup
+
+# The partition is the first field of a delivery and of a receipt, and the number of deliveries the third.
+_partition_of = itemgetter(0)
+_times_of = itemgetter(2)
+
+Partitions = Container[TopicPartition]
+
+
+@dataclass(slots=True)
+class QueueTally:
+    """How many messages of a topic; `dead_letters` are by reason, and have been written."""
+
+    delivered: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    nacked: int = 0
+    rejected: int = 0
+    released: int = 0
+    extended: int = 0
+    refused: int = 0
+    dead_letters: Counter[str] = field(default_factory=Counter)
+
+
+class QueueTallies:
+    """The tallies of all queue groups."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, QueueTally]] = {}
+
+    def find(self, group: str, topic: str) -> QueueTally:
+        """Return what was counted for a group in a topic, as it is now."""
+        tally = self._by_group.get(group, {}).get(topic, QueueTally())
+        return replace(tally, dead_letters=tally.dead_letters.copy())
+
+    def forget(self, group: str) -> None:
+        """Forget a group that is deleted."""
+        self._by_group.pop(group, None)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget a topic that is deleted: one of this name that is made later is another one."""
+        for tallies in self._by_group.values():
+            tallies.pop(topic, None)
+
+    def leased(self, group: str, deliveries: Sequence[Delivery], known: Partitions) -> None:
+        """Count messages that a consumer got; `known` are the partitions of the group."""
+        for topic, count in _topics(deliveries, known):
+            self._of(group, topic).delivered += count
+        if max(map(_times_of, deliveries), default=1) > 1:
+            for topic, count in _topics([each for each in deliveries if each.deliveries > 1], known):
+                self._of(group, topic).redelivered += count
+
+    def settled(self, command: Settle, results: Sequence[Result], known: Partitions) -> None:
+        """Count messages about which a consumer has said something."""
+        fates = zip(command.receipts, results, strict=True)
+        refused = [receipt for receipt, result in fates if result.__class__ is not Settled]
+        receipts: Iterable[Receipt] = command.receipts
+        if refused:
+            stale = set(refused)
+            receipts = [each for each in receipts if each not in stale]
+            for topic, count in _topics(refused, known):
+                self._of(command.group, topic).refused += count
+        kind = _kind(command)
+        for topic, count in _topics(receipts, known):
+            tally = self._of(command.group, topic)
+            setattr(tally, kind, getattr(tally, kind) + count)
+
+    def buried(self, command: Bury, causes: Sequence[str], known: Partitions) -> None:
+        """Count messages that are dead letters now, by what they died of."""
+        if command.partition in known:
+            self._of(command.group, command.partition.topic).dead_letters.update(causes)
+
+    def _of(self, group: str, topic: str) -> QueueTally:
+        return self._by_group.setdefault(group, {}).setdefault(topic, QueueTally())
+
+
+def causes_of_death(group: QueueGroup | None, command: Bury) -> Sequence[str]:
+    """Return what messages died of that are about to be forgotten."""
+    window = None if group is None else group.windows.get(command.partition)
+    flights = [] if window is None else map(window.find, command.offsets)
+    return [each.reason for each in flights if each is not None and each.state is FlightState.DEAD]
+
+
+def _topics(messages: Iterable[Delivery | Receipt], known: Partitions) -> Iterable[tuple[str, int]]:
+    """Return how many messages there are of each topic; partitions are counted in one go, since messages are many."""
+    counts = Counter(map(_partition_of, messages))
+    return [(partition.topic, count) for partition, count in counts.items() if partition in known]
+
+
+def _kind(command: Settle) -> str:
+    match command.verdict:
+        case Verdict.ACK:
+            return "acked"
+        case Verdict.REJECT:
+            return "rejected"
+        case Verdict.EXTEND if command.delay_ms != 0:
+            return "extended"
+        case Verdict.EXTEND | Verdict.RELEASE:
+            return "released"
+        case Verdict.NACK:
+            return "nacked"

@@ -1,0 +1,181 @@
+"""The batches of a redrive: which letters come next, and how they are published again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.letters import read_some
+from goqueue.broker.messages import Fate, NewMessage, Turns
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.transactional_messages import Writer, publish_in_transaction
+from goqueue.broker.transactions import init_transactions
+from goqueue.errors import (
+    GoQueueError,
+    InvalidPartitions,
+    InvalidRecord,
+    InvalidTopicName,
+    TooLarge,
+    TopicProtected,
+    UnknownPartition,
+    UnknownTopic,
+)
+from goqueue.machines.redrive_values import Moves, Redrive, Terms
+from goqueue.model.dead_letters import Cause, cause_of, redriven_headers
+from goqueue.model.sinks import stage_id
+from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+BATCH_LETTERS = 500
+_BATCH_BYTES = 4 * 1024 * 1024
+# How many letters are looked at for one batch: there may be many that are not meant.
+_LOOKED_AT_MAX = 5_000
+_TRANSACTION_MS = 60_000
+
+# What no later attempt would change.
+_REFUSALS = (
+    InvalidPartitions,
+    InvalidRecord,
+    InvalidTopicName,
+    TooLarge,
+    TopicProtected,
+    UnknownPartition,
+    UnknownTopic,
+)
+
+
+class Gathered(NamedTuple):
+    """The letters that come next, what became of those that are left out, and the offset behind all of them.
+
+    `error` is why letters cannot be read, if there are such.
+    """
+
+    letters: Sequence[tuple[Record, Cause]]
+    moves: Moves
+    end: int
+    error: str = ""
+
+
+class Staged(NamedTuple):
+    """What was published in a transaction that is still open; `error` is why the last of those failed that did."""
+
+    writer: Writer
+    moved: tuple[int, ...]
+    moves: Moves
+    error: str
+
+
+class Verdict(NamedTuple):
+    """What is to become of a letter that is meant: it is left out as one of `moves` says, or published again."""
+
+    moves: Moves | None
+
+
+def judge(terms: Terms, record: Record, cause: Cause, *, is_redriven: bool) -> Verdict | None:
+    """Say what is to become of a letter; None if it is not meant."""
+    if not terms.selection.means(cause, record.key, record.timestamp):
+        return None
+    if is_redriven and not terms.repeats:
+        return Verdict(Moves(redriven=1))
+    if terms.redrives_max is not None and cause.redrives >= terms.redrives_max:
+        return Verdict(Moves(looping=1))
+    return Verdict(None)
+
+
+async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered:
+    """Look for the next letters of a partition; those that cannot be read have failed."""
+    span = job.spans[partition.index]
+    wanted = _wanted(job)
+    letters: list[tuple[Record, Cause]] = []
+    moves = Moves()
+    position, looked_at, size, trouble = span.position, 0, 0, ""
+    while position < span.end and looked_at < _LOOKED_AT_MAX:
+        try:
+            records, reached, unreadable, error = read_some(partition, position, span.end)
+        except GoQueueError:
+            if position == span.position:
+                raise
+            break
+        moves += Moves(failed=unreadable)
+        trouble = error or trouble
+        for record in records:
+            if len(letters) >= wanted or size >= _BATCH_BYTES or looked_at >= _LOOKED_AT_MAX:
+                return Gathered(letters, moves, position, trouble)
+            position = record.offset + 1
+            looked_at += 1
+            cause = cause_of(record.headers)
+            is_redriven = broker.redrives.redriven.has(job.topic_id, partition.index, record.offset)
+            verdict = judge(job.terms, record, cause, is_redriven=is_redriven)
+            if verdict is not None and verdict.moves is not None:
+                moves += verdict.moves
+            elif verdict is not None:
+                letters.append((record, cause))
+                size += record.size_bytes
+        position = max(position, reached)
+        await arrival(asyncio.get_running_loop().call_soon)
+    return Gathered(letters, moves, position, trouble)
+
+
+def _wanted(job: Redrive) -> int:
+    wanted = BATCH_LETTERS if job.left is None else min(BATCH_LETTERS, job.left)
+    # What a second brings at most, so that the rate is kept evenly.
+    return wanted if job.terms.rate is None else min(wanted, max(int(job.terms.rate), 1))
+
+
+def sink_of(job: Redrive) -> str:
+    """Return the name under which the batches of a redrive are committed."""
+    return f"goqueue-redrive-{job.id}"
+
+
+async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, Cause]]) -> Staged:
+    """Publish letters in a transaction of their own, which nobody has committed yet; a former one is aborted.
+
+    Raises what may be better later.
+    """
+    transactional_id = stage_id(sink_of(job), 0, 0)
+    identity = await init_transactions(broker, INSIDE, transactional_id, _TRANSACTION_MS)
+    writer = Writer(transactional_id, identity)
+    by_target: dict[str, list[tuple[Record, Cause]]] = {}
+    for record, cause in letters:
+        by_target.setdefault(job.terms.target or cause.topic, []).append((record, cause))
+    moved: list[int] = []
+    failed = 0
+    error = ""
+    for target, some in by_target.items():
+        fates = await _publish(broker, writer, target, some, job.terms)
+        for (record, _), fate in zip(some, fates, strict=True):
+            if isinstance(fate, _REFUSALS):
+                failed += 1
+                error = fate.message
+            elif isinstance(fate, GoQueueError):
+                raise fate
+            else:
+                moved.append(record.offset)
+    return Staged(writer, tuple(sorted(moved)), Moves(moved=len(moved), failed=failed), error)
+
+
+async def _publish(
+    broker: Broker, writer: Writer, target: str, letters: Sequence[tuple[Record, Cause]], terms: Terms
+) -> Sequence[Fate]:
+    if not target:
+        unknown = InvalidRecord("a letter does not say which topic it comes from", hint="name a target")
+        return [unknown] * len(letters)
+    count = 0 if terms.target is not None else broker.partition_count(target)
+    messages = [_message(record, cause, count) for record, cause in letters]
+    try:
+        # Whatever was deleted is not made anew.
+        broker.topic(target)
+        return await publish_in_transaction(broker, INSIDE, Turns(), writer, target, messages)
+    except _REFUSALS as error:
+        return [error] * len(letters)
+
+
+def _message(record: Record, cause: Cause, partitions: int) -> NewMessage:
+    """Return a letter as it is published again: in the partition that it was in, if there is one."""
+    is_there = cause.partition is not None and cause.partition < partitions
+    return NewMessage(record.key, record.value, redriven_headers(record.headers), cause.partition if is_there else None)

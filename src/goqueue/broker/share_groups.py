@@ -1,0 +1,72 @@
+"""Members of share groups come, stay and leave; what can be seen of such groups; and their end.
+
+A share group is the queue group of its name. The first member makes it, if no receive has done so before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.groups import check_group_name
+from goqueue.broker.pipeline import operation
+from goqueue.broker.queues import ensure_group
+from goqueue.errors import UnknownGroup
+from goqueue.machines.delivery_commands import DeleteQueue
+from goqueue.machines.share_members import check_share_heartbeat
+from goqueue.machines.share_values import JOIN_EPOCH, ShareGroup, ShareHeartbeat, ShareReply
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+
+class ShareListing(NamedTuple):
+    """Share groups in order of their names; if it `is_complete`, all of them."""
+
+    groups: Sequence[ShareGroup]
+    is_complete: bool
+
+
+@operation("shares.heartbeat")
+async def share_heartbeat(broker: Broker, command: ShareHeartbeat) -> ShareReply:
+    """Let a member join, stay or leave, and tell it where to look; the group is made if need be."""
+    check_group_name(command.group)
+    check_share_heartbeat(command)
+    if command.epoch == JOIN_EPOCH:
+        await ensure_group(broker, command.group)
+    reply = broker.shares.members.heartbeat(command, broker.shares.now_ms())
+    broker.shares.set_timer()
+    return reply
+
+
+@operation("shares.list")
+async def list_share_groups(broker: Broker) -> ShareListing:
+    """Return all queue groups as share groups, most of them without members."""
+    names = sorted(name for machine in broker.queues.machines for name in machine.groups)
+    return ShareListing([_view(broker, name) for name in names], broker.queues.is_whole)
+
+
+@operation("shares.describe")
+async def describe_share_group(broker: Broker, name: str) -> ShareGroup:
+    """Return a group with its members as they are now; UnknownGroup if there is none."""
+    check_group_name(name)
+    if not is_share_group(broker, name):
+        raise UnknownGroup(f"there is no share group {name!r}")
+    return _view(broker, name)
+
+
+@operation("shares.delete")
+async def delete_share_group(broker: Broker, name: str) -> None:
+    """Forget a group without members, and all that it knows of messages; durable at return."""
+    broker.shares.check_empty(name)
+    await broker.queues.submit(name, DeleteQueue(name))
+
+
+def is_share_group(broker: Broker, name: str) -> bool:
+    """Tell whether there is a queue group of that name."""
+    machine = broker.queues.peek(name)
+    return machine is not None and machine.find(name) is not None
+
+
+def _view(broker: Broker, name: str) -> ShareGroup:
+    return broker.shares.members.groups.get(name) or ShareGroup(name)

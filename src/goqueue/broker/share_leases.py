@@ -1,0 +1,177 @@
+"""Leases messages of partitions to a session of a share group, as soon as there are any."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.presence import Presence
+from goqueue.broker.share_offers import Search, Supply, Wanted
+from goqueue.broker.share_sessions import Place, ShareSession
+from goqueue.errors import GoQueueError, UnknownQueue
+from goqueue.machines.deliveries import Leased
+from goqueue.machines.delivery_commands import Receive
+from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_values import Delivery
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import Ordering
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import Wake, arrival, hand_over
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+
+class ShareTerms(NamedTuple):
+    """How much a member wants, and how long it waits for it.
+
+    `limit` messages come at most if it `is_strict`; otherwise all that there are in the last batch as well.
+    """
+
+    limit: int
+    bytes_max: int
+    bytes_min: int = 1
+    wait_ms: int = 0
+    is_strict: bool = False
+
+
+class Sources(NamedTuple):
+    """The partitions in which a session looks, in turn, what is wrong with others, and how long a lease lasts."""
+
+    partitions: Mapping[Place, Partition]
+    faults: dict[Place, GoQueueError]
+    lease_ms: int
+
+
+class Shared(NamedTuple):
+    """What a member got of a partition: whole batches, and which of their messages are its own."""
+
+    data: bytes
+    deliveries: Sequence[Delivery]
+
+
+async def lease_shares(
+    broker: Broker, session: ShareSession, sources: Sources, terms: ShareTerms, presence: Presence
+) -> dict[Place, Shared]:
+    """Lease messages to a session, as soon as there are any; none if its group is deleted meanwhile."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + terms.wait_ms / 1000
+    while not (session.is_over or presence.is_over):
+        # Whoever has waited may find another group of that name.
+        group = find_group(broker, session.key.group)
+        if group is None:
+            break
+        is_late = loop.time() >= deadline or broker.queues.waits.is_closed
+        room = 0 if group.paused else group.room(session.key.member_id)
+        supplies = _look_around(broker, group, sources, terms, room) if room else {}
+        size_bytes = sum(supply.size_bytes for supply in supplies.values())
+        before = _progress(group)
+        if supplies and (is_late or not size_bytes or size_bytes >= terms.bytes_min):
+            leased = await _lease(broker, session, group.settings.visibility_ms, supplies)
+            if leased.deliveries:
+                return _shared(sources, supplies, leased)
+        if find_group(broker, group.name) is not group:
+            continue
+        if _progress(group) != before:
+            # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
+            await arrival(loop.call_soon)
+        elif is_late:
+            break
+        else:
+            await _news(broker, group.name, sources.partitions.values(), deadline, presence, is_short=not room)
+    return {}
+
+
+def find_group(broker: Broker, name: str) -> QueueGroup | None:
+    """Return a group as it is now, if it is there."""
+    machine = broker.queues.peek(name)
+    return None if machine is None else machine.find(name)
+
+
+def _look_around(
+    broker: Broker, group: QueueGroup, sources: Sources, terms: ShareTerms, room: int
+) -> dict[Place, Supply]:
+    """Look for messages in partitions in turn; one that cannot be read does not keep the others back."""
+    left, bytes_left = min(terms.limit, room), min(terms.bytes_max, broker.options.fetch_bytes_max)
+    supplies = {}
+    for place, partition in sources.partitions.items():
+        window = group.windows.get(TopicPartition(partition.topic, partition.index))
+        if partition.gone is not None:
+            sources.faults[place] = partition.gone
+        if window is None or window.topic_id != place.topic_id or left <= 0 or bytes_left <= 0:
+            continue
+        limit_max = left if terms.is_strict else room
+        wanted = Wanted(left, limit_max, bytes_left, is_ordered=group.settings.ordering is Ordering.KEY)
+        try:
+            supply = Search(partition, window, wanted, broker.shares.opened_batches).run()
+        except GoQueueError as error:
+            sources.faults[place] = error
+            continue
+        sources.faults.pop(place, None)
+        if not supply.is_empty:
+            supplies[place] = supply
+            left -= supply.messages
+            room -= supply.messages
+            bytes_left -= supply.size_bytes
+    return supplies
+
+
+def _progress(group: QueueGroup) -> Sequence[tuple[int, int]]:
+    return [(window.cursor, window.in_flight) for window in group.windows.values()]
+
+
+async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supplies: Mapping[Place, Supply]) -> Leased:
+    group, consumer = session.key
+    limit = sum(supply.messages for supply in supplies.values())
+    offers = [supply.offer for supply in supplies.values()]
+    command = Receive(group, consumer, limit, visibility_ms, session.lease_id, offers)
+    try:
+        leased = await broker.queues.submit(group, command)
+    except UnknownQueue:
+        return Leased((), 0, "")
+    assert isinstance(leased, Leased)
+    return leased
+
+
+def _shared(sources: Sources, supplies: Mapping[Place, Supply], leased: Leased) -> dict[Place, Shared]:
+    by_partition: dict[TopicPartition, list[Delivery]] = {}
+    for delivery in leased.deliveries:
+        by_partition.setdefault(delivery.partition, []).append(delivery)
+    shared = {}
+    for place, supply in supplies.items():
+        deliveries = by_partition.get(supply.offer.partition)
+        if deliveries:
+            data = supply.holding([delivery.offset for delivery in deliveries])
+            sources.partitions[place].bytes_out += len(data)
+            shared[place] = Shared(data, sorted(deliveries, key=lambda each: each.offset))
+    return shared
+
+
+async def _news(
+    broker: Broker,
+    group: str,
+    partitions: Collection[Partition],
+    deadline: float,
+    presence: Presence,
+    *,
+    is_short: bool,
+) -> None:
+    """Wait until there may be a message for a group, the time is up, or nobody waits any more."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    wake: Wake = partial(hand_over, woken, None)
+    timer = loop.call_at(deadline, wake)
+    broker.queues.waits.begin(group, wake, is_short=is_short)
+    presence.watch(wake)
+    for partition in partitions:
+        partition.waiters.watch(wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        broker.queues.waits.end(group, wake)
+        presence.forget(wake)
+        for partition in partitions:
+            partition.waiters.forget(wake)

@@ -1,0 +1,17 @@
+"""Asks before something is gone for good."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from goqueue.errors import Conflict
+
+
+def require_typed(expected: str, what: str, otherwise: str) -> None:
+    """Have the user type something, such as a name; Conflict if it is anything else, which says what did not happen."""
+    # Not typer's prompt, which writes a space to standard output, where a program may read what was done.
+    typer.echo(f"Type {what} to go on: ", nl=False, err=True)
+    if sys.stdin.readline().strip() != expected:
+        raise Conflict(f"that is not {what}; {otherwise}", hint="--yes does not ask")

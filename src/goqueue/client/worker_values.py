@@ -1,0 +1,213 @@
+"""Words of workers: how one goes about it, what a handler may raise, what is counted and what is reported.
+
+A worker runs a handler for each message of a queue group. What the handler does says what becomes of the message:
+
+| the handler               | the message                                             |
+|---------------------------|---------------------------------------------------------|
+| returns                   | is done (`ack`)                                         |
+| raises `Retry`            | is tried again, after its delay or the group's backoff  |
+| raises `Reject`           | becomes a dead letter at once                           |
+| raises anything else      | is tried again, after the group's backoff               |
+| runs beyond `lease_max_s` | goes to others; an async handler is cancelled           |
+
+An async handler that raises `SystemExit` or `KeyboardInterrupt` has its worker stop as well, and `run` raises it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Self, TypedDict
+
+from typing_extensions import override
+
+from goqueue.client.queues import QueueMessage
+from goqueue.errors import GoQueueError, Invalid
+from goqueue.seams.sink import Event, Severity, Sink
+
+# Without a wait, a worker would ask all the time.
+_WAIT_S_MIN = 0.1
+_WAIT_S_MAX = 60.0
+
+
+class Retry(Exception):
+    """Raised by a handler: not now. The message is tried again after the delay, or else after the group's backoff."""
+
+    def __init__(self, reason: object = "", *, delay_s: float | None = None) -> None:
+        super().__init__(reason)
+        if delay_s is not None and not 0 <= delay_s < math.inf:
+            raise ValueError(f"{delay_s} s is no delay")
+        self.reason = str(reason)
+        self.delay_s = delay_s
+
+
+class Reject(Exception):
+    """Raised by a handler: never. The message becomes a dead letter, with the reason."""
+
+    def __init__(self, reason: object = "") -> None:
+        super().__init__(reason)
+        self.reason = str(reason)
+
+
+class WorkerOptions(TypedDict, total=False):
+    """How a worker goes about it.
+
+    `concurrency` (10) is how many handlers run at once; up to `ahead_max` (100) more messages are held that can be
+    started within a second. A lease lasts `visibility_s` (30) and is renewed after a third of it while the handler
+    runs, for `lease_max_s` (an hour) at most. With `ordering="key"` the group delivers messages of one key one after
+    another, and so they are handled. A receive waits up to `wait_s` (20); a worker that is to stop lets handlers run on
+    for `drain_s` (30). `consumer` is its name, if it is to have a certain one. What happens is told to the `sink`,
+    else to the logger `goqueue`.
+    """
+
+    concurrency: int
+    ahead_max: int
+    visibility_s: float
+    lease_max_s: float
+    ordering: Literal["key"] | None
+    wait_s: float
+    drain_s: float
+    consumer: str
+    sink: Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLimits:
+    """The numbers of a worker, checked."""
+
+    concurrency: int = 10
+    ahead_max: int = 100
+    visibility_s: float = 30.0
+    lease_max_s: float = 3600.0
+    wait_s: float = 20.0
+    drain_s: float = 30.0
+
+    @classmethod
+    def of(cls, options: WorkerOptions) -> Self:
+        """Return the numbers of options; Invalid if no worker could keep them."""
+        given = {name: value for name, value in options.items() if name in cls.__dataclass_fields__}
+        limits = cls(**given)  # type: ignore[arg-type]
+        for name in ("ahead_max", "drain_s"):
+            if getattr(limits, name) < 0:
+                raise Invalid(f"{name} is {getattr(limits, name)}, and cannot be negative")
+        if limits.concurrency < 1:
+            raise Invalid(f"concurrency is {limits.concurrency}, and a worker runs at least one handler")
+        if not _WAIT_S_MIN <= limits.wait_s <= _WAIT_S_MAX:
+            raise Invalid(f"wait_s is {limits.wait_s}, and has to be {_WAIT_S_MIN:g} to {_WAIT_S_MAX:g}")
+        if limits.visibility_s <= 0:
+            raise Invalid(f"visibility_s is {limits.visibility_s}, and a lease has to last a while")
+        if limits.lease_max_s < limits.visibility_s:
+            raise Invalid("lease_max_s is less than visibility_s, for which a lease lasts anyway")
+        return limits
+
+
+@dataclass(slots=True)
+class WorkerStats:
+    """What a worker has done, message by message; `running` and `waiting` is what it holds now.
+
+    `done`, `retried`, `rejected` and `released` are what the broker has confirmed. `lost` are messages whose lease had
+    ended, `unknown` those that were settled by a request whose answer was lost. `overrun` is how many took too long.
+    """
+
+    received: int = 0
+    done: int = 0
+    retried: int = 0
+    rejected: int = 0
+    released: int = 0
+    lost: int = 0
+    unknown: int = 0
+    overrun: int = 0
+    renewed: int = 0
+    failed_requests: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+class Place(NamedTuple):
+    """Which message, and which delivery of it."""
+
+    topic: str
+    partition: int
+    offset: int
+    delivery: int
+
+    @classmethod
+    def of(cls, message: QueueMessage) -> Self:
+        """Return the place of a message."""
+        where = message.message
+        return cls(where.topic, where.partition, where.offset, message.delivery_count)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}#{self.delivery}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFailed(Event):
+    """A handler has raised an error, and the message is to be tried again."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    place: Place
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRejected(Event):
+    """A handler has rejected a message, which is to become a dead letter."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    place: Place
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOverran(Event):
+    """A handler took longer than a lease may last: it is not renewed any more, and the message goes to others."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    place: Place
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkCut(Event):
+    """A handler was still running when the worker had to end; its message is given back, or its lease runs out."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(Event):
+    """A message had gone to others before it was settled here: what the handler did may be done twice."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    place: Place
+    act: str
+
+
+@dataclass(frozen=True, slots=True)
+class FateUnknown(Event):
+    """A message is not leased any more, and a request without an answer may have settled it, or not."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    place: Place
+    act: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed(Event):
+    """The broker cannot be reached, or refuses; it is asked again after a pause."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    act: str
+    error: GoQueueError
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDraining(Event):
+    """A worker receives nothing more: so many handlers run on, and so many messages are given back unopened."""
+
+    running: int
+    given_back: int

@@ -1,0 +1,106 @@
+"""What members of share groups ask of a broker in a simulation, as receives and settlements of a queue group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from typing_extensions import override
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.presence import Presence
+from goqueue.broker.share_acks import Acked
+from goqueue.broker.share_fetch import Turn, share_acknowledge, share_fetch
+from goqueue.broker.share_leases import ShareTerms
+from goqueue.broker.share_sessions import OPENING_EPOCH, Place
+from goqueue.errors import GoQueueError, StaleReceipt
+from goqueue.machines.delivery_steps import Result, Settled
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.share_members import MemberKey
+from goqueue.records.layout import headers
+from goqueue.records.reader import read_records
+from tests.simulation.group_calls import CALLER
+from tests.simulation.queue_calls import Given, ReceiveSome, SettleSome
+
+_OUTCOMES = {
+    Verdict.ACK: Settled(None),
+    Verdict.RELEASE: Settled(FlightState.READY),
+    Verdict.REJECT: Settled(FlightState.DEAD),
+    Verdict.EXTEND: Settled(FlightState.LEASED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FetchShares(ReceiveSome):
+    """Fetch messages by a request of a session."""
+
+    epoch: int = 1
+
+    @override
+    async def perform(self, broker: Broker) -> list[Given]:
+        places = _places(broker, self.topics)
+        turn = Turn(MemberKey(self.group, self.consumer), self.epoch, {}, list(places))
+        terms = ShareTerms(self.limit, 2**20, wait_ms=self.wait_ms)
+        fetched = await share_fetch(broker, CALLER, turn, terms, Presence())
+        given = []
+        for place, (data, deliveries) in fetched.shared.items():
+            found = [record for at, _ in headers(data) for record in read_records(memoryview(data)[at:])]
+            records = {record.offset: record for record in found}
+            for _, offset, count in deliveries:
+                receipt = f"{self.consumer} {self.life} {self.epoch} {place} {offset} {count}"
+                value = (records[offset].value or b"").decode()
+                given.append(Given(value, records[offset].key, places[place], offset, count, receipt))
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShares(SettleSome):
+    """Open a session; whatever its member still holds is given back by that."""
+
+    consumer: str = ""
+
+    @override
+    async def perform(self, broker: Broker) -> list[Result]:
+        turn = Turn(MemberKey(self.group, self.consumer), OPENING_EPOCH, {})
+        await share_fetch(broker, CALLER, turn, ShareTerms(0, 1), Presence())
+        return [StaleReceipt("nobody says what became of it") for _ in self.given]
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeShares(SettleSome):
+    """Say something about messages by a request of a session."""
+
+    consumer: str = ""
+    epoch: int = 1
+
+    @override
+    async def perform(self, broker: Broker) -> list[Result]:
+        ids = {name: opened.topic.id for name, opened in broker.topics.items()}
+        said: dict[Place, list[int]] = {}
+        for each in self.given:
+            said.setdefault(_place(ids, each.place), []).append(each.offset)
+        acks = {
+            place: [Acked(offset, offset, [self.verdict]) for offset in sorted(set(offsets))]
+            for place, offsets in said.items()
+        }
+        turn = Turn(MemberKey(self.group, self.consumer), self.epoch, acks)
+        results, _ = await share_acknowledge(broker, CALLER, turn, Presence())
+        return [self._outcome(results[_place(ids, each.place)]) for each in self.given]
+
+    def _outcome(self, error: GoQueueError | None) -> Result:
+        return _OUTCOMES[self.verdict] if error is None else error
+
+
+def _places(broker: Broker, topics: tuple[str, ...]) -> dict[Place, TopicPartition]:
+    return {
+        Place(broker.topics[name].topic.id, index): TopicPartition(name, index)
+        for name in topics
+        if name in broker.topics
+        for index in range(broker.partition_count(name))
+    }
+
+
+def _place(ids: Mapping[str, UUID], partition: TopicPartition) -> Place:
+    return Place(ids[partition.topic], partition.partition)

@@ -1,0 +1,116 @@
+"""A world of share groups: members that fetch by sessions, next to consumers of the same groups that receive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_values import Verdict
+from goqueue.model.log_settings import FlushPolicy
+from goqueue.model.queue_settings import Ordering, QueueSettings
+from tests.simulation.group_life import Client, Life
+from tests.simulation.queue_calls import Given, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_world import SETTINGS, TOPICS, Publisher, QueueWorld, Worker
+from tests.simulation.share_calls import AcknowledgeShares, FetchShares, OpenShares
+
+THREATS = (FetchShares, AcknowledgeShares, AcknowledgeShares, ReceiveSome, SettleSome, SetQueue)
+ORDERED = QueueSettings(
+    visibility_ms=2_000, retries=2, backoff_ms=200, backoff_max_ms=1_000, breaker_ratio=1.0, ordering=Ordering.KEY
+)
+
+
+@dataclass(slots=True)
+class Sharer:
+    """A member with a session, which it opens anew whenever anything goes wrong."""
+
+    name: str
+    group: str
+    settings: QueueSettings
+    epoch: int = 0
+    held: dict[object, Given] = field(default_factory=dict)
+    # What was settled, or was to be: whatever of it did not succeed is given back with the session.
+    settled: list[Given] = field(default_factory=list)
+
+    async def run(self, life: Life) -> None:
+        """Fetch and acknowledge."""
+        while not life.is_over:
+            if not self.epoch:
+                await self._open(life)
+                continue
+            wait_ms = life.entropy.choice([0, 500, 3_000])
+            request = FetchShares(
+                self.group,
+                TOPICS,
+                self.name,
+                1 + life.entropy.below(12),
+                wait_ms,
+                SETTINGS.visibility_ms,
+                life.history.lives,
+                self.epoch,
+            )
+            given = await life.call(self.name, request)
+            if isinstance(given, GoQueueError):
+                self.epoch = 0
+                continue
+            self.epoch += 1
+            self.held |= {(each.place, each.offset): each for each in given}
+            await life.pause(0.05 if life.is_settling else 0.6)
+            await self._work(life)
+
+    async def _open(self, life: Life) -> None:
+        await life.ask(self.name, SetQueue(self.group, self.settings))
+        given = (*self.held.values(), *self.settled)
+        request = OpenShares(self.group, given, Verdict.RELEASE, consumer=self.name)
+        opened = await life.call(self.name, request)
+        if isinstance(opened, GoQueueError):
+            await life.pause(0.5)
+            return
+        self.held, self.settled = {}, []
+        self.epoch = 1
+
+    async def _work(self, life: Life) -> None:
+        while self.held and self.epoch:
+            part = list(self.held.values())[: 1 + life.entropy.below(4)]
+            number = 11 if life.is_settling else life.entropy.below(12)
+            match number:
+                case 0:
+                    # It takes its time, perhaps too much.
+                    await life.pause(4.0)
+                case 1 if life.entropy.chance(0.3):
+                    # It has lost its memory, or its connection.
+                    self.epoch = 0
+                case 2:
+                    await self._settle(life, part, Verdict.REJECT)
+                case 3:
+                    await self._settle(life, part, Verdict.RELEASE)
+                case 4:
+                    await self._say(life, part, Verdict.EXTEND)
+                case 5 if self.settled:
+                    # Once more, and long after.
+                    old = life.entropy.choice(self.settled)
+                    if (old.place, old.offset) not in self.held:
+                        await self._say(life, [old], Verdict.ACK)
+                case _:
+                    await self._settle(life, part, Verdict.ACK)
+
+    async def _settle(self, life: Life, part: list[Given], verdict: Verdict) -> None:
+        self.settled += [self.held.pop((each.place, each.offset)) for each in part]
+        await self._say(life, part, verdict)
+
+    async def _say(self, life: Life, part: list[Given], verdict: Verdict) -> None:
+        request = AcknowledgeShares(self.group, tuple(part), verdict, None, consumer=self.name, epoch=self.epoch)
+        told = await life.call(self.name, request)
+        self.epoch = 0 if isinstance(told, GoQueueError) else self.epoch + 1
+
+
+class ShareWorld(QueueWorld):
+    """Two groups over the same topics; members of both fetch, and some consumers receive."""
+
+    def __init__(self, seed: int, flush: FlushPolicy = FlushPolicy.GROUP, **options: Any) -> None:
+        clients: list[Client] = [Publisher()]
+        shipping = ORDERED if seed % 2 else SETTINGS
+        clients += [Sharer(f"f{number}", "billing", SETTINGS) for number in range(3)]
+        clients += [Sharer(f"o{number}", "shipping", shipping) for number in range(2)]
+        clients += [Worker("b0", "billing", SETTINGS), Worker("s0", "shipping", shipping)]
+        super().__init__(seed, flush, clients=clients, threats=THREATS, **options)

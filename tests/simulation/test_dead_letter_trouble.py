@@ -1,0 +1,136 @@
+"""Disks that take nothing for a while: dead messages stay, redrives wait and say why, and both go on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.events import DeadLettersFailed, RedriveStalled
+from goqueue.broker.redrives import find_redrive
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.redrive_values import Redrive, RedriveState, Terms
+from goqueue.testing import SimDisk
+from tests.simulation.group_calls import CALLER, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SettleSome
+from tests.simulation.redrive_calls import ReadCopies, StartRedrive, WriteLetter
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+async def _until(fact: Callable[[], bool]) -> None:
+    async with asyncio.timeout(300):
+        while not fact():
+            await let_pass(0.1)
+
+
+async def _reject_one(broker: Broker) -> None:
+    await MakeTopic("orders", 1).perform(broker)
+    await MakeTopic("orders.dlq", 1).perform(broker)
+    await PublishValue("orders", "v1", None).perform(broker)
+    given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+
+
+def _states(broker: Broker) -> list[FlightState]:
+    return [
+        flight.state
+        for machine in broker.queues.machines
+        for group in machine.groups.values()
+        for window in group.windows.values()
+        for chunk in window.chunks.values()
+        for flight in chunk.flights.values()
+    ]
+
+
+def test_a_dead_message_stays_until_its_letter_can_be_written() -> None:
+    disk = SimDisk(1)
+    fault = disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+
+    async def act(broker: Broker) -> None:
+        await _reject_one(broker)
+        await let_pass(5)
+        assert _states(broker) == [FlightState.DEAD]
+        assert await ReadLetters("orders.dlq").perform(broker) == []
+        disk.heal()
+        await _until(lambda: _states(broker) == [])
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
+
+    assert fault is not None
+    sink = live(disk, 1, act, stops=True)
+    # Trouble that lasts is told once.
+    (failure,) = sink.of(DeadLettersFailed)
+    assert (failure.group, failure.topic, failure.partition) == ("billing", "orders", 0)
+
+
+def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        # What says that the message is dead is written; what says that it is buried is not, for a while.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=3)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await _until(lambda: _states(broker) == [])
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act, stops=True)
+
+
+async def _write_letters(broker: Broker) -> None:
+    for topic in ("orders", "orders.dlq"):
+        await MakeTopic(topic, 1).perform(broker)
+    for number in range(5):
+        await WriteLetter("orders.dlq", f"v{number}", "rejected", "orders", 0).perform(broker)
+
+
+def test_a_redrive_waits_for_its_target_and_says_why() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await _write_letters(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*orders-0/*.log", times=None)
+        redrive_id = await StartRedrive("orders.dlq", Terms()).perform(broker)
+        await let_pass(30)
+        job, trouble = await find_redrive(broker, CALLER, redrive_id)
+        assert (job.state, job.moves.moved) == (RedriveState.RUNNING, 0)
+        assert trouble is not None
+        assert "No space left" in trouble.error
+        assert trouble.failures > 0
+        disk.heal()
+        await let_pass(60)
+        job, trouble = await find_redrive(broker, CALLER, redrive_id)
+        assert (job.state, job.moves.moved, trouble) == (RedriveState.DONE, 5, None)
+        assert len(await ReadCopies("orders").perform(broker)) == 5
+
+    sink = live(disk, 1, act, stops=True)
+    (stalled,) = sink.of(RedriveStalled)
+    assert stalled.topic == "orders.dlq"
+
+
+def test_a_broker_stops_though_a_redrive_waits() -> None:
+    disk = SimDisk(1)
+    jobs: list[Redrive] = []
+
+    async def act(broker: Broker) -> None:
+        await _write_letters(broker)
+        await StartRedrive("orders.dlq", Terms(rate=0.001)).perform(broker)
+        await let_pass(1)
+
+    async def go_on(broker: Broker) -> None:
+        await let_pass(1)
+        jobs.extend(job for machine in broker.redrives.machines for job in machine.all)
+
+    live(disk, 1, act, stops=True)
+    live(disk, 2, go_on, stops=True)
+    assert [(job.state, job.moves.moved) for job in jobs] == [(RedriveState.RUNNING, 2)]

@@ -1,0 +1,88 @@
+"""Batches among dead letters that nobody can open: they are counted, and keep nothing else back."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.browsing import Look, Order, browse_letters, list_letters
+from goqueue.broker.messages import publish_sections
+from goqueue.broker.produce import Acks, Section
+from goqueue.broker.redrives import preview_redrive
+from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.redrive_values import Moves, RedriveState, Terms
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.testing import SimDisk
+from tests.simulation.group_calls import CALLER, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_calls import PublishValue, ReceiveSome, SettleSome
+from tests.simulation.redrive_calls import LookAtRedrives, StartRedrive, WriteLetter
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+def _unreadable() -> bytearray:
+    """Return two records with a header whose name is no UTF-8."""
+    batch = build_batch([NewRecord(1, None, b"v", [("NAME", b"")])] * 2)
+    for _ in range(2):
+        place = batch.index(b"NAME")
+        batch[place : place + 4] = b"\xff\xfe\xfd\xfc"
+    batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
+    return batch
+
+
+async def _write(broker: Broker) -> None:
+    for topic in ("orders", "orders.dlq"):
+        await MakeTopic(topic, 1).perform(broker)
+    partition = broker.topic("orders.dlq").partition(0)
+    for name in ("a", "b"):
+        await WriteLetter("orders.dlq", name, "rejected", "orders", 0).perform(broker)
+        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, _unreadable())])
+        assert not isinstance(outcome, GoQueueError)
+
+
+def test_letters_beside_those_that_cannot_be_read_are_shown_and_counted() -> None:
+    async def act(broker: Broker) -> None:
+        await _write(broker)
+        for order, expected in ((Order.NEWEST, [b"b", b"a"]), (Order.OLDEST, [b"a", b"b"])):
+            page = await browse_letters(broker, CALLER, "orders", Look(order=order))
+            assert [letter.record.value for letter in page.letters] == expected
+            assert (page.unreadable, page.left) == (4, None)
+        (count,) = await list_letters(broker, CALLER)
+        assert (count.letters, count.unreadable) == (2, 4)
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
+def test_letters_that_cannot_be_read_fail_in_a_redrive_and_others_are_moved() -> None:
+    async def act(broker: Broker) -> None:
+        await _write(broker)
+        preview = await preview_redrive(broker, CALLER, "orders", Terms())
+        assert preview.moves == Moves(moved=2, failed=4)
+        await StartRedrive("orders", Terms()).perform(broker)
+        await let_pass(5)
+        (job,) = await LookAtRedrives().perform(broker)
+        assert (job.state, job.moves) == (RedriveState.DONE, Moves(moved=2, failed=4))
+        assert "cannot be read" in job.error
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
+def test_messages_become_letters_beside_those_that_cannot_be_read() -> None:
+    async def act(broker: Broker) -> None:
+        await _write(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        page = await browse_letters(broker, CALLER, "orders", Look())
+        assert page.letters[0].record.value == b"v1"
+
+    live(SimDisk(1), 1, act, stops=True)
