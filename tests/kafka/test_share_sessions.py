@@ -1,13 +1,15 @@
-"""Share sessions come and go: no message dies of that, none is kept from others, and no group comes back."""
+"""Share sessions come and go: messages die only of consumers that do, none is kept from others, no group comes back."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
+from goqueue.broker.browsing import Look, Order, browse_letters
 from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import delete_queue
+from goqueue.broker.queue_admin import configure_queue, delete_queue
 from goqueue.broker.queues import Wish, receive
 from goqueue.broker.share_sessions import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
@@ -37,25 +39,74 @@ async def _topic(client: RawClient) -> Where:
     return topic_id, 0
 
 
-@pytest.mark.parametrize("end", ["closed", "opened anew", "silent", "without a connection"])
-def test_messages_that_nobody_has_refused_do_not_die_of_sessions_that_end(end: str) -> None:
+@pytest.mark.parametrize("end", ["closed", "opened anew", "never joined", "connected again"])
+def test_messages_that_nobody_has_refused_do_not_die_of_sessions_that_end_in_order(end: str) -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         where = await _topic(client)
         await publish(client, "t", "a", "b")
+        await configure_queue(server.server.broker, INSIDE, "g", lambda known: replace(known, visibility_ms=60_000))
         for count in range(1, 8):
             member = ShareMember(await server.client())
+            if end != "never joined":
+                await member.heartbeat()
+            assert acquired(await member.fetch(where)) == [(0, 1, count)]
+            if end == "closed":
+                assert await member.close() == 0
+            elif end == "never joined":
+                await pass_time(46)
+            elif end == "connected again":
+                member.client.close()
+                await pass_time(9)
+        assert "t.dlq" not in server.server.broker.topics
+
+    run(act)
+
+
+@pytest.mark.parametrize("end", ["silent", "without a connection"])
+def test_messages_whose_consumers_die_become_dead_letters_when_no_retry_is_left(end: str) -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        await publish(client, "t", "a", "b")
+        for count in range(1, 5):
+            assert "t.dlq" not in server.server.broker.topics
+            member = ShareMember(await server.client(), f"m{count}")
             await member.heartbeat()
             if end == "silent":
                 await pass_time(40)
             assert acquired(await member.fetch(where)) == [(0, 1, count)]
-            if end == "closed":
-                assert await member.close() == 0
-            elif end == "silent":
+            if end == "silent":
                 await pass_time(6)
-            elif end == "without a connection":
+            else:
                 member.client.close()
                 await pass_time(11)
-        assert "t.dlq" not in server.server.broker.topics
+        survivor = ShareMember(client, "survivor")
+        assert await survivor.take(where) == []
+        page = await browse_letters(server.server.broker, INSIDE, "t", Look(order=Order.OLDEST))
+        causes = [each.cause for each in page.letters]
+        assert [(each.offset, each.reason, each.attempts, each.consumer) for each in causes] == [
+            (0, "max_retries_exceeded", 4, "m4"),
+            (1, "max_retries_exceeded", 4, "m4"),
+        ]
+        assert {each.error for each in causes} == {"the share consumer that held it is gone"}
+
+    run(act)
+
+
+def test_a_consumer_that_dies_takes_nothing_along_that_it_has_settled() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        await publish(client, "t", "good", "bad")
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda known: replace(known, retries=0))
+        member = ShareMember(await server.client())
+        await member.heartbeat()
+        assert await member.take(where) == ["good", "bad"]
+        await member.acknowledge({where: [(0, 0, [ACCEPT])]})
+        member.client.close()
+        await pass_time(11)
+        page = await browse_letters(broker, INSIDE, "t", Look())
+        assert [each.cause.offset for each in page.letters] == [1]
+        assert await ShareMember(client, "survivor").take(where) == []
 
     run(act)
 

@@ -42,6 +42,25 @@ def test_an_ack_that_cannot_be_stored_is_an_error_and_its_message_comes_again() 
     run(act)
 
 
+def test_members_that_die_while_nothing_can_be_stored_are_let_go() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        await publish(client, "t", "a")
+        dead, later = ShareMember(await server.client(), "dead"), ShareMember(await server.client(), "later")
+        assert await dead.take(where) == ["a"]
+        await later.fetch(where)
+        await pass_time(0.1)
+        server.disk.fail(errno.EIO, operation="write", path="__deliveries-*/*.log", times=1)
+        await dead.acknowledge({where: [(0, 0, [ACCEPT])]})
+        broker = server.server.broker
+        for member in (dead, later):
+            member.client.close()
+            await pass_time(11)
+            assert member.id not in {key.member_id for key in broker.shares.sessions}
+
+    run(act)
+
+
 def test_a_waiting_fetch_is_answered_when_the_broker_stops() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         where = await _topic(client)

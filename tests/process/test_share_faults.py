@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from goqueue.client import Client, dead_letters
 from goqueue.testing import Broker
 from tests.clients.adapters.confluent_shares import ConfluentShare, take
 from tests.kafka.process import ServeProcess
@@ -53,12 +54,23 @@ class Workers:
         """Return all values whose acknowledgement was confirmed."""
         return {value for _, event, values in self.events() if event == "acked" for value in values}
 
+    def deliveries(self) -> int:
+        """Return how many messages came, counted as often as they did."""
+        return sum(len(values) for _, event, values in self.events() if event == "got")
+
     def until(self, count: int) -> None:
         """Wait until so many messages came."""
+        self._wait(lambda: len(self.got()), count)
+
+    def until_delivered(self, count: int) -> None:
+        """Wait until messages came so often in all."""
+        self._wait(self.deliveries, count)
+
+    def _wait(self, number: Callable[[], int], count: int) -> None:
         deadline = time.monotonic() + WAIT_S
-        while len(self.got()) < count:
-            assert time.monotonic() < deadline, f"{len(self.got())} of {count} messages came in {WAIT_S} s"
-            for process in self._running.values():
+        while number() < count:
+            assert time.monotonic() < deadline, f"{number()} of {count} messages came in {WAIT_S} s"
+            for process in [each for each in self._running.values() if each.returncode is None]:
                 # None of them ends by itself.
                 with suppress(subprocess.TimeoutExpired):
                     pytest.fail(f"a worker has ended with status {process.wait(0.02)}")
@@ -139,3 +151,25 @@ def test_messages_of_a_killed_consumer_go_to_others(tmp_path: Path) -> None:
             again = take(20, other)
         assert sorted(int(each.value) for each in again) == list(range(20))
         assert {each.deliveries for each in again} == {2}
+
+
+def test_messages_that_kill_each_of_their_consumers_become_dead_letters(tmp_path: Path) -> None:
+    with Broker() as broker, Client(broker.http) as client, _working(tmp_path, broker.bootstrap) as workers:
+        _create(broker.bootstrap, 1)
+        _fill(broker.bootstrap, 0, 3)
+        for attempt in range(1, 5):
+            assert client.send(dead_letters.browse(TOPIC)).letters == []
+            victim = workers.start("holds")
+            workers.until_delivered(3 * attempt)
+            victim.kill()
+            victim.wait()
+            broker.advance(10.1)
+        letters: Sequence[dead_letters.DeadLetter] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(letters) < 3 and time.monotonic() < deadline:
+            letters = client.send(dead_letters.browse(TOPIC)).letters
+        assert sorted(int(each.message.value or b"") for each in letters) == [0, 1, 2]
+        assert {(each.cause.reason, each.cause.attempts) for each in letters} == {("max_retries_exceeded", 4)}
+        _fill(broker.bootstrap, 3, 4)
+        with ConfluentShare(broker.bootstrap, GROUP, TOPIC) as survivor:
+            assert [each.value for each in take(1, survivor)] == ["3"]

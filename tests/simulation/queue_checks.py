@@ -5,6 +5,7 @@
 - At most one consumer holds a message at a time, as far as one life of the broker can promise it.
 - A receipt means nothing once its message was given to somebody else, or settled.
 - A dead message has one letter.
+- A message without a retry left comes again only if its consumer is not to blame: it has given it back, in order.
 - Deliveries are counted: within a life each has a higher number than the one before.
 - In a group that keeps the order of keys, a message is given to nobody while an earlier one of its key is not done.
 """
@@ -19,16 +20,17 @@ from itertools import pairwise
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.model.queue_settings import Ordering
+from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_history import Call, History
 from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
-from tests.simulation.share_calls import AcknowledgeShares, FetchShares, OpenShares
+from tests.simulation.share_calls import AcknowledgeShares, FetchShares, LoseConnection, OpenShares
 
 Message = tuple[str, str]
 """A group and a value."""
 # Moments are cut to whole milliseconds.
 _TICK_S = 0.002
 _ENDINGS = (Verdict.ACK, Verdict.REJECT)
+_SETTLING = (SettleSome, AcknowledgeShares, OpenShares, LoseConnection)
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ def check_queues(history: History) -> list[str]:
     """Return all that is wrong with queues."""
     delivered = _delivered(history)
     said = _said(history)
+    retries = _retries(history)
     violations: list[str] = []
     for message in sorted(delivered.keys() | said.keys()):
         deliveries, words = delivered.get(message, []), said.get(message, [])
@@ -66,6 +69,7 @@ def check_queues(history: History) -> list[str]:
         violations += _one_holder(message, deliveries, words)
         violations += _stale_receipts(message, deliveries, words)
         violations += _counts(message, deliveries)
+        violations += _too_often(message, deliveries, words, retries.get(message[0], 0))
     letters = {each for call, _ in history.of(ReadLetters) if call.is_done for each in call.answer}
     for group in _ordered_groups(history):
         violations += _out_of_order(group, delivered, said, letters)
@@ -82,7 +86,7 @@ def _delivered(history: History) -> dict[Message, list[Delivered]]:
 
 def _said(history: History) -> dict[Message, list[Said]]:
     found: dict[Message, list[Said]] = {}
-    for call, request in (*history.of(SettleSome), *history.of(AcknowledgeShares), *history.of(OpenShares)):
+    for call, request in [pair for kind in _SETTLING for pair in history.of(kind)]:
         results = call.answer if call.is_done else [None] * len(request.given)
         for given, result in zip(request.given, results, strict=True):
             found.setdefault((request.group, given.value), []).append(Said(call, request.verdict, given, result))
@@ -130,6 +134,30 @@ def _counts(message: Message, deliveries: list[Delivered]) -> Iterator[str]:
         is_same_life = first.request.life == second.request.life and first.call.ended < second.call.began
         if is_same_life and second.given.deliveries <= first.given.deliveries:
             yield f"{message} had delivery {first.given.deliveries} before {second.given.deliveries}"
+
+
+def _retries(history: History) -> dict[str, int]:
+    """Return how often messages of each group may be tried again; a group may be made before it gets its settings."""
+    found: dict[str, int] = {}
+    for call, request in history.of(SetQueue):
+        known = found.setdefault(request.group, 0 if call.is_done else QueueSettings().retries)
+        found[request.group] = max(known, request.settings.retries)
+    return found
+
+
+def _too_often(message: Message, deliveries: list[Delivered], words: list[Said], retries: int) -> Iterator[str]:
+    for first, second in pairwise(deliveries):
+        count = first.given.deliveries
+        if first.request.life != second.request.life or count <= retries or second.given.deliveries != count + 1:
+            continue
+        given_back = [
+            each
+            for each in words
+            if each.given.receipt == first.given.receipt
+            and (isinstance(each.call.request, OpenShares) or each.verdict is Verdict.EXTEND)
+        ]
+        if not given_back:
+            yield f"{message} came for the {count + 1}th time, though {first.request.consumer} did not give it back"
 
 
 def _ordered_groups(history: History) -> list[str]:

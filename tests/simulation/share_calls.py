@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from typing_extensions import override
@@ -37,13 +37,14 @@ class FetchShares(ReceiveSome):
     """Fetch messages by a request of a session."""
 
     epoch: int = 1
+    connection: Presence = field(default_factory=Presence, repr=False)
 
     @override
     async def perform(self, broker: Broker) -> list[Given]:
         places = _places(broker, self.topics)
         turn = Turn(MemberKey(self.group, self.consumer), self.epoch, {}, list(places))
         terms = ShareTerms(self.limit, 2**20, wait_ms=self.wait_ms)
-        fetched = await share_fetch(broker, CALLER, turn, terms, Presence())
+        fetched = await share_fetch(broker, CALLER, turn, terms, self.connection)
         given = []
         for place, (data, deliveries) in fetched.shared.items():
             found = [record for at, _ in headers(data) for record in read_records(memoryview(data)[at:])]
@@ -60,11 +61,24 @@ class OpenShares(SettleSome):
     """Open a session; whatever its member still holds is given back by that."""
 
     consumer: str = ""
+    connection: Presence = field(default_factory=Presence, repr=False)
 
     @override
     async def perform(self, broker: Broker) -> list[Result]:
         turn = Turn(MemberKey(self.group, self.consumer), OPENING_EPOCH, {})
-        await share_fetch(broker, CALLER, turn, ShareTerms(0, 1), Presence())
+        await share_fetch(broker, CALLER, turn, ShareTerms(0, 1), self.connection)
+        return [StaleReceipt("nobody says what became of it") for _ in self.given]
+
+
+@dataclass(frozen=True, slots=True)
+class LoseConnection(SettleSome):
+    """A member dies: its connection is over, and nobody says what became of its messages."""
+
+    connection: Presence = field(default_factory=Presence, repr=False)
+
+    @override
+    async def perform(self, broker: Broker) -> list[Result]:
+        self.connection.end()
         return [StaleReceipt("nobody says what became of it") for _ in self.given]
 
 
@@ -74,6 +88,7 @@ class AcknowledgeShares(SettleSome):
 
     consumer: str = ""
     epoch: int = 1
+    connection: Presence = field(default_factory=Presence, repr=False)
 
     @override
     async def perform(self, broker: Broker) -> list[Result]:
@@ -86,7 +101,7 @@ class AcknowledgeShares(SettleSome):
             for place, offsets in said.items()
         }
         turn = Turn(MemberKey(self.group, self.consumer), self.epoch, acks)
-        results, _ = await share_acknowledge(broker, CALLER, turn, Presence())
+        results, _ = await share_acknowledge(broker, CALLER, turn, self.connection)
         return [self._outcome(results[_place(ids, each.place)]) for each in self.given]
 
     def _outcome(self, error: GoQueueError | None) -> Result:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from goqueue.broker import share_sessions
+from goqueue.broker.presence import Presence
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import Verdict
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_life import Client, Life
+from tests.simulation.group_stage import shrink
 from tests.simulation.queue_calls import Given, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.queue_world import SETTINGS, TOPICS, Publisher, QueueWorld, Worker
-from tests.simulation.share_calls import AcknowledgeShares, FetchShares, OpenShares
+from tests.simulation.share_calls import AcknowledgeShares, FetchShares, LoseConnection, OpenShares
 
 THREATS = (FetchShares, AcknowledgeShares, AcknowledgeShares, ReceiveSome, SettleSome, SetQueue)
 ORDERED = QueueSettings(
@@ -20,9 +25,15 @@ ORDERED = QueueSettings(
 )
 
 
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """Let coordinators be small, and dead members be noticed before their leases end."""
+    shrink(patch)
+    patch.setattr(share_sessions, "GRACE_MS", 300)
+
+
 @dataclass(slots=True)
 class Sharer:
-    """A member with a session, which it opens anew whenever anything goes wrong."""
+    """A member with a session, which it opens anew whenever anything goes wrong; if it dies, another one comes."""
 
     name: str
     group: str
@@ -31,9 +42,12 @@ class Sharer:
     held: dict[object, Given] = field(default_factory=dict)
     # What was settled, or was to be: whatever of it did not succeed is given back with the session.
     settled: list[Given] = field(default_factory=list)
+    connection: Presence = field(default_factory=Presence)
+    deaths: int = 0
 
     async def run(self, life: Life) -> None:
-        """Fetch and acknowledge."""
+        """Fetch and acknowledge, by a connection of this life."""
+        self.connection = Presence()
         while not life.is_over:
             if not self.epoch:
                 await self._open(life)
@@ -48,6 +62,7 @@ class Sharer:
                 SETTINGS.visibility_ms,
                 life.history.lives,
                 self.epoch,
+                self.connection,
             )
             given = await life.call(self.name, request)
             if isinstance(given, GoQueueError):
@@ -61,7 +76,7 @@ class Sharer:
     async def _open(self, life: Life) -> None:
         await life.ask(self.name, SetQueue(self.group, self.settings))
         given = (*self.held.values(), *self.settled)
-        request = OpenShares(self.group, given, Verdict.RELEASE, consumer=self.name)
+        request = OpenShares(self.group, given, Verdict.RELEASE, consumer=self.name, connection=self.connection)
         opened = await life.call(self.name, request)
         if isinstance(opened, GoQueueError):
             await life.pause(0.5)
@@ -78,8 +93,10 @@ class Sharer:
                     # It takes its time, perhaps too much.
                     await life.pause(4.0)
                 case 1 if life.entropy.chance(0.3):
-                    # It has lost its memory, or its connection.
+                    # It has lost its memory.
                     self.epoch = 0
+                case 1 if life.entropy.chance(0.7):
+                    await self._die(life)
                 case 2:
                     await self._settle(life, part, Verdict.REJECT)
                 case 3:
@@ -94,12 +111,21 @@ class Sharer:
                 case _:
                     await self._settle(life, part, Verdict.ACK)
 
+    async def _die(self, life: Life) -> None:
+        given = (*self.held.values(), *self.settled)
+        await life.ask(self.name, LoseConnection(self.group, given, Verdict.RELEASE, connection=self.connection))
+        self.deaths += 1
+        self.name = f"{self.name.partition('.')[0]}.{self.deaths}"
+        self.epoch, self.held, self.settled, self.connection = 0, {}, [], Presence()
+
     async def _settle(self, life: Life, part: list[Given], verdict: Verdict) -> None:
         self.settled += [self.held.pop((each.place, each.offset)) for each in part]
         await self._say(life, part, verdict)
 
     async def _say(self, life: Life, part: list[Given], verdict: Verdict) -> None:
-        request = AcknowledgeShares(self.group, tuple(part), verdict, None, consumer=self.name, epoch=self.epoch)
+        request = AcknowledgeShares(
+            self.group, tuple(part), verdict, None, consumer=self.name, epoch=self.epoch, connection=self.connection
+        )
         told = await life.call(self.name, request)
         self.epoch = 0 if isinstance(told, GoQueueError) else self.epoch + 1
 

@@ -6,15 +6,14 @@ import pytest
 
 from goqueue.model.log_settings import FlushPolicy
 from tests.simulation.group_lives import Ending
-from tests.simulation.group_stage import shrink
-from tests.simulation.share_world import ShareWorld
+from tests.simulation.share_world import ShareWorld, hurry
 
 LIVES = 5
 
 
 @pytest.fixture(autouse=True)
 def _small_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
-    shrink(monkeypatch)
+    hurry(monkeypatch)
 
 
 @pytest.mark.seeds(10, long_count=1_000)

@@ -7,17 +7,19 @@ whatever is leased under its id is its own.
 Nothing of this is stored, and a lease is. A member whose session is gone opens another one, and all that it holds is
 ready again by that, whatever session it was under.
 
-| a session ends                                            | and its messages are         |
-|-----------------------------------------------------------|------------------------------|
-| by its last request                                       | given back, before the reply |
-| by another one of the same member                         | given back, before the reply |
-| when its member was silent for too long                   | given back                   |
-| when its member is in no group after `JOINED_WITHIN_MS`   | given back                   |
-| when its connection is over, and nothing is heard of it   | given back after `GRACE_MS`; |
-| by another one, nor of its member                         | the member leaves the group  |
-| by the next request after its group was deleted           | forgotten already            |
+| a session ends                                            | and its messages are         | are they tried in vain? |
+|-----------------------------------------------------------|------------------------------|-------------------------|
+| by its last request                                       | given back, before the reply | no                      |
+| by another one of the same member                         | given back, before the reply | no                      |
+| when its member is in no group after `JOINED_WITHIN_MS`   | given back                   | no                      |
+| when its member was silent for too long                   | given back                   | yes                     |
+| when its connection is over, and nothing is heard of it   | given back after `GRACE_MS`; | yes                     |
+| by another one, nor of its member                         | the member leaves the group  |                         |
+| by the next request after its group was deleted           | forgotten already            |                         |
 
-Nobody has said anything about messages that are given back, so they are ready at once, and none of them dies of it.
+Whatever is given back is ready at once. Nobody has said anything about it, so nothing dies of sessions that end in
+order. But a consumer that is gone may have died of what it held: as if it had released its messages, those without a
+retry left become dead letters.
 """
 
 from __future__ import annotations
@@ -61,6 +63,18 @@ GRACE_MS = 10_000
 _EPOCH_MAX = 2**31 - 1
 _LEASE_IDS = 2**64
 _TIMER_MAX_S = 3600.0
+
+
+class _Ending(NamedTuple):
+    """What is said about messages that a session held at its end."""
+
+    verdict: Verdict
+    error: str = ""
+
+
+# A lease that ends now, and no release: nobody has tried these messages, as far as anybody knows.
+_IN_ORDER = _Ending(Verdict.EXTEND)
+_GONE = _Ending(Verdict.RELEASE, "the share consumer that held it is gone")
 
 
 class Place(NamedTuple):
@@ -186,9 +200,12 @@ class Shares:
         """Let go whoever was silent for too long, and sessions that nobody comes back to, or that no member has."""
         self._stop_timer()
         now_ms = self.now_ms()
-        for key in [*self.members.expired(now_ms), *self._lost(now_ms), *self._strangers(now_ms)]:
-            self.members.remove(key)
-            self._let_go(key)
+        gone = [*self.members.expired(now_ms), *self._lost(now_ms)]
+        strangers = self._strangers(now_ms)
+        for key in gone:
+            self._let_go(key, _GONE)
+        for key in strangers:
+            self._let_go(key, _IN_ORDER)
         self.set_timer()
 
     def _lost(self, now_ms: int) -> list[MemberKey]:
@@ -254,10 +271,15 @@ class Shares:
             self._without_connection.note(key, session.left_ms + GRACE_MS, is_past=True)
             self.set_timer()
 
-    def _let_go(self, key: MemberKey) -> None:
-        held = self._ended(key)
+    def _let_go(self, key: MemberKey, ending: _Ending) -> None:
+        self.members.remove(key)
+        held: Sequence[Receipt] = ()
+        # If nobody can say what it holds, leases end by themselves.
+        with suppress(GoQueueError):
+            held = self._ended(key)
         if held and not self._is_closed:
-            self._broker.tasks.start(self._give_back_quietly(key, held), f"share session of {key.member_id} has ended")
+            work = self._give_back_quietly(key, held, ending)
+            self._broker.tasks.start(work, f"share session of {key.member_id} has ended")
 
     def _ended(self, key: MemberKey) -> Sequence[Receipt]:
         """End a session, if there is one, and return what it holds."""
@@ -284,14 +306,14 @@ class Shares:
             and flight.lease.consumer == key.member_id
         ]
 
-    async def _give_back(self, key: MemberKey, held: Sequence[Receipt]) -> None:
+    async def _give_back(self, key: MemberKey, held: Sequence[Receipt], ending: _Ending = _IN_ORDER) -> None:
         if held:
-            # A lease that ends now, and no release: nobody has tried these messages, as far as anybody knows.
+            command = Settle(key.group, ending.verdict, held, delay_ms=0, reason=ending.error)
             # Whatever is settled by now stays as it is, and of a group that is deleted nothing is left.
             with suppress(UnknownQueue):
-                await self._broker.queues.submit(key.group, Settle(key.group, Verdict.EXTEND, held, delay_ms=0))
+                await self._broker.queues.submit(key.group, command)
 
-    async def _give_back_quietly(self, key: MemberKey, held: Sequence[Receipt]) -> None:
+    async def _give_back_quietly(self, key: MemberKey, held: Sequence[Receipt], ending: _Ending) -> None:
         # If it cannot be stored, leases end by themselves.
         with suppress(GoQueueError):
-            await self._give_back(key, held)
+            await self._give_back(key, held, ending)
