@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import Any
 
 import httpx
+from confluent_kafka import Producer
 
+from goqueue.testing import Broker
 from tests.http.queue_kit import Consumer, fill
 
 _WAIT_S = 20
+
+
+def noise(size: int) -> str:
+    """Return so many characters that no codec makes much smaller without looking at single bits."""
+    digests = (hashlib.sha256(str(number).encode()).hexdigest() for number in range(size // 64 + 1))
+    return "".join(digests)[:size]
+
+
+def produce_zipped(broker: Broker, topic: str, key: bytes, value: bytes, headers: list[Any]) -> None:
+    """Publish one message as a Kafka client does that compresses it first."""
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "compression.type": "zstd", "message.max.bytes": 50_000_000}
+    )
+    producer.produce(topic, value, key, headers=headers, partition=1)
+    assert producer.flush(30) == 0
 
 
 def bury(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from pathlib import PurePath
 
 import pytest
 
@@ -13,6 +14,7 @@ from goqueue.broker.events import DeadLettersFailed, RedriveStalled
 from goqueue.broker.redrives import find_redrive
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Redrive, RedriveState, Terms
+from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
@@ -85,6 +87,30 @@ def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
 
     live(disk, 1, act, stops=True)
+
+
+def test_a_dead_message_that_cannot_be_read_keeps_no_other_back() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
+        (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
+        # The length of the first record.
+        disk.flip(path, HEADER_BYTES)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v2")]
+        assert _states(broker) == [FlightState.DEAD]
+        disk.flip(path, HEADER_BYTES)
+        await _until(lambda: _states(broker) == [])
+        assert Letter("billing", "v1") in await ReadLetters("orders.dlq").perform(broker)
+
+    sink = live(disk, 1, act, stops=True)
+    (failure,) = sink.of(DeadLettersFailed)
+    assert (failure.group, failure.topic, failure.partition) == ("billing", "orders", 0)
 
 
 async def _write_letters(broker: Broker) -> None:

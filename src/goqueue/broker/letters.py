@@ -17,13 +17,15 @@ from goqueue.broker.fetch import aborted_in
 from goqueue.errors import CorruptBatch, TooLarge, UnsupportedFormat
 from goqueue.model.dead_letters import Cause
 from goqueue.records.layout import headers as headers_of
-from goqueue.records.reader import Record, read_records
+from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, Record, read_records
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import arrival
 
 _READ_BYTES = 1024 * 1024
 _PIECE_LETTERS = 1024
 _PIECE_BYTES = 4 * 1024 * 1024
+# A letter is as large as its message, which could be read, and what it says beside.
+_OPENED_BYTES_MAX = DECOMPRESSED_BYTES_MAX + 1024 * 1024
 # What a letter takes beside its bytes, so that small ones are not kept by the million.
 _OVERHEAD_BYTES = 300
 
@@ -92,7 +94,7 @@ def _opened(partition: Partition, start: int, end: int) -> Iterator[_Opened]:
             yield _Opened(base, next_offset, [])
             continue
         try:
-            yield _Opened(base, next_offset, read_records(view[position:]))
+            yield _Opened(base, next_offset, read_records(view[position:], decompressed_bytes_max=_OPENED_BYTES_MAX))
         except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
             told = f"the records from offset {base} on cannot be read: {error.message}"
             yield _Opened(base, next_offset, [], max(header.record_count, 1), told)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from goqueue.broker.produce import Acks, Publish, Section, publish
@@ -22,6 +24,7 @@ from goqueue.errors import (
 )
 from goqueue.model.partitioners import RoundRobin, murmur2_partition
 from goqueue.records.builder import NewRecord, build_batch
+from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.runtime.partition import Outcome, Partition
 from goqueue.runtime.waiters import hand_over
@@ -42,6 +45,21 @@ _RECORD_OVERHEAD = 40
 _HEADER_OVERHEAD = 10
 # Hashing takes about 60 ns per byte: more than this is done beside the loop.
 _HASHED_ON_LOOP_BYTES = 256 * 1024
+
+
+class Limits(Enum):
+    """How large messages may be.
+
+    | limits | who publishes                                                 | key, headers | max.message.bytes     |
+    |--------|---------------------------------------------------------------|--------------|-----------------------|
+    | CLIENT | a client                                                      | as above     | holds                 |
+    | TOPIC  | the broker, of what it took somewhere else                    | of any size  | holds when compressed |
+    | NONE   | the broker, of what it took once, to where that has its place | of any size  | is no matter          |
+    """
+
+    CLIENT = "client"
+    TOPIC = "topic"
+    NONE = "none"
 
 
 class NewMessage(NamedTuple):
@@ -188,16 +206,21 @@ async def open_for_writing(broker: Broker, caller: Caller, topic: str) -> OpenTo
 
 
 async def sort_messages(
-    broker: Broker, turns: Turns, opened: OpenTopic, messages: Sequence[NewMessage | GoQueueError]
+    broker: Broker,
+    turns: Turns,
+    opened: OpenTopic,
+    messages: Sequence[NewMessage | GoQueueError],
+    limits: Limits = Limits.CLIENT,
 ) -> Sorted:
-    """Return what each partition gets; of messages that cannot be stored, why."""
+    """Return what each partition gets; of messages that clients may not send, why."""
     fates: list[Fate | None] = [None] * len(messages)
-    chosen = await _choose(broker, turns, opened, messages)
-    return Sorted(_shares(opened, messages, chosen, broker.clock.now_ms(), fates), fates)
+    is_limited = limits is Limits.CLIENT
+    chosen = await _choose(broker, turns, opened, messages, is_limited=is_limited)
+    return Sorted(_shares(opened, messages, chosen, broker.clock.now_ms(), fates, is_limited=is_limited), fates)
 
 
 async def _choose(
-    broker: Broker, turns: Turns, opened: OpenTopic, messages: Sequence[NewMessage | GoQueueError]
+    broker: Broker, turns: Turns, opened: OpenTopic, messages: Sequence[NewMessage | GoQueueError], *, is_limited: bool
 ) -> Sequence[int]:
     """Return the partition of each message; all without a key share one, and the next request has the next turn."""
     key_bytes = 0
@@ -209,13 +232,13 @@ async def _choose(
             else:
                 key_bytes += len(message.key)
     turn = turns.next_partition(broker, opened) if needs_turn else 0
-    choose = partial(_chosen, messages, len(opened.partitions), turn)
+    choose = partial(_chosen, messages, len(opened.partitions), turn, is_limited=is_limited)
     if key_bytes <= _HASHED_ON_LOOP_BYTES:
         return choose()
     return await asyncio.get_running_loop().run_in_executor(broker.threads, choose)
 
 
-def _chosen(messages: Sequence[NewMessage | GoQueueError], count: int, turn: int) -> list[int]:
+def _chosen(messages: Sequence[NewMessage | GoQueueError], count: int, turn: int, *, is_limited: bool) -> list[int]:
     chosen = []
     for message in messages:
         if isinstance(message, GoQueueError):
@@ -224,7 +247,7 @@ def _chosen(messages: Sequence[NewMessage | GoQueueError], count: int, turn: int
         key, _, _, partition, _ = message
         if partition is not None:
             chosen.append(partition)
-        elif key is None or len(key) > KEY_BYTES_MAX:
+        elif key is None or (is_limited and len(key) > KEY_BYTES_MAX):
             # One with such a key goes nowhere.
             chosen.append(turn)
         else:
@@ -238,11 +261,13 @@ def _shares(
     chosen: Sequence[int],
     now_ms: int,
     fates: list[Fate | None],
+    *,
+    is_limited: bool,
 ) -> dict[int, Share]:
     """Sort messages by partition; those that cannot be stored get their fate instead."""
     batch_bytes_max = opened.settings.log.max_message_bytes
     # No limit can be exceeded below the smallest of them.
-    unsuspicious_bytes = min(batch_bytes_max - HEADER_BYTES, KEY_BYTES_MAX, HEADERS_BYTES_MAX)
+    unsuspicious_bytes = min(batch_bytes_max - HEADER_BYTES, KEY_BYTES_MAX, HEADERS_BYTES_MAX) if is_limited else inf
     shares: dict[int, Share] = {}
     for number, message in enumerate(messages):
         if isinstance(message, GoQueueError):
@@ -281,12 +306,25 @@ def _fault(record: NewRecord, size: int, batch_bytes_max: int) -> GoQueueError |
 
 
 async def publish_sections(
-    broker: Broker, caller: Caller, acks: Acks, sections: Sequence[Section], transactional_id: str | None = None
+    broker: Broker,
+    caller: Caller,
+    acks: Acks,
+    sections: Sequence[Section],
+    transactional_id: str | None = None,
+    limits: Limits = Limits.CLIENT,
 ) -> Sequence[Outcome]:
     """Publish one request; return the outcomes of its sections once its terms are met.
 
     Appended before the first pause, so whoever looked at the partitions just before knows how they stand.
     """
     settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
-    publish(broker, caller, [Publish(acks, sections, partial(hand_over, settled), transactional_id)])
+    request = Publish(acks, sections, partial(hand_over, settled), transactional_id)
+    publish(broker, caller, [request], is_moved=limits is Limits.NONE)
     return await settled
+
+
+def moved_batch(records: Sequence[NewRecord], batch_bytes_max: int, **fields: Any) -> bytearray:
+    """Return a batch of what the broker took before, compressed if it would be too large for a topic otherwise."""
+    batch = build_batch(records, **fields)
+    # The codec that takes the least time: this is done on the loop.
+    return batch if len(batch) <= batch_bytes_max else build_batch(records, codec=Codec.LZ4, **fields)

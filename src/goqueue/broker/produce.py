@@ -172,10 +172,11 @@ class _Burst:
             self._pipeline.leave(OPERATION, self._protocol, self._began, outcome, count)
 
 
-def publish(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None:
+def publish(broker: Broker, caller: Caller, requests: Sequence[Publish], *, is_moved: bool = False) -> None:
     """Append what the requests of a burst hold; each is told its outcomes as soon as its terms are met.
 
     The sections' buffers may be used again at return. Never raises what a request did wrong: that is its outcome.
+    What `is_moved` was taken by the broker before, and may be of any size.
     """
     try:
         began = broker.pipeline.enter(writes=True)
@@ -184,7 +185,7 @@ def publish(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None
         for request in requests:
             request.outcomes = [error] * len(request.sections)
     else:
-        _append(broker, requests)
+        _append(broker, requests, is_moved=is_moved)
     burst = _Burst(broker.pipeline, caller.protocol, began)
     for request in requests:
         request.settle(burst)
@@ -247,12 +248,14 @@ async def _add(
     return refused
 
 
-def _append(broker: Broker, requests: Sequence[Publish]) -> None:
+def _append(broker: Broker, requests: Sequence[Publish], *, is_moved: bool) -> None:
     """Gather the sections of all requests by partition, and append to each partition once."""
     by_partition: dict[Partition, tuple[list[bytearray | memoryview], list[tuple[list[Outcome], int]]]] = {}
     for request in requests:
         if request.transactional_id is not None:
-            request.outcomes = [_append_in_transaction(broker, request, *section) for section in request.sections]
+            request.outcomes = [
+                _append_in_transaction(broker, request, *section, is_moved=is_moved) for section in request.sections
+            ]
             continue
         outcomes = request.outcomes
         is_for_all = request.acks is Acks.ALL
@@ -270,12 +273,17 @@ def _append(broker: Broker, requests: Sequence[Publish]) -> None:
             gathered[1].append((outcomes, len(outcomes)))
             outcomes.append(_PENDING)
     for partition, (sections, places) in by_partition.items():
-        for (outcomes, number), outcome in zip(places, partition.append(sections), strict=True):
+        for (outcomes, number), outcome in zip(places, partition.append(sections, is_moved=is_moved), strict=True):
             outcomes[number] = outcome
 
 
 def _append_in_transaction(
-    broker: Broker, request: Publish, partition: Partition | GoQueueError, records: bytearray | memoryview
+    broker: Broker,
+    request: Publish,
+    partition: Partition | GoQueueError,
+    records: bytearray | memoryview,
+    *,
+    is_moved: bool,
 ) -> Outcome:
     """Append what belongs to a transaction, if the coordinator knows that it writes to this partition."""
     assert request.transactional_id is not None
@@ -288,7 +296,7 @@ def _append_in_transaction(
         verify(broker, request.transactional_id, _writer(records), where)
     except GoQueueError as error:
         return _told_by_partition(error)
-    (outcome,) = partition.append([records], is_transactional=True)
+    (outcome,) = partition.append([records], is_transactional=True, is_moved=is_moved)
     return outcome
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.letters import read_some
-from goqueue.broker.messages import Fate, NewMessage, Turns
+from goqueue.broker.messages import Fate, Limits, NewMessage, Turns
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
 from goqueue.broker.transactions import init_transactions
@@ -170,7 +170,9 @@ async def _publish(
     try:
         # Whatever was deleted is not made anew.
         broker.topic(target)
-        return await publish_in_transaction(broker, INSIDE, Turns(), writer, target, messages)
+        # A topic takes back what it has taken before.
+        limits = Limits.NONE if terms.target is None else Limits.TOPIC
+        return await publish_in_transaction(broker, INSIDE, Turns(), writer, target, messages, limits)
     except _REFUSALS as error:
         return [error] * len(letters)
 

@@ -11,15 +11,18 @@ again numbers the requests of a transaction instead (`numbering`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.messages import (
     Fate,
+    Limits,
     NewMessage,
     Share,
     Sorted,
     Turns,
+    moved_batch,
     open_for_writing,
     publish_sections,
     sort_messages,
@@ -58,6 +61,7 @@ async def publish_in_transaction(
     writer: Writer,
     topic: str,
     messages: Sequence[NewMessage | GoQueueError],
+    limits: Limits = Limits.CLIENT,
 ) -> list[Fate]:
     """Publish messages as part of the writer's transaction, which this may begin; return the fate of each.
 
@@ -66,7 +70,7 @@ async def publish_in_transaction(
     """
     held_transaction(broker, *writer)
     opened = await open_for_writing(broker, caller, topic)
-    found = await sort_messages(broker, turns, opened, messages)
+    found = await sort_messages(broker, turns, opened, messages, limits)
     partitions = list(_existing(opened, found))
     if partitions:
         names = frozenset(TopicPartition(topic, partition.index) for partition in partitions)
@@ -75,8 +79,8 @@ async def publish_in_transaction(
             raise next(iter(refused.values()))
         await known(broker, writer.transactional_id)
     for batches in _rounds(opened, partitions, found):
-        sections = [Section(batch.partition, _built(batch, writer.identity)) for batch in batches]
-        outcomes = await publish_sections(broker, caller, Acks.ALL, sections, writer.transactional_id)
+        sections = [Section(batch.partition, _built(batch, writer.identity, limits)) for batch in batches]
+        outcomes = await publish_sections(broker, caller, Acks.ALL, sections, writer.transactional_id, limits)
         for batch, outcome in zip(batches, outcomes, strict=True):
             found.settle(batch.partition.index, batch.share, outcome)
     return found.all_fates()
@@ -101,8 +105,10 @@ def _rounds(opened: OpenTopic, partitions: Sequence[Partition], found: Sorted) -
         yield [batch for batch in batches if batch is not None]
 
 
-def _built(batch: Batch, identity: ProducerIdentity) -> bytearray:
-    return build_batch(
+def _built(batch: Batch, identity: ProducerIdentity, limits: Limits) -> bytearray:
+    bytes_max = batch.partition.settings.log.max_message_bytes
+    build = build_batch if limits is Limits.CLIENT else partial(moved_batch, batch_bytes_max=bytes_max)
+    return build(
         batch.share.records,
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,

@@ -4,7 +4,8 @@ A letter is an ordinary publish, durable before its message is settled: so none 
 Whoever cannot know whether a letter was written (after a start, or when its message could not be settled) looks for it
 among the last letters of its partition first, so that it is not written twice.
 
-What cannot be written stays where it is, and is tried again. A letter that its topic does not take keeps no other back.
+Whatever was delivered can become a letter, however large it is. What cannot be written or read now stays where it is,
+and is tried again, and keeps no other back.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.letters import Stretch
-from goqueue.broker.messages import publish_sections
+from goqueue.broker.messages import Limits, moved_batch, publish_sections
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.queue_offers import find
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
-from goqueue.errors import GoQueueError, Invalid, TopicExists
+from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury
 from goqueue.machines.delivery_group import QueueGroup
@@ -30,7 +31,7 @@ from goqueue.machines.delivery_values import Flight
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
 from goqueue.model.dead_letters import Cause, cause_of, dead_letters_of
-from goqueue.records.builder import NewRecord, build_batch
+from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
@@ -38,11 +39,24 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
 
 _AT_ONCE_MAX = 100
+_AT_ONCE_BYTES = 4 * 1024 * 1024
 # For what a letter says beside what its message said.
 _HEADERS_BYTES = 64 * 1024
 # Where letters are looked for that were perhaps written.
 _LAST_LETTERS = 2_000
 _CERTAIN_MAX = 10_000
+
+
+class _Gathered(NamedTuple):
+    """Dead messages that were looked at, by offset: their letters, and why others cannot be read.
+
+    Whether there are letters of the `doubtful` ones already, nobody knows.
+    """
+
+    seen: list[int]
+    letters: dict[int, NewRecord]
+    doubtful: set[int]
+    unreadable: dict[int, GoQueueError]
 
 
 class Undertaker:
@@ -99,21 +113,36 @@ class Undertaker:
         )
         if group is None or window is None or not dead:
             return False
-        partition = self._broker.topic(where.topic).partition(where.partition)
-        letters: dict[int, NewRecord] = {}
-        doubtful = set()
-        is_uncertain = (name, where) not in self._certain
-        for offset in dead:
-            record, flight = find(partition, offset), window.find(offset)
-            if record is not None and flight is not None:
-                letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if is_uncertain or flight.lease is None or flight.lease.since_ms <= self._began_ms:
-                    doubtful.add(offset)
-        if letters:
-            refused |= await self._write(group, where, letters, doubtful)
-        await self._broker.queues.submit(name, Bury(name, where, [each for each in dead if each not in refused]))
+        found = self._gather(group, where, dead)
+        refused |= found.unreadable
+        if found.letters:
+            refused |= await self._write(group, where, found.letters, found.doubtful)
+        await self._broker.queues.submit(name, Bury(name, where, [each for each in found.seen if each not in refused]))
         self._certain.add((name, where))
         return True
+
+    def _gather(self, group: QueueGroup, where: TopicPartition, dead: Sequence[int]) -> _Gathered:
+        """Make letters of dead messages, of no more at once than a bounded number of bytes."""
+        partition = self._broker.topic(where.topic).partition(where.partition)
+        window = group.windows[where]
+        found = _Gathered([], {}, set(), {})
+        is_uncertain = (group.name, where) not in self._certain
+        size = 0
+        for offset in dead:
+            if size >= _AT_ONCE_BYTES:
+                break
+            found.seen.append(offset)
+            try:
+                record, flight = find(partition, offset), window.find(offset)
+            except Corrupt as error:
+                found.unreadable[offset] = error
+                continue
+            if record is not None and flight is not None:
+                size += record.size_bytes
+                found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
+                if is_uncertain or flight.lease is None or flight.lease.since_ms <= self._began_ms:
+                    found.doubtful.add(offset)
+        return found
 
     async def _write(
         self, group: QueueGroup, where: TopicPartition, letters: dict[int, NewRecord], doubtful: Collection[int]
@@ -159,8 +188,9 @@ class Undertaker:
     ) -> Sequence[GoQueueError | None]:
         """Publish letters, each by itself; return what has kept each of them from it."""
         partition = target.partition(where.partition % len(target.partitions))
-        sections = [Section(partition, build_batch([letter])) for letter in letters]
-        outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections)
+        bytes_max = target.settings.log.max_message_bytes
+        sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
+        outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
 
 

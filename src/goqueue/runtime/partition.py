@@ -58,6 +58,7 @@ NO_TIMESTAMP = -1
 # Length, attributes, two deltas, key, value and the number of headers take a byte each at least.
 _RECORD_BYTES_MIN = 7
 _LENGTH_OF_NO_RECORDS = HEADER_BYTES - PREFIX_BYTES
+_MOVED_BYTES_MAX = 2**31 - 1
 _FORBIDDEN_TO_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT
 
 
@@ -131,21 +132,24 @@ class Partition:
         *,
         is_transactional: bool = False,
         is_awaited: bool = True,
+        is_moved: bool = False,
     ) -> list[Outcome]:
         """Append what several requests hold for this partition, in order; return what became of each.
 
         A section is stored whole or not at all. Duplicates of an idempotent producer are answered with the offset that
         they have. The buffers are written to, and may be used again at return. Whether a transaction is under way, and
         may write here, is for the caller to know; its records are taken as such, and no others beside them. What is
-        not `is_awaited` becomes durable when something else does, or after a while.
+        not `is_awaited` becomes durable when something else does, or after a while. What `is_moved` was taken by the
+        broker before, and may be of any size.
         """
+        bytes_max = _MOVED_BYTES_MAX if is_moved else self.settings.log.max_message_bytes
         outcomes: list[Outcome] = []
         staged: list[tuple[int, list[NewBatch]]] = []
         writers: set[int] = set()
         now_ms = self._clock.now_ms()
         for section in sections:
             try:
-                batches = self._admit(section, now_ms, is_transactional=is_transactional)
+                batches = self._admit(section, bytes_max, now_ms, is_transactional=is_transactional)
                 producer_id = batches[0].header.producer_id
                 if producer_id >= 0:
                     if producer_id in writers:
@@ -165,10 +169,12 @@ class Partition:
         self._write(staged, outcomes, is_awaited=is_awaited)
         return outcomes
 
-    def _admit(self, section: bytearray | memoryview, now_ms: int, *, is_transactional: bool) -> list[NewBatch]:
+    def _admit(
+        self, section: bytearray | memoryview, bytes_max: int, now_ms: int, *, is_transactional: bool
+    ) -> list[NewBatch]:
         """Check a section against the rules for what clients may write."""
         settings = self.settings
-        batches = check_batches(section, bytes_max=settings.log.max_message_bytes)
+        batches = check_batches(section, bytes_max=bytes_max)
         if not batches:
             raise InvalidRecord("the request has no records for this partition")
         for batch in batches:
