@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from goqueue.client import Client, queues
 from goqueue.testing import Broker
+from tests.clients.adapters.confluent_shares import ConfluentShare, take
+from tests.http.letter_kit import bury, ended, moves, redrive, start
 from tests.http.queue_kit import Consumer, fill
 
 
@@ -93,6 +95,44 @@ def test_everything_that_becomes_of_messages_is_counted(broker: Broker, http: ht
     assert row["oldest_seconds"] >= 91
 
 
+def series(http: httpx.Client, name: str, **labels: str) -> float | None:
+    """Return the value of a series, if there is one."""
+    for family in text_string_to_metric_families(http.get("/metrics").text):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return float(sample.value)
+    return None
+
+
+def test_redrives_are_counted_by_what_they_do_with_letters(broker: Broker, http: httpx.Client, topic: str) -> None:
+    bury(http, topic, ["a", "b", "c"])
+    dlq = f"{topic}.dlq"
+    assert series(http, "goqueue_redrive_letters_total", topic=dlq) is None
+    job = start(http, topic, rate=0.001, limit=2)
+    eventually(lambda: series(http, "goqueue_redrive_letters_total", topic=dlq, fate="moved") == 1, "one is moved")
+    assert series(http, "goqueue_redrives", state="running") == 1
+    http.delete(f"/dlq/redrives/{job['id']}").raise_for_status()
+    assert ended(http, job)["moves"] == moves(moved=1)
+    assert series(http, "goqueue_redrives", state="running") == 0
+    redrive(http, topic)
+    found = {
+        fate: series(http, "goqueue_redrive_letters_total", topic=dlq, fate=fate)
+        for fate in ("moved", "skipped_redriven", "skipped_looping", "failed")
+    }
+    assert found == {"moved": 3, "skipped_redriven": 1, "skipped_looping": 0, "failed": 0}
+    # Nothing is told of a topic that is gone, whatever comes after it.
+    http.delete(f"/topics/{dlq}").raise_for_status()
+    assert series(http, "goqueue_redrive_letters_total", topic=dlq) is None
+
+
+def test_share_consumers_are_counted_as_members(broker: Broker, http: httpx.Client, topic: str) -> None:
+    fill(http, topic, range(4))
+    with ConfluentShare(broker.bootstrap, topic, topic) as first, ConfluentShare(broker.bootstrap, topic, topic):
+        take(4, first)
+        eventually(lambda: series(http, "goqueue_queue_share_members", group=topic) == 2, "both are members")
+    eventually(lambda: series(http, "goqueue_queue_share_members", group=topic) == 0, "both have left")
+
+
 def test_metrics_tell_the_same(broker: Broker, http: httpx.Client, topic: str) -> None:
     consumer = Consumer(http, topic, topic)
     fill(http, topic, range(4))
@@ -108,6 +148,7 @@ def test_metrics_tell_the_same(broker: Broker, http: httpx.Client, topic: str) -
         "paused": 0,
         "depth_messages": 2,
         "in_flight_messages": 1,
+        "share_members": 0,
         "deliveries_total": 4,
         "redeliveries_total": 1,
         "leases_expired_total": 1,

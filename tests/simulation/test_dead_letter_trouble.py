@@ -13,7 +13,8 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
 from goqueue.broker.redrives import find_redrive
 from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.redrive_values import Redrive, RedriveState, Terms
+from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
+from goqueue.observe.queue_metrics import look_at_queue_groups
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
@@ -133,11 +134,15 @@ def test_a_redrive_waits_for_its_target_and_says_why() -> None:
         assert trouble is not None
         assert "No space left" in trouble.error
         assert trouble.failures > 0
+        assert (await look_at_queue_groups(broker)).redrives == {"running": 0, "stalled": 1, "cancelling": 0}
         disk.heal()
         await let_pass(60)
         job, trouble = await find_redrive(broker, CALLER, redrive_id)
         assert (job.state, job.moves.moved, trouble) == (RedriveState.DONE, 5, None)
         assert len(await ReadCopies("orders").perform(broker)) == 5
+        told = await look_at_queue_groups(broker)
+        assert told.redrives == {"running": 0, "stalled": 0, "cancelling": 0}
+        assert told.redriven == {"orders.dlq": Moves(moved=5)}
 
     sink = live(disk, 1, act, stops=True)
     (stalled,) = sink.of(RedriveStalled)
@@ -156,6 +161,8 @@ def test_a_broker_stops_though_a_redrive_waits() -> None:
     async def go_on(broker: Broker) -> None:
         await let_pass(1)
         jobs.extend(job for machine in broker.redrives.machines for job in machine.all)
+        # Counted is what this broker has done.
+        assert (await look_at_queue_groups(broker)).redriven == {"orders.dlq": Moves(moved=1)}
 
     live(disk, 1, act, stops=True)
     live(disk, 2, go_on, stops=True)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.events import RedriveEnded, RedriveStalled
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.redrive_batches import Gathered, gather, sink_of, stage
+from goqueue.broker.redrive_tallies import RedriveTallies
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.sinks import commit_batch, find_sink, forget_sink
 from goqueue.broker.transactions import ANSWER_WITHIN_S, abort_transaction
@@ -69,6 +70,7 @@ class Redriver:
 
     def __init__(self, broker: Broker) -> None:
         self.troubles: dict[str, Trouble] = {}
+        self.tallies = RedriveTallies()
         self._broker = broker
         self._runs: dict[str, _Run] = {}
         self._reminders = Reminders()
@@ -79,12 +81,13 @@ class Redriver:
         self._reminders.prune(self._broker.clock.monotonic())
         for machine in self._broker.redrives.machines:
             for job in machine.under_way:
-                self._begin(job.id)
+                self._begin(job)
 
-    def _begin(self, redrive_id: str) -> None:
-        if redrive_id not in self._runs and not self._is_closed:
-            run = self._runs[redrive_id] = _Run(redrive_id)
-            self._broker.tasks.start(self._drive(run), f"redrive {redrive_id}")
+    def _begin(self, job: Redrive) -> None:
+        if job.id not in self._runs and not self._is_closed:
+            run = self._runs[job.id] = _Run(job.id)
+            self.tallies.begin(job)
+            self._broker.tasks.start(self._drive(run), f"redrive {job.id}")
 
     def cancelled(self, redrive_id: str) -> None:
         """Have a redrive look at once whether it is to end."""
@@ -116,6 +119,7 @@ class Redriver:
                 await self._pause(run)
         finally:
             del self._runs[run.id]
+            self.tallies.end(run.id)
             self.troubles.pop(run.id, None)
 
     def _take_note(self, run: _Run, error: GoQueueError) -> None:
@@ -150,6 +154,7 @@ class Redriver:
         """Go on by one batch; tell whether the redrive has ended."""
         machine = await self._broker.redrives.machine(run.id)
         job = await self._settled(machine.find(run.id))
+        self.tallies.note(job, self._broker.topics_by_id)
         if job.state.is_end:
             return True
         if job.state is RedriveState.CANCELLING:
@@ -185,6 +190,7 @@ class Redriver:
         else:
             await self._broker.redrives.submit(job.id, Plan(job.id, batch))
         job = await self._advance(job, batch)
+        self.tallies.note(job, self._broker.topics_by_id)
         if job.terms.rate is not None and job.open_partitions and job.left != 0:
             run.due = began + len(batch.moved) / job.terms.rate
 

@@ -59,6 +59,14 @@ class Moves(msgspec.Struct, frozen=True, omit_defaults=True):
             self.failed + other.failed,
         )
 
+    def __sub__(self, other: Moves) -> Moves:
+        return Moves(
+            self.moved - other.moved,
+            self.redriven - other.redriven,
+            self.looping - other.looping,
+            self.failed - other.failed,
+        )
+
 
 class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a redrive is to do: with which letters, where to, how fast, and how many.

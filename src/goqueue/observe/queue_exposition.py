@@ -1,4 +1,4 @@
-"""Queue groups in the words of Prometheus."""
+"""Queue groups and redrives in the words of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _SETTLED = ("acked", "nacked", "rejected", "released", "extended", "refused")
 
 
 def tell_queues(snapshot: QueueSnapshot) -> Iterator[Metric]:
-    """Yield all metrics about queue groups."""
+    """Yield all metrics about queue groups, and about redrives of their dead letters."""
     yield GaugeMetricFamily("goqueue_queues", "Queue groups.", snapshot.count)
     yield GaugeMetricFamily(
         "goqueue_queues_omitted", "Queue groups that have no series of their own.", snapshot.omitted
     )
     yield from _state(snapshot)
     yield from _history(snapshot)
+    yield from _redrives(snapshot)
 
 
 def _state(snapshot: QueueSnapshot) -> Iterator[Metric]:
@@ -40,7 +41,12 @@ def _state(snapshot: QueueSnapshot) -> Iterator[Metric]:
             oldest.add_metric(labels, 0)
         elif each.oldest_ms is not None:
             oldest.add_metric(labels, max(snapshot.now_ms - each.oldest_ms, 0) / 1000)
-    yield from (paused, depth, leased, oldest)
+    members = GaugeMetricFamily(
+        "goqueue_queue_share_members", "Kafka's share consumers that are members of the group.", labels=("group",)
+    )
+    for group, count in snapshot.members.items():
+        members.add_metric((shown(group),), count)
+    yield from (paused, depth, leased, oldest, members)
 
 
 def _history(snapshot: QueueSnapshot) -> Iterator[Metric]:
@@ -67,3 +73,18 @@ def _history(snapshot: QueueSnapshot) -> Iterator[Metric]:
         for reason, count in each.tally.dead_letters.items():
             dead.add_metric((*labels, reason), count)
     yield from (delivered, again, settled, expired, dead)
+
+
+def _redrives(snapshot: QueueSnapshot) -> Iterator[Metric]:
+    under_way = GaugeMetricFamily("goqueue_redrives", "Redrives that are under way.", labels=("state",))
+    for state, count in snapshot.redrives.items():
+        under_way.add_metric((state,), count)
+    letters = CounterMetricFamily(
+        "goqueue_redrive_letters", "What redrives have done with dead letters.", labels=("topic", "fate")
+    )
+    for topic, moves in snapshot.redriven.items():
+        letters.add_metric((topic, "moved"), moves.moved)
+        letters.add_metric((topic, "skipped_redriven"), moves.redriven)
+        letters.add_metric((topic, "skipped_looping"), moves.looping)
+        letters.add_metric((topic, "failed"), moves.failed)
+    yield from (under_way, letters)

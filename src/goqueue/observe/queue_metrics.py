@@ -1,23 +1,38 @@
-"""What metrics tell of queue groups: at most 1,000 pairs of group and topic, one by one; others are only counted."""
+"""What metrics tell of queue groups, their share consumers, and redrives of their dead letters.
+
+At most 1,000 pairs of group and topic, as many groups with share consumers, and as many topics of dead letters are told
+one by one; other groups are only counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.queue_stats import QueueStats, look_at_queues
+from goqueue.machines.redrive_values import Moves, RedriveState
 
 QUEUES_MAX = 1000
+STALLED = "stalled"
+"""What a redrive is that is running, and cannot go on now."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot:
-    """Queue groups, as they were at about one moment; `now_ms` is when that was."""
+    """Queue groups, as they were at about one moment; `now_ms` is when that was.
+
+    `members` are share consumers by group, `redrives` those under way by state, `redriven` is by topic of dead letters.
+    """
 
     count: int
     queues: Sequence[QueueStats]
     now_ms: int
+    members: Mapping[str, int]
+    redrives: Mapping[str, int]
+    redriven: Mapping[str, Moves]
 
     @property
     def omitted(self) -> int:
@@ -28,4 +43,19 @@ class QueueSnapshot:
 async def look_at_queue_groups(broker: Broker) -> QueueSnapshot:
     """Return what is to be told."""
     count = sum(len(machine.groups) for machine in broker.queues.machines)
-    return QueueSnapshot(count, await look_at_queues(broker, QUEUES_MAX), broker.clock.now_ms())
+    queues = await look_at_queues(broker, QUEUES_MAX)
+    members = dict.fromkeys((each.group for each in queues), 0)
+    members |= {name: len(group.members) for name, group in broker.shares.members.groups.items()}
+    driver = broker.redrives.driver
+    under_way = [job for machine in broker.redrives.machines for job in machine.under_way]
+    states = Counter(STALLED if job.id in driver.troubles else job.state.value for job in under_way)
+    topics = broker.topics_by_id
+    redriven = {topics[each].topic.name: moves for each, moves in driver.tallies.by_topic.items() if each in topics}
+    return QueueSnapshot(
+        count,
+        queues,
+        broker.clock.now_ms(),
+        dict(islice(sorted(members.items()), QUEUES_MAX)),
+        {state: states[state] for state in (RedriveState.RUNNING.value, STALLED, RedriveState.CANCELLING.value)},
+        dict(islice(sorted(redriven.items()), QUEUES_MAX)),
+    )
