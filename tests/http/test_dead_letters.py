@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from goqueue.broker import browsing
+from goqueue.broker import browsing, letter_counts
 from goqueue.broker.browsing import Order
 from goqueue.protocols.http.letters import _cursor
 from goqueue.testing import Broker
@@ -207,7 +207,7 @@ def test_headers_count_for_how_large_a_page_may_be(
 def test_reasons_and_topics_are_told_up_to_a_bound(
     http: httpx.Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(browsing, "REASONS_MAX", 2)
+    monkeypatch.setattr(letter_counts, "REASONS_MAX", 2)
     name = f"{topic}.dlq"
     http.post("/topics", json={"name": name, "partitions": 1}).raise_for_status()
     for letter in "abcd":

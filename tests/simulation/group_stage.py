@@ -39,7 +39,14 @@ def answer_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shard, "_carry_out", carry_out)
 
 
-def live(disk: SimDisk, seed: int, act: Callable[[Broker], Awaitable[None]], *, stops: bool = False) -> RecordingSink:
+def live(
+    disk: SimDisk,
+    seed: int,
+    act: Callable[[Broker], Awaitable[None]],
+    *,
+    stops: bool = False,
+    steps_max: int = 20_000,
+) -> RecordingSink:
     """Run a broker on a disk for one act; without a stop, it is just gone."""
     sink = RecordingSink()
 
@@ -52,7 +59,7 @@ def live(disk: SimDisk, seed: int, act: Callable[[Broker], Awaitable[None]], *, 
         if stops:
             await broker.stop()
 
-    simulate(main, seed, may_leak=True, steps_max=20_000)
+    simulate(main, seed, may_leak=True, steps_max=steps_max)
     return sink
 
 

@@ -28,7 +28,7 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
 
 
-def _unreadable() -> bytearray:
+def unreadable_batch() -> bytearray:
     """Return two records with a header whose name is no UTF-8."""
     batch = build_batch([NewRecord(1, None, b"v", [("NAME", b"")])] * 2)
     for _ in range(2):
@@ -44,7 +44,7 @@ async def _write(broker: Broker) -> None:
     partition = broker.topic("orders.dlq").partition(0)
     for name in ("a", "b"):
         await WriteLetter("orders.dlq", name, "rejected", "orders", 0).perform(broker)
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, _unreadable())])
+        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, unreadable_batch())])
         assert not isinstance(outcome, GoQueueError)
 
 

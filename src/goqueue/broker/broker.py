@@ -18,6 +18,7 @@ from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.events import DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.finisher import Finisher
 from goqueue.broker.hanging import abort_unknown_transactions
+from goqueue.broker.letter_counts import LetterCounts
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.broker.queue_coordinator import QueueCoordinator
@@ -135,6 +136,7 @@ class Broker:
         self.queues = QueueCoordinator(self, COORDINATOR_PARTITIONS)
         self.shares = Shares(self)
         self.redrives = RedriveCoordinator(self)
+        self.letter_counts = LetterCounts()
         self.pipeline_runs, self.job_runs = PipelineRuns(), JobRuns()
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None

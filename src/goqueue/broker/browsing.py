@@ -6,13 +6,12 @@ All work is bounded. A look that has seen as many letters as it may ends there, 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.letter_counts import COUNTED_MAX, Count, Run
 from goqueue.broker.letter_topics import chosen_topics, find_letters, require_letters
 from goqueue.broker.letters import Letter, Stretch
 from goqueue.broker.pipeline import INSIDE, operation
@@ -29,16 +28,6 @@ if TYPE_CHECKING:
 LOOKED_AT_MAX = 10_000
 """How many letters one look sees."""
 
-COUNTED_MAX = 20_000
-"""How many letters of one topic are counted by their reasons."""
-
-REASONS_MAX = 1_000
-"""How many reasons, and topics that letters come from, are told one by one."""
-
-OTHER_REASONS = "(others)"
-"""What is counted for all reasons beyond those."""
-
-_NAME_CHARS_MAX = 200
 _PAGE_BYTES = 8 * 1024 * 1024
 # How much of all partitions is kept meanwhile, and of each of them at least.
 _KEPT_BYTES = 32 * 1024 * 1024
@@ -78,40 +67,6 @@ class Page(NamedTuple):
     left: Mapping[int, tuple[int, int]] | None
     is_cut: bool
     unreadable: int = 0
-
-
-@dataclass(slots=True)
-class Count:
-    """How many letters there are: all, those that were published again, and the others by reason.
-
-    `is_cut` says that there are more, which nobody has looked at. Long reasons are cut, and there are not more of them
-    than `REASONS_MAX`, nor of the topics that letters come from.
-    """
-
-    topic: str
-    letters: int = 0
-    redriven: int = 0
-    by_reason: Counter[str] = field(default_factory=Counter)
-    sources: set[str] = field(default_factory=set)
-    oldest_ms: int | None = None
-    newest_ms: int | None = None
-    is_cut: bool = False
-    unreadable: int = 0
-
-    def add(self, letter: Letter) -> None:
-        """Count one more."""
-        self.letters += 1
-        if letter.is_redriven:
-            self.redriven += 1
-        else:
-            reason = letter.cause.reason[:_NAME_CHARS_MAX]
-            is_told = reason in self.by_reason or len(self.by_reason) < REASONS_MAX
-            self.by_reason[reason if is_told else OTHER_REASONS] += 1
-        if letter.cause.topic and len(self.sources) < REASONS_MAX:
-            self.sources.add(letter.cause.topic[:_NAME_CHARS_MAX])
-        died_ms = letter.record.timestamp
-        self.oldest_ms = died_ms if self.oldest_ms is None else min(self.oldest_ms, died_ms)
-        self.newest_ms = died_ms if self.newest_ms is None else max(self.newest_ms, died_ms)
 
 
 class Merged:
@@ -189,7 +144,12 @@ async def count_letters(broker: Broker, name: str, selection: Selection) -> Coun
     """Count the dead letters of a topic by reason, the newest first, as far as may be."""
     selection.check()
     place = find_letters(broker, name)
-    return Count("") if place is None else await _counted(broker, place.topic, place.narrow(selection))
+    if place is None:
+        return Count("")
+    selection = place.narrow(selection)
+    if selection == Selection():
+        return await broker.letter_counts.count(broker, place.topic)
+    return await _counted(broker, place.topic, selection)
 
 
 @operation("dead_letters.list")
@@ -197,7 +157,7 @@ async def list_letters(broker: Broker) -> Sequence[Count]:
     """Count the letters of all topics that are there for them, in the order of their names."""
     chosen = chosen_topics(broker)
     names = [name for name in sorted(broker.topics) if is_for_dead_letters(name) or name in chosen]
-    return [await _counted(broker, broker.topic(name), Selection()) for name in names if name in broker.topics]
+    return [await broker.letter_counts.count(broker, broker.topic(name)) for name in names if name in broker.topics]
 
 
 async def _counted(broker: Broker, topic: OpenTopic, selection: Selection) -> Count:
@@ -208,7 +168,9 @@ async def _counted(broker: Broker, topic: OpenTopic, selection: Selection) -> Co
         if letter is None:
             break
         if is_meant(selection, letter):
-            count.add(letter)
+            run = Run(letter.record.offset, letter.record.offset + 1)
+            run.add(letter.record)
+            count.add(run, run.letters if letter.is_redriven else 0)
     count.is_cut = merged.left is not None
     count.unreadable = merged.unreadable
     return count

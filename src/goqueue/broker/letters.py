@@ -23,6 +23,8 @@ from goqueue.runtime.waiters import arrival
 
 _READ_BYTES = 1024 * 1024
 _PIECE_LETTERS = 1024
+# Most who look at the newest letters want only some of them.
+_FIRST_PIECE_LETTERS = 64
 _PIECE_BYTES = 4 * 1024 * 1024
 # A letter is as large as its message, which could be read, and what it says beside.
 _OPENED_BYTES_MAX = DECOMPRESSED_BYTES_MAX + 1024 * 1024
@@ -48,7 +50,7 @@ class Piece(NamedTuple):
     error: str = ""
 
 
-class _Opened(NamedTuple):
+class OpenedBatch(NamedTuple):
     """The letters of a batch, from its first offset to its end; if they cannot be read, how many there are, and why."""
 
     start: int
@@ -65,7 +67,7 @@ def read_some(partition: Partition, start: int, end: int, bytes_max: int = _PIEC
     """
     found: list[Record] = []
     reached, size = end, 0
-    for batch in _opened(partition, start, end):
+    for batch in open_batches(partition, start, end):
         if batch.unreadable:
             return Piece(found, reached) if found else Piece([], min(batch.end, end), batch.unreadable, batch.error)
         for record in batch.records:
@@ -80,7 +82,7 @@ def read_some(partition: Partition, start: int, end: int, bytes_max: int = _PIEC
     return Piece(found, reached)
 
 
-def _opened(partition: Partition, start: int, end: int) -> Iterator[_Opened]:
+def open_batches(partition: Partition, start: int, end: int) -> Iterator[OpenedBatch]:
     """Yield batches, from the one with an offset on, as many as one read brings; each is opened when asked for."""
     start = max(start, partition.log.start_offset)
     data = partition.read(start, bytes_max=_READ_BYTES, is_committed_only=True) if start < end else b""
@@ -91,13 +93,15 @@ def _opened(partition: Partition, start: int, end: int) -> Iterator[_Opened]:
     for position, header in headers_of(data):
         base, next_offset = header.base_offset, header.next_offset
         if aborted.hides(header) or header.is_control:
-            yield _Opened(base, next_offset, [])
+            yield OpenedBatch(base, next_offset, [])
             continue
         try:
-            yield _Opened(base, next_offset, read_records(view[position:], decompressed_bytes_max=_OPENED_BYTES_MAX))
+            yield OpenedBatch(
+                base, next_offset, read_records(view[position:], decompressed_bytes_max=_OPENED_BYTES_MAX)
+            )
         except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
             told = f"the records from offset {base} on cannot be read: {error.message}"
-            yield _Opened(base, next_offset, [], max(header.record_count, 1), told)
+            yield OpenedBatch(base, next_offset, [], max(header.record_count, 1), told)
 
 
 class Stretch:
@@ -118,6 +122,7 @@ class Stretch:
         self._read: deque[Record] = deque()
         self._kept_bytes = 0
         self._edge = self.end if is_backwards else self.start
+        self._piece_letters = _FIRST_PIECE_LETTERS
         # How many letters of which batches cannot be read.
         self._unreadable: dict[int, int] = {}
 
@@ -163,7 +168,7 @@ class Stretch:
         is_over = False
         while offset < self._edge and not is_over:
             is_over = True
-            for batch in _opened(self.partition, offset, self._edge):
+            for batch in open_batches(self.partition, offset, self._edge):
                 # A batch that is opened is used as a whole, as far as there is room for it.
                 low = self._keep(kept, batch, max(min(low, batch.start), self.start))
                 offset, is_over = batch.end, batch.end >= self._edge
@@ -173,7 +178,7 @@ class Stretch:
         self._read.extendleft(kept)
         self._edge = low
 
-    def _keep(self, kept: deque[Record], batch: _Opened, low: int) -> int:
+    def _keep(self, kept: deque[Record], batch: OpenedBatch, low: int) -> int:
         """Add the letters of a batch to those that are kept, which begin at `low`; return where they begin now."""
         if batch.unreadable:
             self._unreadable[batch.start] = batch.unreadable
@@ -189,10 +194,11 @@ class Stretch:
 
     def _low(self) -> int:
         """Return where the next piece begins, if it ends at the edge: not too many letters, nor too many bytes."""
-        count = _PIECE_LETTERS
+        count = self._piece_letters
+        self._piece_letters = min(count * 4, _PIECE_LETTERS)
         behind = self.partition.bytes_after(self._edge)
         while True:
             low = max(self._edge - count, self.start)
             if count == 1 or self.partition.bytes_after(low) - behind <= min(_PIECE_BYTES, self._bytes_max):
                 return low
-            count //= 4
+            count = max(count // 4, 1)

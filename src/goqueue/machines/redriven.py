@@ -44,6 +44,11 @@ class Redriven:
         chunk, bit = divmod(offset, CHUNK_LETTERS)
         return bool(self._bits.get(Place(topic_id, partition, chunk), 0) >> bit & 1)
 
+    def bits(self, topic_id: UUID, partition: int, first: int, count: int) -> int:
+        """Return a bit for each letter of some in a row, the lowest for the first; they lie in one chunk."""
+        chunk, bit = divmod(first, CHUNK_LETTERS)
+        return self._bits.get(Place(topic_id, partition, chunk), 0) >> bit & (1 << count) - 1
+
     def count(self, topic_id: UUID, partition: int, start: int) -> int:
         """Return how many letters of a partition were published again, of those from an offset on."""
         first, bit = divmod(start, CHUNK_LETTERS)

@@ -101,6 +101,17 @@ def cause_of(headers: Headers) -> Cause:
     )
 
 
+def reason_and_topic(headers: Headers) -> tuple[str, str]:
+    """Return why and in which topic a message has died, as `cause_of` does, for those who have many to look at."""
+    reason, topic = b"", b""
+    for name, value in headers:
+        if name == REASON_HEADER:
+            reason = value or b""
+        elif name == TOPIC_HEADER:
+            topic = value or b""
+    return reason.decode("utf-8", "replace") or UNKNOWN_REASON, topic.decode("utf-8", "replace")
+
+
 def original_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return the headers that a message had before it died, without those that say why."""
     return [(name, value) for name, value in headers if not name.startswith(PREFIX)]

@@ -12,7 +12,8 @@ from zlib import error as zlib_error
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.broker.browsing import Count, Look, Order, browse_letters, count_letters, list_letters, purge_letters
+from goqueue.broker.browsing import Look, Order, browse_letters, count_letters, list_letters, purge_letters
+from goqueue.broker.letter_counts import Count
 from goqueue.broker.letters import Letter
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.model.dead_letters import original_headers
