@@ -118,6 +118,19 @@ def test_what_was_not_acknowledged_when_a_member_leaves_comes_again(
     assert {each.deliveries for each in again} == {2}
 
 
+def test_members_that_leave_in_order_blame_no_message(broker: Broker, share: Callable[..., ConfluentShare]) -> None:
+    _create(broker, "orders", 1)
+    values = _fill(broker, 3)
+    with httpx.Client(base_url=broker.http) as http:
+        assert http.patch(f"/queues/{GROUP}", json={"retries": 0}).status_code == 200
+        for deliveries in (1, 2, 3):
+            member = share(is_explicit=True)
+            got = take(3, member)
+            assert (_values(got), {each.deliveries for each in got}) == (values, {deliveries})
+            member.close()
+        assert [each["name"] for each in http.get("/topics").json()["topics"]] == ["orders"]
+
+
 def test_released_messages_come_again_and_rejected_ones_become_dead_letters(
     broker: Broker, share: Callable[..., ConfluentShare]
 ) -> None:

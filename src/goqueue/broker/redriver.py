@@ -14,7 +14,7 @@ published twice. Numbers of batches are remembered for 30 days, so a broker may 
 two steps.
 
 What goes wrong is tried again after a while, and told meanwhile. Letters that can never be published (their topic is
-gone, or takes no message of that size) are counted as failed, and the redrive goes on.
+gone, or another target takes none of that size) are counted as failed, and the redrive goes on.
 """
 
 from __future__ import annotations
