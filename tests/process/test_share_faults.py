@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 
+import httpx
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -115,6 +116,11 @@ def _check(workers: Workers, count: int) -> None:
             assert not late, f"{late} came again at {at}, acknowledged at {[acked[value] for value in late]}"
 
 
+def _connections(broker: Broker) -> float:
+    lines = httpx.get(f"{broker.http}/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("goqueue_connections "))
+
+
 @pytest.mark.seeds(2, long_count=20)
 def test_a_killed_broker_loses_no_message_and_no_acknowledgement(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
@@ -159,10 +165,15 @@ def test_messages_that_kill_each_of_their_consumers_become_dead_letters(tmp_path
         _fill(broker.bootstrap, 0, 3)
         for attempt in range(1, 5):
             assert client.send(dead_letters.browse(TOPIC)).letters == []
+            before = _connections(broker)
             victim = workers.start("holds")
             workers.until_delivered(3 * attempt)
             victim.kill()
             victim.wait()
+            # Time counts from when the broker has noticed.
+            deadline = time.monotonic() + WAIT_S
+            while _connections(broker) > before and time.monotonic() < deadline:
+                pass
             broker.advance(10.1)
         letters: Sequence[dead_letters.DeadLetter] = []
         deadline = time.monotonic() + WAIT_S
