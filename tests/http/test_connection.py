@@ -360,7 +360,7 @@ def test_requests_that_are_sent_ahead_do_not_pile_up(seed: int) -> None:
         piled_up = 0
         for _ in range(count):
             assert (await client.reply()).status == 200
-            piled_up = max(piled_up, *(len(each.pipeline) for each in server.connections()))
+            piled_up = max(piled_up, *(len(each.waiting) for each in server.connections()))
         # What is held, and what one read brings on top of it.
         assert piled_up * len(ahead) <= 150_000
 

@@ -6,19 +6,21 @@ import asyncio
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import PurePath
-from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import Turns
+from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.reading import Polls
 from goqueue.errors import GoQueueError
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.protocols.faults import TABLE, fault_of
 from goqueue.protocols.http.calls import Answer, Context, Health, Operation, Services
 from goqueue.protocols.http.endpoint import Endpoint, HttpRequestFailed
+from goqueue.protocols.http.requests import Request
 from goqueue.protocols.http.routes import OPERATIONS, errors_of
 from goqueue.testing import ManualClock, RecordingSink, SeededEntropy, SimDisk
 from tests.http.expect import PROBLEM, refused
@@ -128,22 +130,17 @@ def test_an_error_that_nobody_expected_is_reported_and_told_without_its_inside()
     async def broken(context: Context, _: None) -> Answer:
         raise ZeroDivisionError("the secret inside")
 
-    async def main() -> httpx.Response:
+    async def main() -> Answer:
         operation = Operation(name="test.broken", method="GET", path="/broken", summary="", handle=broken)
         endpoint = Endpoint([operation], services(sink))
+        request = Request("GET", "/broken", b"/broken", b"", [], b"", is_last=False)
+        return await endpoint.answer(INSIDE, request, "", {})
 
-        async def application(scope: Any, receive: Any, send: Any) -> None:
-            await endpoint(scope | {"path_params": {}}, receive, send)
-
-        transport = httpx.ASGITransport(application)
-        async with httpx.AsyncClient(transport=transport, base_url="http://broker") as client:
-            return await client.get("/broken")
-
-    reply = asyncio.run(main())
-    assert reply.status_code == 500
-    assert reply.headers["content-type"] == PROBLEM
-    assert reply.json()["code"] == "internal_error"
-    assert "secret" not in reply.text
+    answer = asyncio.run(main())
+    assert answer.status == 500
+    assert answer.media_type == PROBLEM
+    assert b'"code":"internal_error"' in (told := msgspec.json.encode(answer.value))
+    assert b"secret" not in told
     (event,) = sink.of(HttpRequestFailed)
     assert event.request == "GET /broken"
     assert "the secret inside" in event.error

@@ -120,4 +120,4 @@ def test_what_spark_imports_to_find_the_source_is_light() -> None:
 
     assert "pyspark_goqueue" in loaded
     assert not {"httpx", "goqueue.client", "goqueue.spark.reader"}.intersection(loaded)
-    assert not [name for name in loaded if re.match(r"(rich|starlette|uvicorn)\b", name)]
+    assert not [name for name in loaded if re.match(r"(rich|httptools|uvloop)\b", name)]

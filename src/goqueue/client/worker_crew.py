@@ -62,7 +62,7 @@ class Crew:
             receiving = tasks.create_task(self._receive_all(client, tasks), name="goqueue-worker-receive")
             try:
                 await self._stopping.wait()
-                self._script.stop()
+                self._script.is_stopping = True
                 self._changed.set()
                 await self._end_receiving(receiving)
                 self._script.give_back_unstarted()

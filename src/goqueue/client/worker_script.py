@@ -55,6 +55,7 @@ class WorkerScript:
         self, group: str, topics: Sequence[str], options: WorkerOptions, clock: Clock, entropy: Entropy
     ) -> None:
         self.limits = WorkerLimits.of(options)
+        # Nothing more is begun or asked for; what was not begun is to be given back.
         self.is_stopping = False
         self._group = group
         self._topics = topics
@@ -284,16 +285,9 @@ class WorkerScript:
 
     # -- the end, and failures
 
-    def stop(self) -> None:
-        """Begin nothing more, and give back what was not begun."""
-        if self.is_stopping:
-            return
-        self.is_stopping = True
-        self._sink.emit(WorkerDraining(len(self._running), len(self._waiting)))
-        self.give_back_unstarted()
-
     def give_back_unstarted(self) -> None:
-        """Give back what was not begun."""
+        """Give back what was not begun. While a receive is under way, the broker would deliver it here again."""
+        self._sink.emit(WorkerDraining(len(self._running), len(self._waiting)))
         for job in self._waiting:
             self._outbox.put(RELEASE, job)
         self._waiting.clear()

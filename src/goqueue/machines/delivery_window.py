@@ -20,6 +20,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.machines.delivery_values import Flight, FlightState
+from goqueue.model.order import is_increasing
 
 CHUNK_MESSAGES = 256
 SHIFT = 8
@@ -210,34 +211,39 @@ class Draft:
             self._let_next(offset, flight.key)
 
     def finish_all(self, offsets: Sequence[int], may_finish: Callable[[Flight], bool]) -> list[bool]:
-        """Have messages done, in any order, as far as they are in flight and may be; tell of each whether it is.
-
-        Messages that came together share their flight and are mostly done together, so hardly one is looked at twice.
-        """
-        fates = []
-        index, chunk = -1, None
-        shared: Flight | None = None
-        together: list[int] = []
-        for offset in offsets:
-            if offset >> SHIFT != index:
-                index = offset >> SHIFT
-                chunk = None if self._look(index) is None else self._chunk(index)
-                shared = None
-            flight = None if chunk is None else chunk.flights.get(offset)
-            if chunk is None or flight is None or not (flight is shared or may_finish(flight)):
-                fates.append(False)
-                continue
-            fates.append(True)
-            if flight.key is not None:
-                self.finish(offset)
-                continue
-            if flight is not shared:
-                shared, together = flight, []
-                self.moves.append(Move(together, flight, None))
-            together.append(offset)
-            del chunk.flights[offset]
-            chunk.done |= 1 << (offset & _FULL_INDEX)
+        """Have messages done, in any order, as far as they are in flight and may be; tell of each whether it is."""
+        if not is_increasing(offsets):
+            return [self._finish_if(offset, may_finish) for offset in offsets]
+        fates: list[bool] = []
+        for index, part in _by_chunk(offsets):
+            if self._finish_run(index, part, may_finish):
+                fates += [True] * len(part)
+            else:
+                fates += [self._finish_if(offset, may_finish) for offset in part]
         return fates
+
+    def _finish_if(self, offset: int, may_finish: Callable[[Flight], bool]) -> bool:
+        flight = self.find(offset)
+        if flight is None or not may_finish(flight):
+            return False
+        self.finish(offset)
+        return True
+
+    def _finish_run(self, index: int, offsets: Sequence[int], may_finish: Callable[[Flight], bool]) -> bool:
+        """Have messages of one chunk done if all of them fly together, as those do that came together."""
+        known = self._look(index)
+        if known is None:
+            return False
+        flights = list(map(known.flights.get, offsets))
+        shared = flights[0]
+        if shared is None or shared.key is not None or flights.count(shared) < len(flights) or not may_finish(shared):
+            return False
+        chunk = self._chunk(index)
+        for offset in offsets:
+            del chunk.flights[offset]
+        chunk.done |= _bits(offsets)
+        self.moves.append(Move(offsets, shared, None))
+        return True
 
     def _let_next(self, offset: int, key: bytes) -> None:
         for other in self.window.by_key.get(key, ()):
@@ -352,6 +358,17 @@ class Draft:
         if chunk is None and index not in self._dropped:
             return self.window.chunks.get(index)
         return chunk
+
+
+def _bits(offsets: Sequence[int]) -> int:
+    """Return messages of one chunk, which are in order, as bits."""
+    first, count = offsets[0], len(offsets)
+    if offsets[-1] - first == count - 1:
+        return ((1 << count) - 1) << (first & _FULL_INDEX)
+    bits = 0
+    for offset in offsets:
+        bits |= 1 << (offset & _FULL_INDEX)
+    return bits
 
 
 def _by_chunk(offsets: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:

@@ -18,8 +18,8 @@ header's bases.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from operator import attrgetter, lt
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from aiokafka.errors import CorruptRecordException
@@ -89,14 +89,3 @@ def encode(columns: Columns) -> bytearray:
     encoded: bytearray = builder.build()
     del encoded[: HEADER_BYTES + _PRIMER_BYTES]
     return encoded
-
-
-def is_increasing(numbers: Sequence[int]) -> bool:
-    """Tell whether each number is greater than the one before."""
-    return all(map(lt, numbers, _tail(numbers)))
-
-
-def _tail(numbers: Sequence[int]) -> Iterable[int]:
-    rest = iter(numbers)
-    next(rest, None)
-    return rest

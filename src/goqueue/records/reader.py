@@ -12,10 +12,11 @@ from functools import partial
 from typing import NamedTuple
 
 from goqueue.errors import CorruptBatch, TooLarge
+from goqueue.model.order import is_increasing
 from goqueue.records.checksum import Buffer
 from goqueue.records.compression import decompress
 from goqueue.records.layout import HEADER_BYTES, BatchHeader, TimestampType, read_header
-from goqueue.records.payload import Columns, Headers, decode, is_increasing
+from goqueue.records.payload import Columns, Headers, decode
 
 DECOMPRESSED_BYTES_MAX = 32 * 1024 * 1024
 # A record of 7 bytes becomes objects of some 300 bytes, so their number is bounded as well.

@@ -296,9 +296,10 @@ def test_a_worker_that_stops_starts_and_asks_for_nothing_more() -> None:
     stage = Stage(concurrency=1)
     stage.bring(None, None)
     stage.start_all()
-    stage.script.stop()
+    stage.script.is_stopping = True
     assert stage.script.room() == 0
     assert stage.script.start() is None
+    stage.script.give_back_unstarted()
     said = stage.settle(SettledMessage("ready", None))
     assert said is not None
     assert said["receipt_handles"] == ["receipt-2"]

@@ -15,13 +15,12 @@ from goqueue.broker.numbering import Numbering
 from goqueue.broker.pipeline import Caller
 from goqueue.broker.reading import Polls
 from goqueue.errors import GoQueueError, InvalidGroup, MalformedRequest
+from goqueue.protocols.http.requests import Header
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 
 GROUP_NAME_MAX = 250
-
-Header = tuple[bytes, bytes]
 
 
 class Check(Protocol):

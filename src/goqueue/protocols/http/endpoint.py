@@ -5,31 +5,24 @@ The edge of the HTTP room: every error ends here as a problem document, and thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
-from starlette.types import Receive, Scope, Send
 
 from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
-from goqueue.protocols.http.problems import (
-    MEDIA_TYPE,
-    MethodNotAllowed,
-    UnknownPath,
-    UnsupportedMediaType,
-    problem_of,
-    unexpected_problem,
-)
+from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
+from goqueue.protocols.http.reply import refusal
+from goqueue.protocols.http.requests import Request
 from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
 # What stands in a path for bytes that are not UTF-8.
 _UNREADABLE = "\ufffd"
-_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +35,8 @@ class HttpRequestFailed(Event):
     error: str
 
 
-class _ClientLeftError(Exception):
-    """The client is gone; nobody is there to answer."""
-
-
 class Endpoint:
-    """All operations of one path, as an ASGI application."""
+    """All operations of one path."""
 
     def __init__(self, operations: Sequence[Operation], services: Services) -> None:
         self._services = services
@@ -60,38 +49,28 @@ class Endpoint:
             if operation.has_body and operation.request is not None
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, caller: Caller, request: Request, prefix: str, variables: Mapping[str, str]) -> Answer:
+        """Return what is answered to a request, which has come below a prefix, with these variables in its path."""
         try:
-            answer = await self._handle(scope, receive)
+            operation = self._by_method.get(request.method)
+            if operation is None:
+                raise MethodNotAllowed(request.method, list(self._by_method))
+            given = self._read(operation, request)
+            context = Context(self._services, caller, prefix, variables, request.headers)
+            return await operation.handle(context, given)
         except GoQueueError as error:
-            answer = _refusal(error, scope["path"])
-        except _ClientLeftError:
-            return
+            return refusal(error, request.path)
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
-            request = f"{scope['method']} {scope['path']}"
-            self._services.broker.sink.emit(HttpRequestFailed(_address(scope), request, repr(error)))
-            answer = Answer(unexpected_problem(scope["path"]), 500, MEDIA_TYPE)
-        await respond(send, answer)
+            asked = f"{request.method} {request.path}"
+            self._services.broker.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
+            return Answer(unexpected_problem(request.path), 500, MEDIA_TYPE)
 
-    async def _handle(self, scope: Scope, receive: Receive) -> Answer:
-        operation = self._by_method.get(scope["method"])
-        if operation is None:
-            raise MethodNotAllowed(scope["method"], list(self._by_method))
-        _require_text(scope)
-        request: object = None
+    def _read(self, operation: Operation, request: Request) -> object:
+        _require_text(request)
         if operation.has_body:
-            _require_json(scope)
-            request = self._decode(operation, await _body(receive))
-        elif operation.is_strict:
-            request = _query(operation, scope["query_string"])
-        context = Context(
-            self._services,
-            Caller("http", _address(scope)),
-            scope.get("root_path", ""),
-            scope["path_params"],
-            scope["headers"],
-        )
-        return await operation.handle(context, request)
+            _require_json(request)
+            return self._decode(operation, request.body)
+        return _query(operation, request.query) if operation.is_strict else None
 
     def _decode(self, operation: Operation, body: bytes) -> object:
         try:
@@ -104,53 +83,21 @@ class Endpoint:
             raise MalformedRequest("the body is nested too deeply") from None
 
 
-async def answer_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer what is asked where nothing is offered."""
-    del receive
-    error = UnknownPath(f"nothing is offered at {scope['path'][:200]!r}", hint="/docs lists what is")
-    await respond(send, _refusal(error, scope["path"]))
-
-
-async def respond(send: Send, answer: Answer) -> None:
-    """Send an answer."""
-    body = b""
-    headers = list(answer.headers)
-    if answer.value is not None:
-        body = answer.value if isinstance(answer.value, bytes) else _encode(answer.value)
-        headers.append((b"content-type", answer.media_type.encode()))
-        headers.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _refusal(error: GoQueueError, path: str) -> Answer:
-    problem = problem_of(error, path)
-    headers = []
-    if isinstance(error, MethodNotAllowed):
-        headers.append((b"allow", ", ".join(error.allowed).encode()))
-    return Answer(problem, problem.status, MEDIA_TYPE, headers)
-
-
-def _address(scope: Scope) -> str:
-    host, port = scope.get("client") or ("unknown", 0)
-    return f"{host}:{port}"
-
-
-def _require_text(scope: Scope) -> None:
+def _require_text(request: Request) -> None:
     """Refuse a path that is not UTF-8: what cannot be read became one sign, so different names would be the same."""
-    if _UNREADABLE in scope["path"]:
+    if _UNREADABLE in request.path:
         try:
-            unquote_to_bytes(scope["raw_path"]).decode()
+            unquote_to_bytes(request.raw_path).decode()
         except UnicodeDecodeError:
             raise MalformedRequest("the path is not UTF-8") from None
 
 
-def _require_json(scope: Scope) -> None:
+def _require_json(request: Request) -> None:
     """Refuse a body that does not say that it is JSON.
 
     A web page of anybody can make a browser send any other kind of body here, without being asked.
     """
-    for name, value in scope["headers"]:
+    for name, value in request.headers:
         if name == b"content-type":
             media_type, _, parameters = value.decode("latin-1").partition(";")
             charset = parameters.strip().lower().removeprefix("charset=").strip('"')
@@ -158,17 +105,6 @@ def _require_json(scope: Scope) -> None:
                 return
             break
     raise UnsupportedMediaType("the body must be JSON", hint=f"send it with the header Content-Type: {JSON}")
-
-
-async def _body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise _ClientLeftError
-        parts.append(event.get("body", b""))
-        if not event.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _query(operation: Operation, query_string: bytes) -> object:

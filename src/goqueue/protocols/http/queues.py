@@ -13,7 +13,7 @@ from goqueue.broker.messages import MESSAGES_MAX
 from goqueue.broker.queues import Received, Statement, Wish, receive, settle
 from goqueue.broker.receipts import RECEIPT_CHARS_MAX
 from goqueue.errors import GoQueueError, MalformedRequest
-from goqueue.machines.delivery_steps import DONE, Result, Settled
+from goqueue.machines.delivery_steps import DONE, Result
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
 from goqueue.model.units import parse_duration_ms
@@ -186,10 +186,9 @@ async def extend(context: Context, request: Visibility) -> Answer:
 
 async def _settle(context: Context, receipts: Sequence[str], statement: Statement) -> Answer:
     results = await settle(context.broker, context.caller, receipts, statement)
-    told = [
-        SettledMessage(receipt, SettledAs.DONE) if result is DONE else _told(receipt, result)
-        for receipt, result in zip(receipts, results, strict=True)
-    ]
+    if results.count(DONE) == len(receipts):
+        return Answer(SettledMessages([SettledMessage(receipt, SettledAs.DONE) for receipt in receipts]))
+    told = [_told(receipt, result) for receipt, result in zip(receipts, results, strict=True)]
     failures = [each.error for each in told if each.error is not UNSET]
     status = 200 if not failures else 207 if len(failures) < len(told) else failures[0].status
     return Answer(SettledMessages(told), status)
@@ -198,8 +197,8 @@ async def _settle(context: Context, receipts: Sequence[str], statement: Statemen
 def _told(receipt: str, result: Result) -> SettledMessage:
     if isinstance(result, GoQueueError):
         return SettledMessage(receipt, SettledAs.ERROR, error=error_of(result))
-    assert isinstance(result, Settled)
-    assert result.state is not None
+    if result.state is None:
+        return SettledMessage(receipt, SettledAs.DONE)
     is_timed = result.state in {FlightState.LEASED, FlightState.WAITING}
     return SettledMessage(receipt, SettledAs(result.state), result.until_ms if is_timed else UNSET)
 

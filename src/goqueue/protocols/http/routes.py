@@ -5,7 +5,6 @@ Rows that belong together and are many have a file of their own. Every path is a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from goqueue.errors import (
@@ -228,15 +227,12 @@ def errors_of(operation: Operation) -> Sequence[type[GoQueueError]]:
     return list(dict.fromkeys([*operation.errors, *common]))
 
 
-def application(services: Services) -> Switch:
-    """Return the table as an ASGI application."""
+def switch(services: Services) -> Switch:
+    """Return the table as what answers requests."""
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
     # They are tried in this order: any word is longer than the place of an id.
     paths = sorted(by_path, key=len, reverse=True)
     # Ids and names of groups may be anything, slashes included.
-    patterns = [re.sub("{(id|group)}", r"{\1:path}", path) for path in paths]
-    return Switch(
-        [(pattern, Endpoint(by_path[path], services)) for pattern, path in zip(patterns, paths, strict=True)], PREFIX
-    )
+    return Switch([(path, Endpoint(by_path[path], services)) for path in paths], PREFIX, free=("id", "group"))

@@ -1,19 +1,22 @@
 """Which endpoint a path leads to.
 
-Starlette takes paths apart, one pattern after another, and there are many: that took longer than most requests take
-themselves. So what a path leads to is remembered, as long as others have not taken its place.
+There are many patterns, and to try one after another takes longer than most requests take themselves. So what a path
+leads to is remembered, as long as others have not taken its place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from starlette.routing import compile_path
-from starlette.types import Receive, Scope, Send
-
-from goqueue.protocols.http.endpoint import Endpoint, answer_unknown_path
+from goqueue.broker.pipeline import Caller
+from goqueue.protocols.http.calls import Answer
+from goqueue.protocols.http.endpoint import Endpoint
+from goqueue.protocols.http.problems import UnknownPath
+from goqueue.protocols.http.reply import refusal
+from goqueue.protocols.http.requests import Request
 
 _REMEMBERED = 1024
 # Whoever sends long paths pays for them.
@@ -27,27 +30,39 @@ class _Way(NamedTuple):
 
 
 class Switch:
-    """All endpoints, as one ASGI application; each path is there below the prefix as well."""
+    """All endpoints; each path is there below the prefix as well.
 
-    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]], prefix: str) -> None:
-        self._patterns = [(compile_path(path)[0], endpoint) for path, endpoint in endpoints]
+    In a path, `{name}` stands for one part of it; `free` are those names that stand for anything, slashes included.
+    """
+
+    def __init__(self, endpoints: Sequence[tuple[str, Endpoint]], prefix: str, free: Sequence[str] = ()) -> None:
+        self._patterns = [(_pattern(path, free), endpoint) for path, endpoint in endpoints]
         self._prefix = prefix
         self._find_short = lru_cache(_REMEMBERED)(self._find)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
+    async def answer(self, caller: Caller, request: Request) -> Answer:
+        """Return what is answered to a request."""
+        path = request.path
         way = self._find_short(path) if len(path) <= _REMEMBERED_CHARS_MAX else self._find(path)
         if way is None:
-            await answer_unknown_path(scope, receive, send)
-            return
-        scope["root_path"], scope["path_params"] = way.prefix, way.variables
-        await way.endpoint(scope, receive, send)
+            return refusal(UnknownPath(f"nothing is offered at {path[:200]!r}", hint="/docs lists what is"), path)
+        endpoint, prefix, variables = way
+        return await endpoint.answer(caller, request, prefix, variables)
 
     def _find(self, path: str) -> _Way | None:
         below = path.removeprefix(self._prefix)
         for prefix, rest in (("", path), (self._prefix, below if below.startswith("/") else "")):
             for pattern, endpoint in self._patterns:
-                match = pattern.match(rest)
+                match = pattern.fullmatch(rest)
                 if match is not None:
                     return _Way(endpoint, prefix, match.groupdict())
         return None
+
+
+def _pattern(path: str, free: Sequence[str]) -> re.Pattern[str]:
+    """Return the pattern of a path; those of the table have nothing in them that a pattern would take for a sign."""
+
+    def place(name: re.Match[str]) -> str:
+        return f"(?P<{name[1]}>{'.*' if name[1] in free else '[^/]+'})"
+
+    return re.compile(re.sub("{([a-z_]+)}", place, path.replace(".", r"\.")), re.DOTALL)

@@ -1,0 +1,57 @@
+"""Requests as they arrive: however the bytes are cut, the same requests come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.errors import GoQueueError
+from goqueue.protocols.http.requests import Request, RequestReader
+
+BODY_BYTES_MAX = 1000
+PLAIN = b"GET /v1/topics?limit=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST /a%20b HTTP/1.1\r\ncontent-length: 5\r\n\r\nhello"
+CHUNKED = b"PUT /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+UPGRADE = b"GET /d HTTP/1.1\r\nconnection: Upgrade\r\nupgrade: h2c\r\n\r\n"
+REQUESTS = st.lists(st.sampled_from([PLAIN, POST, CHUNKED, UPGRADE]), min_size=1, max_size=5)
+
+
+def read(parts: Sequence[bytes]) -> list[Request]:
+    """Return the requests that bytes make."""
+    reader = RequestReader(BODY_BYTES_MAX)
+    found: list[Request] = []
+    for part in parts:
+        reader.feed(part)
+        found += reader.take()
+    assert not reader.is_arriving
+    return found
+
+
+@given(REQUESTS, st.data())
+def test_requests_do_not_depend_on_how_their_bytes_are_cut(sent: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(sent)
+    cuts = sorted(data.draw(st.lists(st.integers(1, len(whole)), max_size=8)))
+    found = read([whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True) if end > start])
+    assert found == [each for request in sent for each in read([request])]
+
+
+def test_a_request_is_taken_apart() -> None:
+    (plain,) = read([PLAIN])
+    assert plain == Request("GET", "/v1/topics", b"/v1/topics", b"limit=1", [(b"host", b"x")], b"", is_last=False)
+    (post,) = read([POST])
+    assert (post.path, post.raw_path, post.body) == ("/a b", b"/a%20b", b"hello")
+    assert [each.body for each in read([CHUNKED])] == [b"abcde"]
+    assert read([b"GET / HTTP/1.0\r\n\r\n"])[0].is_last
+
+
+@pytest.mark.parametrize(
+    "head", [b"content-length: 1001\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001]
+)
+def test_a_body_that_is_too_large_is_refused_as_early_as_it_is_known(head: bytes) -> None:
+    reader = RequestReader(BODY_BYTES_MAX)
+    with pytest.raises(GoQueueError, match="body of a request has more than 1000 bytes"):
+        reader.feed(PLAIN + b"POST / HTTP/1.1\r\n" + head)
+    assert len(reader.take()) == 1
