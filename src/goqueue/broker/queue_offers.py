@@ -41,6 +41,12 @@ class Look(NamedTuple):
         return self.offer.end > self.offer.looked_from or self.offer.start > self.offer.looked_from
 
 
+def is_worth_a_look(partition: Partition, window: Window) -> bool:
+    """Tell whether there may be something in a partition for a group."""
+    cursor = window.cursor
+    return bool(window.ready) or cursor < partition.last_stable_offset or cursor < partition.log.start_offset
+
+
 def look(
     partition: Partition, window: Window, stretches: Stretches, limit: int, bytes_max: int, *, is_ordered: bool
 ) -> Look:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
-from goqueue.broker.queue_offers import Look, look
+from goqueue.broker.queue_offers import Look, is_worth_a_look, look
 from goqueue.broker.queue_reading import Stretches
 from goqueue.broker.receipts import Receipts
 from goqueue.errors import GoQueueError, InconsistentProtocol, TopicProtected, UnknownQueue
@@ -189,8 +189,10 @@ def _look_around(stretches: Stretches, group: QueueGroup, partitions: Sequence[P
     fault: GoQueueError | None = None
     for partition in partitions:
         window = group.windows.get(TopicPartition(partition.topic, partition.index))
-        if window is None or messages_left <= 0 or bytes_left <= 0:
+        if window is None or not is_worth_a_look(partition, window):
             continue
+        if messages_left <= 0 or bytes_left <= 0:
+            break
         try:
             found = look(partition, window, stretches, messages_left, bytes_left, is_ordered=is_ordered)
         except GoQueueError as error:

@@ -11,6 +11,9 @@ A row is made for the first batch and then for the first batch after every `inde
 | chain    | checksum over the prefixes of all batches before the row (see `segment`)                  |
 
 The columns are arrays: a full segment of 64 MiB has 16,384 rows in 320 KiB.
+
+Of the batches behind the last row, offsets and positions are known as well, as long as they are few: those who wait for
+the end of a log read there, a batch at a time. These are in memory only, and a segment that was loaded has none.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 ROW_BYTES = 20
+_TAIL_MAX = 256
 
 
 class Row(NamedTuple):
@@ -34,7 +38,7 @@ class Row(NamedTuple):
 class SparseIndex:
     """Finds the neighbourhood of an offset, a position or a time; the exact batch is found by reading on."""
 
-    __slots__ = ("_base_offset", "_chains", "_offsets", "_positions", "_times")
+    __slots__ = ("_base_offset", "_chains", "_offsets", "_positions", "_tail_offsets", "_tail_positions", "_times")
 
     def __init__(self, base_offset: int) -> None:
         self._base_offset = base_offset
@@ -42,6 +46,8 @@ class SparseIndex:
         self._positions = array("I")
         self._times = array("q")
         self._chains = array("I")
+        self._tail_offsets = array("q")
+        self._tail_positions = array("q")
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -61,17 +67,32 @@ class SparseIndex:
         self._positions.append(row.position)
         self._times.append(row.time)
         self._chains.append(row.chain)
+        del self._tail_offsets[:], self._tail_positions[:]
+
+    def note(self, offset: int, position: int) -> None:
+        """Take note of a batch behind all others that gets no row."""
+        if len(self._tail_offsets) < _TAIL_MAX:
+            self._tail_offsets.append(offset - self._base_offset)
+            self._tail_positions.append(position)
 
     def position_of_offset(self, offset: int) -> int:
         """Return a position at or before the batch that holds the offset, or the next one."""
-        number = bisect_right(self._offsets, offset - self._base_offset) - 1
-        return self._positions[number] if number >= 0 else 0
+        _, position = self._nearest(offset)
+        return position
 
-    def position_if_row(self, offset: int) -> int | None:
-        """Return the position of the row for a batch that starts at exactly this offset."""
-        number = bisect_right(self._offsets, offset - self._base_offset) - 1
-        is_row = number >= 0 and self._offsets[number] == offset - self._base_offset
-        return self._positions[number] if is_row else None
+    def position_if_known(self, offset: int) -> int | None:
+        """Return the position of a batch that starts at exactly this offset, if it is known."""
+        known, position = self._nearest(offset)
+        return position if known == offset - self._base_offset else None
+
+    def _nearest(self, offset: int) -> tuple[int, int]:
+        """Return the last known batch that does not start behind an offset; -1 and 0 if there is none."""
+        delta = offset - self._base_offset
+        offsets, positions = self._offsets, self._positions
+        if self._tail_offsets and self._tail_offsets[0] <= delta:
+            offsets, positions = self._tail_offsets, self._tail_positions
+        number = bisect_right(offsets, delta) - 1
+        return (offsets[number], positions[number]) if number >= 0 else (-1, 0)
 
     def boundary_at(self, position: int) -> int:
         """Return the last known start of a batch at or before a position."""

@@ -25,11 +25,11 @@ _LARGE_READ_BYTES = 64 * 1024
 
 
 class Span(NamedTuple):
-    """Bytes [start, end) of a segment: whole batches; `is_by_row` if nobody has looked at them yet."""
+    """Bytes [start, end) of a segment: whole batches; `is_by_index` if nobody has looked at them yet."""
 
     start: int
     end: int
-    is_by_row: bool = False
+    is_by_index: bool = False
 
 
 class TimedOffset(NamedTuple):
@@ -45,8 +45,8 @@ def read(segment: Segment, index: SparseIndex, file: File, offset: int, *, bytes
     if span is None:
         return b""
     data = file.read_at(span.start, span.end - span.start)
-    if span.is_by_row and read_header(data).base_offset != offset:
-        raise Corrupt(f"the index has a row for offset {offset}, but no batch with that offset is there")
+    if span.is_by_index and read_header(data).base_offset != offset:
+        raise Corrupt(f"the index knows a batch at offset {offset}, but no batch with that offset is there")
     return data
 
 
@@ -70,9 +70,9 @@ def locate(
                 resume_offset=damage.end_offset,
             )
         limit, limit_offset = damage.position, damage.first_offset
-    start_of_row = index.position_if_row(offset) if bytes_max >= _LARGE_READ_BYTES else None
-    if start_of_row is not None:
-        span = _between_rows(index, start_of_row, limit, limit_offset, bytes_max=bytes_max, end_offset=end_offset)
+    known_start = index.position_if_known(offset) if bytes_max >= _LARGE_READ_BYTES else None
+    if known_start is not None:
+        span = _between_known(index, known_start, limit, limit_offset, bytes_max=bytes_max, end_offset=end_offset)
         if span is not None:
             return span
     # A row may lie before damage that ends before the offset; hopping must not start there.
@@ -116,17 +116,17 @@ def max_timestamp(segment: Segment, file: File, *, start_offset: int) -> int:
     return latest
 
 
-def _between_rows(
+def _between_known(
     index: SparseIndex, start: int, limit: int, limit_offset: int, *, bytes_max: int, end_offset: int
 ) -> Span | None:
-    """Return what lies between two rows of the index, without looking at a single batch; None if that is nothing.
+    """Return what lies between two batches that the index knows, without looking at any; None if that is nothing.
 
     It may be a little less than could be had, which the next read gets.
     """
     end = limit if start + bytes_max >= limit else index.boundary_at(start + bytes_max)
     if end_offset < limit_offset:
         end = min(end, index.position_of_offset(end_offset))
-    return Span(start, end, is_by_row=True) if end > start else None
+    return Span(start, end, is_by_index=True) if end > start else None
 
 
 def _open(batch: bytes, header: BatchHeader, start_offset: int) -> list[TimedOffset]:

@@ -110,6 +110,8 @@ class Segment:
         if self.size >= self.row_due:
             self.details.index.add(Row(base_offset, self.size, self.max_timestamp, self.chain))
             self.row_due = self.size + index_interval_bytes
+        else:
+            self.details.index.note(base_offset, self.size)
         self.chain = crc32c(batch, 0, CRC_START, after=self.chain)
         if self.first_timestamp == NO_TIMESTAMP:
             self.first_timestamp = header.base_timestamp
