@@ -25,6 +25,7 @@ from goqueue.machines.delivery_commands import (
     Retreat,
     Seek,
     Settle,
+    claims_of,
 )
 from goqueue.machines.delivery_steps import Settled
 from goqueue.machines.delivery_values import Verdict
@@ -135,7 +136,7 @@ class Queues(RuleBasedStateMachine):
             answer = self.say(Receive(GROUP, consumer, limit, VISIBILITY_MS, self.leases, offers))
             assert isinstance(answer, Leased)
             leased = answer
-        got = [(each.partition, each.offset) for each in leased.deliveries]
+        got = [(each.partition, offset) for each in leased.deliveries for offset in each.offsets]
         assert len(set(got)) == len(got) <= room
         assert set(got) <= deliverable
         # Nothing is kept back, but for its order: what waits for a key is found out as it is passed.
@@ -144,12 +145,13 @@ class Queues(RuleBasedStateMachine):
         elif room > 0 and deliverable:
             assert got
         for delivery in leased.deliveries:
-            message = self.models[delivery.partition].messages[delivery.offset]
-            message.state, message.lease, message.consumer = "leased", self.leases, consumer
-            message.deliveries += 1
-            message.until = self.now.wall_ms + VISIBILITY_MS
-            assert delivery.deliveries == message.deliveries
-            self.receipts.append(Receipt(delivery.partition, delivery.offset, self.leases))
+            for offset in delivery.offsets:
+                message = self.models[delivery.partition].messages[offset]
+                message.state, message.lease, message.consumer = "leased", self.leases, consumer
+                message.deliveries += 1
+                message.until = self.now.wall_ms + VISIBILITY_MS
+                assert delivery.deliveries == message.deliveries
+                self.receipts.append(Receipt(delivery.partition, offset, self.leases))
 
     @rule(verdict=verdicts, delay_ms=delays, every=st.integers(1, 3))
     def settle_latest(self, verdict: Verdict, delay_ms: int, every: int) -> None:
@@ -165,7 +167,7 @@ class Queues(RuleBasedStateMachine):
 
     def settle(self, chosen: list[Receipt], verdict: Verdict, delay_ms: int) -> None:
         self.pass_time(0)
-        results = self.say(Settle(GROUP, verdict, chosen, delay_ms, "no luck"))
+        results = self.say(Settle(GROUP, verdict, claims_of(chosen), delay_ms, "no luck"))
         assert isinstance(results, list)
         for (partition, offset, lease), result in zip(chosen, results, strict=True):
             model = self.models[partition]
@@ -253,7 +255,7 @@ class Queues(RuleBasedStateMachine):
                 self.bury(each)
             first = len(self.receipts)
             self.receive("carol", 40, list(PARTITIONS))
-            self.say(Settle(GROUP, Verdict.ACK, self.receipts[first:]))
+            self.say(Settle(GROUP, Verdict.ACK, claims_of(self.receipts[first:])))
             for partition, offset, _ in self.receipts[first:]:
                 self.models[partition].messages[offset].state = "done"
         group = self.machine.require(GROUP)

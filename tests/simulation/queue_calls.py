@@ -77,14 +77,15 @@ class ReceiveSome:
         received = await queues.receive(broker, CALLER, wish)
         return [
             Given(
-                (each.record.value or b"").decode(),
-                each.record.key,
+                (record.value or b"").decode(),
+                record.key,
                 each.delivery.partition,
-                each.delivery.offset,
+                record.offset,
                 each.delivery.deliveries,
-                each.receipt,
+                receipt,
             )
-            for each in received.messages
+            for each in received.received
+            for receipt, record in zip(each.receipts, each.records, strict=True)
         ]
 
 

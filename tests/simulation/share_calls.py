@@ -49,7 +49,7 @@ class FetchShares(ReceiveSome):
         for place, (data, deliveries) in fetched.shared.items():
             found = [record for at, _ in headers(data) for record in read_records(memoryview(data)[at:])]
             records = {record.offset: record for record in found}
-            for _, offset, count in deliveries:
+            for offset, count in deliveries:
                 receipt = f"{self.consumer} {self.life} {self.epoch} {place} {offset} {count}"
                 value = (records[offset].value or b"").decode()
                 given.append(Given(value, records[offset].key, places[place], offset, count, receipt))

@@ -14,12 +14,12 @@ from goqueue.machines.deliveries import Deliveries, Leased
 from goqueue.machines.delivery_commands import (
     BeginTopic,
     Bury,
+    Claim,
     Command,
     Configure,
     DeleteQueue,
     DropTopic,
     Offer,
-    Receipt,
     Receive,
     Seek,
     Settle,
@@ -67,10 +67,10 @@ class Talk:
         end = max(fresh, default=-1) + 1
         leased = self.say(Receive("g", "ann", 1000, 30_000, lease, [Offer(P0, list(fresh), end, again)]))
         assert isinstance(leased, Leased)
-        return [each.offset for each in leased.deliveries]
+        return [offset for each in leased.deliveries for offset in each.offsets]
 
     def settle(self, verdict: Verdict, *offsets: int, lease: int = 1, delay_ms: int | None = None) -> list[object]:
-        results = self.say(Settle("g", verdict, [Receipt(P0, offset, lease) for offset in offsets], delay_ms))
+        results = self.say(Settle("g", verdict, [Claim(P0, offsets, lease)], delay_ms))
         assert isinstance(results, list)
         return results
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from goqueue.broker.queue_tallies import Partitions, QueueTallies, QueueTally
 from goqueue.errors import StaleReceipt
-from goqueue.machines.delivery_commands import Bury, Receipt, Settle
+from goqueue.machines.delivery_commands import Bury, Claim, Settle
 from goqueue.machines.delivery_steps import DONE
 from goqueue.machines.delivery_values import Delivery, Verdict
 from goqueue.machines.group_values import TopicPartition
@@ -18,9 +18,9 @@ COUNTED = QueueTally(delivered=2, redelivered=1, acked=1, refused=1, dead_letter
 def count(tallies: QueueTallies, known: Partitions) -> None:
     """Have something of everything happen in both topics, of which only some are known by then."""
     for where in (ORDERS, BILLS):
-        tallies.leased("g", [Delivery(where, 0, 1), Delivery(where, 1, 2)], known)
-        receipts = [Receipt(where, 0, 1), Receipt(where, 1, 9)]
-        tallies.settled(Settle("g", Verdict.ACK, receipts), [DONE, StaleReceipt("gone")], known)
+        tallies.leased("g", [Delivery(where, [0], 1), Delivery(where, [1], 2)], known)
+        claims = [Claim(where, [0], 1), Claim(where, [1], 9)]
+        tallies.settled(Settle("g", Verdict.ACK, claims), [DONE, StaleReceipt("gone")], known)
         tallies.buried(Bury("g", where, [1]), ["rejected"], known)
 
 

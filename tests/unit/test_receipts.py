@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from goqueue.broker.receipts import Receipts
-from goqueue.machines.delivery_commands import Receipt
+from goqueue.machines.delivery_commands import Claim
 from goqueue.machines.delivery_values import Delivery
 from goqueue.machines.group_values import TopicPartition
 
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 
 
-def deliveries(count: int = 3) -> list[Delivery]:
-    """Return deliveries of two partitions, of which some are the first of their message."""
-    return [Delivery(each, offset, 1 + offset % 2) for each in ORDERS for offset in range(count)]
+OFFSETS = [0, 5, 2**63 - 1]
+
+
+def write(receipts: Receipts, group: str, lease_id: int = 7) -> list[str]:
+    """Return the receipts of messages in two partitions."""
+    return [each for where in ORDERS for each in receipts.write(group, lease_id, Delivery(where, OFFSETS, 2))]
 
 
 def test_what_was_written_together_is_read_as_it_was() -> None:
-    written = Receipts().write("billing", 7, deliveries())
-    claims, unreadable = Receipts().read(written)
+    written = write(Receipts(), "billing", 2**64 - 1)
+    shown, unreadable = Receipts().read(written)
     assert unreadable == {}
-    assert list(claims) == ["billing"]
-    assert list(claims["billing"].numbers) == list(range(6))
-    assert claims["billing"].receipts == [Receipt(each.partition, each.offset, 7) for each in deliveries()]
+    assert list(shown) == ["billing"]
+    assert list(shown["billing"].numbers) == list(range(6))
+    assert shown["billing"].claims == [Claim(where, OFFSETS, 2**64 - 1) for where in ORDERS]
     assert len(set(written)) == 6
+
+
+def test_a_receipt_is_the_same_on_every_machine() -> None:
+    assert Receipts().write("g", 1, Delivery(TopicPartition("t", 3), [2], 4)) == [
+        b64encode(bytes.fromhex("0000000000000001 0000000000000002 00000003 0004 0000")).decode()
+        + b64encode(b"g\0t").decode()
+    ]
 
 
 def test_a_group_may_have_any_name() -> None:
     group = "a\0b\0é"
-    claims, unreadable = Receipts().read(Receipts().write(group, 7, deliveries(1)))
+    shown, unreadable = Receipts().read(write(Receipts(), group))
     assert unreadable == {}
-    assert claims[group].receipts == [Receipt(each, 0, 7) for each in ORDERS]
+    assert shown[group].claims == [Claim(each, OFFSETS, 7) for each in ORDERS]
 
 
 def test_receipts_of_several_groups_and_topics_are_told_apart() -> None:
     receipts = Receipts()
-    (first,) = receipts.write("a", 1, [Delivery(ORDERS[0], 5, 1)])
-    (second,) = receipts.write("b", 2, [Delivery(ORDERS[0], 5, 1)])
-    (third,) = receipts.write("a", 3, [Delivery(TopicPartition("bills", 0), 6, 70_000)])
-    claims, unreadable = receipts.read([first, second, third])
+    (first,) = receipts.write("a", 1, Delivery(ORDERS[0], [5], 1))
+    (second,) = receipts.write("b", 2, Delivery(ORDERS[0], [5], 1))
+    (third,) = receipts.write("a", 3, Delivery(TopicPartition("bills", 0), [6], 70_000))
+    shown, unreadable = receipts.read([first, second, third])
     assert unreadable == {}
-    assert claims["a"] == ([0, 2], [Receipt(ORDERS[0], 5, 1), Receipt(TopicPartition("bills", 0), 6, 3)])
-    assert claims["b"] == ([1], [Receipt(ORDERS[0], 5, 2)])
+    assert shown["a"] == ([0, 2], [Claim(ORDERS[0], [5], 1), Claim(TopicPartition("bills", 0), [6], 3)])
+    assert shown["b"] == ([1], [Claim(ORDERS[0], [5], 2)])
 
 
 @pytest.mark.parametrize(
@@ -65,12 +77,12 @@ def test_receipts_of_several_groups_and_topics_are_told_apart() -> None:
 def test_one_that_is_none_is_told_and_spoils_no_other(spoil: object) -> None:
     assert callable(spoil)
     receipts = Receipts()
-    first, second, third, *_ = receipts.write("billing", 7, deliveries())
-    claims, unreadable = receipts.read([first, spoil(second), third])
+    first, second, third, *_ = write(receipts, "billing")
+    shown, unreadable = receipts.read([first, spoil(second), third])
     assert list(unreadable) == [1]
     assert unreadable[1].code == "invalid_receipt"
-    assert list(claims["billing"].numbers) == [0, 2]
-    assert [each.offset for each in claims["billing"].receipts] == [0, 2]
+    assert list(shown["billing"].numbers) == [0, 2]
+    assert [each.offsets for each in shown["billing"].claims] == [[OFFSETS[0]], [OFFSETS[2]]]
 
 
 def test_none_is_no_receipts() -> None:

@@ -8,22 +8,17 @@ themselves (`QueueGroup.expired`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from goqueue.machines.delivery_commands import Bury, Receipt, Settle
+from goqueue.machines.delivery_commands import Bury, Settle
 from goqueue.machines.delivery_steps import Result, Settled
 from goqueue.machines.delivery_values import Delivery, FlightState, Verdict
 from goqueue.machines.group_values import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.machines.delivery_group import QueueGroup
-
-# The partition is the first field of a delivery and of a receipt, and the number of deliveries the third.
-_partition_of = itemgetter(0)
-_times_of = itemgetter(2)
 
 Partitions = Container[TopicPartition]
 
@@ -65,26 +60,24 @@ class QueueTallies:
 
     def leased(self, group: str, deliveries: Sequence[Delivery], known: Partitions) -> None:
         """Count messages that a consumer got; `known` are the partitions of the group."""
-        for topic, count in _topics(deliveries, known):
-            self._of(group, topic).delivered += count
-        if max(map(_times_of, deliveries), default=1) > 1:
-            for topic, count in _topics([each for each in deliveries if each.deliveries > 1], known):
-                self._of(group, topic).redelivered += count
+        for partition, offsets, times in deliveries:
+            if partition in known:
+                tally = self._of(group, partition.topic)
+                tally.delivered += len(offsets)
+                tally.redelivered += len(offsets) if times > 1 else 0
 
     def settled(self, command: Settle, results: Sequence[Result], known: Partitions) -> None:
         """Count messages about which a consumer has said something."""
-        fates = zip(command.receipts, results, strict=True)
-        refused = [receipt for receipt, result in fates if result.__class__ is not Settled]
-        receipts: Iterable[Receipt] = command.receipts
-        if refused:
-            stale = set(refused)
-            receipts = [each for each in receipts if each not in stale]
-            for topic, count in _topics(refused, known):
-                self._of(command.group, topic).refused += count
         kind = _kind(command)
-        for topic, count in _topics(receipts, known):
-            tally = self._of(command.group, topic)
-            setattr(tally, kind, getattr(tally, kind) + count)
+        start = 0
+        for partition, offsets, _ in command.claims:
+            told = results[start : start + len(offsets)]
+            start += len(offsets)
+            if partition in known:
+                tally = self._of(command.group, partition.topic)
+                done = sum([result.__class__ is Settled for result in told])
+                setattr(tally, kind, getattr(tally, kind) + done)
+                tally.refused += len(told) - done
 
     def buried(self, command: Bury, causes: Sequence[str], known: Partitions) -> None:
         """Count messages that are dead letters now, by what they died of."""
@@ -92,7 +85,11 @@ class QueueTallies:
             self._of(command.group, command.partition.topic).dead_letters.update(causes)
 
     def _of(self, group: str, topic: str) -> QueueTally:
-        return self._by_group.setdefault(group, {}).setdefault(topic, QueueTally())
+        tallies = self._by_group.setdefault(group, {})
+        tally = tallies.get(topic)
+        if tally is None:
+            tally = tallies[topic] = QueueTally()
+        return tally
 
 
 def causes_of_death(group: QueueGroup | None, command: Bury) -> Sequence[str]:
@@ -100,12 +97,6 @@ def causes_of_death(group: QueueGroup | None, command: Bury) -> Sequence[str]:
     window = None if group is None else group.windows.get(command.partition)
     flights = [] if window is None else map(window.find, command.offsets)
     return [each.reason for each in flights if each is not None and each.state is FlightState.DEAD]
-
-
-def _topics(messages: Iterable[Delivery | Receipt], known: Partitions) -> Iterable[tuple[str, int]]:
-    """Return how many messages there are of each topic; partitions are counted in one go, since messages are many."""
-    counts = Counter(map(_partition_of, messages))
-    return [(partition.topic, count) for partition, count in counts.items() if partition in known]
 
 
 def _kind(command: Settle) -> str:

@@ -22,7 +22,7 @@ from goqueue.errors import GoQueueError, InconsistentProtocol, TopicProtected, U
 from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Receive, Retreat, Settle
 from goqueue.machines.delivery_group import QueueGroup
-from goqueue.machines.delivery_steps import Result, stale
+from goqueue.machines.delivery_steps import Result, all_stale
 from goqueue.machines.delivery_values import Delivery, Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
@@ -51,21 +51,17 @@ class Wish(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A message that a consumer has until a deadline."""
+    """Messages of one partition that a consumer has got together, with the receipt of each."""
 
-    receipt: str
     delivery: Delivery
-    record: Record
-
-
-# Calling the class goes through a Python function, and there is one for each message.
-_received = partial(tuple.__new__, Received)
+    receipts: Sequence[str]
+    records: Sequence[Record]
 
 
 class Receiving(NamedTuple):
     """What a consumer got, until when, and why it is not more, if there is a reason."""
 
-    messages: Sequence[Received]
+    received: Sequence[Received]
     deadline_ms: int
     shortfall: str
 
@@ -230,10 +226,15 @@ async def _lease(broker: Broker, group: QueueGroup, wish: Wish, lease_id: int, l
 
 def _told(receipts: Receipts, wish: Wish, lease_id: int, leased: Leased, looks: Sequence[Look]) -> Receiving:
     records = {each.offer.partition: each.records for each in looks}
-    written = receipts.write(wish.group, lease_id, leased.deliveries)
-    found = [records[partition][offset] for partition, offset, _ in leased.deliveries]
-    messages = list(map(_received, zip(written, leased.deliveries, found, strict=True)))
-    return Receiving(messages, leased.deadline_ms, leased.shortfall)
+    received = [
+        Received(
+            delivery,
+            receipts.write(wish.group, lease_id, delivery),
+            list(map(records[delivery.partition].__getitem__, delivery.offsets)),
+        )
+        for delivery in leased.deliveries
+    ]
+    return Receiving(received, leased.deadline_ms, leased.shortfall)
 
 
 async def _news(
@@ -267,16 +268,16 @@ class Statement(NamedTuple):
 @operation("queues.settle")
 async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
     """Say of leased messages what became of them; return the result of each, durable."""
-    claims, unreadable = broker.queues.receipts.read(receipts)
+    shown, unreadable = broker.queues.receipts.read(receipts)
     results: list[Result | None] = [unreadable.get(number) for number in range(len(receipts))]
-    for group, (numbers, shown) in claims.items():
+    for group, (numbers, claims) in shown.items():
         # Only what is tried again is spread.
         chance = broker.entropy.fraction() if statement.verdict is Verdict.NACK else 0.0
-        command = Settle(group, statement.verdict, shown, statement.delay_ms, statement.reason, chance)
+        command = Settle(group, statement.verdict, claims, statement.delay_ms, statement.reason, chance)
         try:
             told = await broker.queues.submit(group, command)
         except UnknownQueue:
-            told = [stale(receipt) for receipt in shown]
+            told = all_stale(claims)
         for number, result in zip(numbers, told, strict=True):
             results[number] = result
     return [each for each in results if each is not None]

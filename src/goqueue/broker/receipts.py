@@ -9,36 +9,35 @@ does, and one that was made up, changed, or used already is refused.
 
 from __future__ import annotations
 
-import struct
+import sys
+from array import array
 from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 from goqueue.errors import InvalidReceipt
-from goqueue.machines.delivery_commands import Receipt
+from goqueue.machines.delivery_commands import Claim
 from goqueue.machines.delivery_values import Delivery
 from goqueue.machines.group_values import TopicPartition
 
 RECEIPT_CHARS_MAX = 1_200
-_HEAD = struct.Struct(">QqiHH")
-_LEASE, _OFFSET, _PLACE = struct.Struct(">Q"), struct.Struct(">q"), struct.Struct(">iHH")
+# A head is three numbers: the lease, the offset, and where that is.
+_NUMBERS = 3
 _HEAD_CHARS = 32
+_PARTITION_SHIFT, _DELIVERIES_SHIFT, _REST_MASK = 32, 16, 2**16 - 1
 _DELIVERIES_MAX = 2**16 - 1
+_OFFSET_MAX = 2**63 - 1
+_PARTITION_MAX = 2**31 - 1
 _KNOWN_MAX = 10_000
-_place_and_count = itemgetter(0, 2)
-# Calling the class goes through a Python function, and there is one for each message.
-_receipt = partial(tuple.__new__, Receipt)
 
 
-class Claims(NamedTuple):
-    """Receipts of one group, and which of those that were shown they are."""
+class Shown(NamedTuple):
+    """What somebody claims in one group, and which of the receipts that were shown say so, one for each message."""
 
     numbers: Sequence[int]
-    receipts: Sequence[Receipt]
+    claims: Sequence[Claim]
 
 
 class Receipts:
@@ -48,56 +47,48 @@ class Receipts:
         self._written: dict[tuple[str, str], str] = {}
         self._read: dict[str, tuple[str, str]] = {}
 
-    def write(self, group: str, lease_id: int, deliveries: Sequence[Delivery]) -> list[str]:
-        """Return the receipts of deliveries."""
-        written = []
-        for (where, count), together in groupby(deliveries, _place_and_count):
-            # Heads differ in their offsets, which stand in the middle of them.
-            before = _LEASE.pack(lease_id)
-            behind = _PLACE.pack(where.partition, min(count, _DELIVERIES_MAX), 0)
-            heads = (behind + before).join([_OFFSET.pack(each[1]) for each in together])
-            # Each head takes 32 letters and no padding, so all can be written as one.
-            text = b2a_base64(before + heads + behind, newline=False).decode()
-            tail = self._written.get((group, where.topic)) or self._write_tail(group, where.topic)
-            written += [text[at : at + _HEAD_CHARS] + tail for at in range(0, len(text), _HEAD_CHARS)]
-        return written
+    def write(self, group: str, lease_id: int, delivery: Delivery) -> list[str]:
+        """Return the receipts of messages that were delivered together."""
+        (topic, partition), offsets, deliveries = delivery
+        place = (partition << _PARTITION_SHIFT) + (min(deliveries, _DELIVERIES_MAX) << _DELIVERIES_SHIFT)
+        heads = array("Q", (lease_id, 0, place)) * len(offsets)
+        heads[1::_NUMBERS] = array("Q", offsets)
+        # Each head takes 32 letters and no padding, so all can be written as one.
+        text = b2a_base64(_turned(heads).tobytes(), newline=False).decode()
+        tail = self._written.get((group, topic)) or self._write_tail(group, topic)
+        return [text[at : at + _HEAD_CHARS] + tail for at in range(0, len(text), _HEAD_CHARS)]
 
-    def read(self, written: Sequence[str]) -> tuple[Mapping[str, Claims], Mapping[int, InvalidReceipt]]:
+    def read(self, written: Sequence[str]) -> tuple[Mapping[str, Shown], Mapping[int, InvalidReceipt]]:
         """Take receipts apart; return them by their groups, and what is wrong with those that are none, by number."""
         try:
-            group, receipts = self._read_alike(written)
-        except (BinasciiError, struct.error, ValueError):
+            group, claims = self._read_alike(written)
+        except (BinasciiError, ValueError):
             return self._read_each(written)
-        return {group: Claims(range(len(receipts)), receipts)}, {}
+        return {group: Shown(range(len(written)), claims)}, {}
 
-    def _read_alike(self, written: Sequence[str]) -> tuple[str, list[Receipt]]:
+    def _read_alike(self, written: Sequence[str]) -> tuple[str, Sequence[Claim]]:
         """Read receipts of one group and topic, which most are that come together; ValueError if these are not."""
         (tail,) = {each[_HEAD_CHARS:] for each in written}
         # Nobody has a head that is too short, since nothing would be behind it.
         group, topic = self._read.get(tail) or self._read_tail(tail)
-        heads = a2b_base64("".join([each[:_HEAD_CHARS] for each in written]), strict_mode=True)
-        lease_ids, offsets, partitions, _, rests = zip(*_HEAD.iter_unpack(heads), strict=True)
-        if any(rests) or min(offsets) < 0:
-            raise ValueError("no head")
-        places = {each: TopicPartition(topic, each) for each in set(partitions)}
-        where = map(places.__getitem__, partitions)
-        return group, list(map(_receipt, zip(where, offsets, lease_ids, strict=True)))
+        heads = array("Q", a2b_base64("".join([each[:_HEAD_CHARS] for each in written]), strict_mode=True))
+        return group, list(_claims(topic, _turned(heads)))
 
-    def _read_each(self, written: Sequence[str]) -> tuple[Mapping[str, Claims], Mapping[int, InvalidReceipt]]:
-        found: dict[str, tuple[list[int], list[Receipt]]] = {}
+    def _read_each(self, written: Sequence[str]) -> tuple[Mapping[str, Shown], Mapping[int, InvalidReceipt]]:
+        found: dict[str, tuple[list[int], list[Claim]]] = {}
         unreadable = {}
         for number, each in enumerate(written):
             try:
-                group, receipts = self._read_alike([each])
-            except (BinasciiError, struct.error, ValueError):
+                group, claims = self._read_alike([each])
+            except (BinasciiError, ValueError):
                 unreadable[number] = InvalidReceipt(
                     "this is no receipt", hint="take it from receipt_handle of a received message, as it is"
                 )
                 continue
             numbers, claimed = found.setdefault(group, ([], []))
             numbers.append(number)
-            claimed += receipts
-        return {group: Claims(*claims) for group, claims in found.items()}, unreadable
+            claimed += claims
+        return {group: Shown(*shown) for group, shown in found.items()}, unreadable
 
     def _write_tail(self, group: str, topic: str) -> str:
         if len(self._written) >= _KNOWN_MAX:
@@ -116,3 +107,25 @@ class Receipts:
             self._read.clear()
         self._read[tail] = group, topic
         return group, topic
+
+
+def _claims(topic: str, heads: array[int]) -> Iterator[Claim]:
+    """Yield what heads claim; ValueError if one of them is none."""
+    offsets = heads[1::_NUMBERS].tolist()
+    if max(offsets) > _OFFSET_MAX:
+        raise ValueError("no offset")
+    start = 0
+    for (lease_id, place), together in groupby(zip(heads[0::_NUMBERS], heads[2::_NUMBERS], strict=True)):
+        end = start + len(list(together))
+        partition = place >> _PARTITION_SHIFT
+        if place & _REST_MASK or partition > _PARTITION_MAX:
+            raise ValueError("no place")
+        yield Claim(TopicPartition(topic, partition), offsets[start:end], lease_id)
+        start = end
+
+
+def _turned(numbers: array[int]) -> array[int]:
+    """Turn numbers of this machine into those of a receipt, or back: there the highest byte comes first."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.share_sessions import Place, ShareSession
 from goqueue.errors import GoQueueError, Invalid, StaleReceipt, UnknownQueue
-from goqueue.machines.delivery_commands import Receipt, Settle
+from goqueue.machines.delivery_commands import Receipt, Settle, claims_of
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import Result, stale
 from goqueue.machines.delivery_values import FlightState, Verdict
@@ -70,10 +70,10 @@ async def _settle(
     reason = REJECTED if verdict is Verdict.REJECT else ""
     try:
         results: Sequence[Result] = await broker.queues.submit(
-            session.key.group, Settle(session.key.group, verdict, receipts, reason=reason)
+            session.key.group, Settle(session.key.group, verdict, claims_of(receipts), reason=reason)
         )
     except UnknownQueue:
-        return [stale(receipt) for receipt in receipts]
+        return [stale(receipt.partition, receipt.offset) for receipt in receipts]
     return results
 
 
@@ -100,7 +100,7 @@ def _understood(
     for verdict, offset in _each(ranges):
         receipt = Receipt(where, offset, session.lease_id)
         if not _is_held(window, receipt, now_ms):
-            raise stale(receipt)
+            raise stale(where, offset)
         said.append((verdict, receipt))
     return said
 

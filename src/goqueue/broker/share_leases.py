@@ -14,7 +14,6 @@ from goqueue.errors import GoQueueError, UnknownQueue
 from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import Receive
 from goqueue.machines.delivery_group import QueueGroup
-from goqueue.machines.delivery_values import Delivery
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.runtime.partition import Partition
@@ -46,10 +45,10 @@ class Sources(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What a member got of a partition: whole batches, and which of their messages are its own."""
+    """What a member got of a partition: whole batches, which of their messages are its own, and how often it was so."""
 
     data: bytes
-    deliveries: Sequence[Delivery]
+    deliveries: Sequence[tuple[int, int]]
 
 
 async def lease_shares(
@@ -136,16 +135,16 @@ async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supp
 
 
 def _shared(sources: Sources, supplies: Mapping[Place, Supply], leased: Leased) -> dict[Place, Shared]:
-    by_partition: dict[TopicPartition, list[Delivery]] = {}
-    for delivery in leased.deliveries:
-        by_partition.setdefault(delivery.partition, []).append(delivery)
+    by_partition: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for partition, offsets, times in leased.deliveries:
+        by_partition.setdefault(partition, []).extend([(offset, times) for offset in offsets])
     shared = {}
     for place, supply in supplies.items():
         deliveries = by_partition.get(supply.offer.partition)
         if deliveries:
-            data = supply.holding([delivery.offset for delivery in deliveries])
+            data = supply.holding([offset for offset, _ in deliveries])
             sources.partitions[place].bytes_out += len(data)
-            shared[place] = Shared(data, sorted(deliveries, key=lambda each: each.offset))
+            shared[place] = Shared(data, sorted(deliveries))
     return shared
 
 

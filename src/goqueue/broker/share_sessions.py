@@ -42,7 +42,7 @@ from goqueue.errors import (
     UnknownQueue,
 )
 from goqueue.machines.deadlines import Deadlines
-from goqueue.machines.delivery_commands import Receipt, Settle
+from goqueue.machines.delivery_commands import Receipt, Settle, claims_of
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.share_members import MemberKey, ShareMembers
 from goqueue.machines.share_values import SESSION_TIMEOUT_MS
@@ -308,7 +308,7 @@ class Shares:
 
     async def _give_back(self, key: MemberKey, held: Sequence[Receipt], ending: _Ending = _IN_ORDER) -> None:
         if held:
-            command = Settle(key.group, ending.verdict, held, delay_ms=0, reason=ending.error)
+            command = Settle(key.group, ending.verdict, claims_of(held), delay_ms=0, reason=ending.error)
             # Whatever is settled by now stays as it is, and of a group that is deleted nothing is left.
             with suppress(UnknownQueue):
                 await self._broker.queues.submit(key.group, command)

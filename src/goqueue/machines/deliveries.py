@@ -12,8 +12,6 @@ about its messages is durable before it is told so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -32,14 +30,13 @@ from goqueue.machines.delivery_records import (
     read_key,
     read_partition,
 )
-from goqueue.machines.delivery_steps import Result, lease, leases_due, pass_time, settle, stale
+from goqueue.machines.delivery_steps import Result, all_stale, lease, leases_due, pass_time, settle
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import SHIFT, Draft, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 
 _TIMED = (FlightState.LEASED, FlightState.WAITING)
-_partition_of = attrgetter("partition")
 # Of a group of which nothing is known yet.
 _DEFAULTS = QueueSettings()
 
@@ -215,32 +212,32 @@ class Deliveries:
 
     def _receive(self, command: Receive, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
-        room = min(group.room(command.consumer), command.limit)
-        if group.paused:
-            room = 0
+        most = room = 0 if group.paused else min(group.room(command.consumer), command.limit)
         deliveries: list[Delivery] = []
         drafts = {}
         for offer in command.offers:
             window = group.windows.get(offer.partition)
-            if window is not None and len(deliveries) < room:
+            if window is not None and room > 0:
                 drafts[offer.partition] = draft = Draft(window)
-                deliveries += lease(draft, offer, command, now, room - len(deliveries))
-        reply = Leased(deliveries, now.wall_ms + command.visibility_ms, _shortfall(group, command, room))
+                leased = lease(draft, offer, command, now, room)
+                room -= sum([len(each.offsets) for each in leased])
+                deliveries += leased
+        reply = Leased(deliveries, now.wall_ms + command.visibility_ms, _shortfall(group, command, most))
         return _drafted(group, drafts, ticket, reply, is_soft=True)
 
     def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
         drafts: dict[TopicPartition, Draft] = {}
         results: list[Result] = []
-        for partition, receipts in groupby(command.receipts, _partition_of):
-            draft = drafts.get(partition)
+        for claim in command.claims:
+            draft = drafts.get(claim.partition)
             if draft is None:
-                window = group.windows.get(partition)
+                window = group.windows.get(claim.partition)
                 if window is None:
-                    results += [stale(receipt) for receipt in receipts]
+                    results += all_stale([claim])
                     continue
-                draft = drafts[partition] = Draft(window)
-            results += settle(draft, list(receipts), command, group.settings, now)
+                draft = drafts[claim.partition] = Draft(window)
+            results += settle(draft, claim, command, group.settings, now)
         moves = [move for draft in drafts.values() for move in draft.moves]
         done = sum([len(move.offsets) for move in moves if move.after is None])
         failed = sum([move.after is not None and move.after.state is FlightState.DEAD for move in moves])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -93,9 +95,25 @@ class Receipt(NamedTuple):
     lease_id: int
 
 
+class Claim(NamedTuple):
+    """Messages of a partition, and the lease under which somebody has them."""
+
+    partition: TopicPartition
+    offsets: Sequence[int]
+    lease_id: int
+
+
+def claims_of(receipts: Iterable[Receipt]) -> list[Claim]:
+    """Return what somebody claims who has receipts, in their order."""
+    return [
+        Claim(partition, [receipt.offset for receipt in together], lease_id)
+        for (partition, lease_id), together in groupby(receipts, attrgetter("partition", "lease_id"))
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Say of leased messages what became of them.
+    """Say of leased messages what became of them; each of them is answered, in the order of the claims.
 
     `delay_ms` is how long a nacked message waits, if not as long as the group has it; for an extension, how long the
     lease lasts from now on. `chance` is from 0 to 1, and spreads those that wait.
@@ -103,7 +121,7 @@ class Settle:
 
     group: str
     verdict: Verdict
-    receipts: Sequence[Receipt]
+    claims: Sequence[Claim]
     delay_ms: int | None = None
     reason: str = ""
     chance: float = 0.0

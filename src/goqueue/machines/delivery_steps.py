@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import groupby, repeat
-from operator import attrgetter
 from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
-from goqueue.machines.delivery_commands import Offer, Receipt, Receive, Settle
+from goqueue.machines.delivery_commands import Claim, Offer, Receipt, Receive, Settle
 from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
 from goqueue.machines.delivery_window import Draft, Window
+from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 
 HELD_MAX = 1_000
@@ -22,9 +21,6 @@ HELD_MAX = 1_000
 _JITTER = 0.1
 _GOLDEN = 0.618034
 _TIMED = (FlightState.LEASED, FlightState.WAITING)
-_lease_of = attrgetter("lease_id")
-# Calling the class goes through a Python function, and there is one for each message.
-_delivery = partial(tuple.__new__, Delivery)
 
 
 class Settled(NamedTuple):
@@ -47,7 +43,7 @@ def later(now: Now, delay_ms: int) -> Now:
 # -- leasing
 
 
-def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> Iterator[Delivery]:
+def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> list[Delivery]:
     """Lease up to `room` messages of what is offered; those that were delivered before come first."""
     if offer.start > draft.floor:
         draft.lose(offer.start)
@@ -56,31 +52,44 @@ def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> 
             draft.finish(offset)
     right = Lease(command.lease_id, command.consumer, now.wall_ms)
     fresh = Flight(FlightState.LEASED, 1, now.wall_ms, later(now, command.visibility_ms), right)
-    for offset in offer.again:
-        flight = draft.find(offset)
-        if room == 0 or flight is None or flight.state is not FlightState.READY:
-            continue
-        room -= 1
-        first_ms = now.wall_ms if flight.first_ms < 0 else flight.first_ms
-        draft.put(offset, fresh._replace(deliveries=flight.deliveries + 1, first_ms=first_ms, key=flight.key))
-        yield Delivery(offer.partition, offset, flight.deliveries + 1)
+    deliveries = _lease_again(draft, offer, fresh, room) if offer.again else []
     if offer.looked_from > draft.cursor:
         # The group has gone back since: between here and there are messages that nobody has looked at.
-        return
+        return deliveries
+    room -= len(deliveries)
+    chosen = _choose(draft, offer, fresh, room) if offer.keys is None else _choose_in_order(draft, offer, fresh, room)
+    if chosen:
+        deliveries.append(Delivery(offer.partition, chosen, 1))
+    return deliveries
+
+
+def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
+    """Lease messages that are ready again; each of them counts for itself."""
+    deliveries: list[Delivery] = []
+    for offset in offer.again:
+        flight = draft.find(offset)
+        if len(deliveries) == room or flight is None or flight.state is not FlightState.READY:
+            continue
+        count = flight.deliveries + 1
+        first_ms = fresh.first_ms if flight.first_ms < 0 else flight.first_ms
+        draft.put(offset, fresh._replace(deliveries=count, first_ms=first_ms, key=flight.key))
+        deliveries.append(Delivery(offer.partition, (offset,), count))
+    return deliveries
+
+
+def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
+    """Lease messages that nobody had before, as many as there is room for; return which."""
     offered = offer.fresh
     if offered and offered[0] < draft.cursor:
         offered = [offset for offset in offered if offset >= draft.cursor]
-    if offer.keys is not None:
-        yield from _lease_in_order(draft, offer, fresh, room)
-        return
     chosen = offered[:room]
     draft.advance(max(offer.end, draft.cursor) if len(chosen) == len(offered) else offered[room], chosen)
     draft.put_fresh(chosen, fresh)
-    yield from map(_delivery, zip(repeat(offer.partition), chosen, repeat(1)))
+    return chosen
 
 
-def _lease_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Iterator[Delivery]:
-    """Lease messages whose key nobody has; the others are held, up to a limit."""
+def _choose_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
+    """Lease messages whose key nobody has, and return which; the others are held, up to a limit."""
     assert offer.keys is not None
     held = draft.window.held
     busy: set[bytes] = set()
@@ -105,8 +114,7 @@ def _lease_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Ite
     draft.advance(end, [offset for offset, _ in chosen])
     for offset, flight in chosen:
         draft.put(offset, flight)
-        if flight.state is FlightState.LEASED:
-            yield Delivery(offer.partition, offset, 1)
+    return [offset for offset, flight in chosen if flight.state is FlightState.LEASED]
 
 
 def _is_busy(draft: Draft, key: bytes) -> bool:
@@ -121,24 +129,21 @@ def _is_ready(draft: Draft, offset: int) -> bool:
 # -- settling
 
 
-def settle(
-    draft: Draft, receipts: Sequence[Receipt], command: Settle, settings: QueueSettings, now: Now
-) -> Iterable[Result]:
+def settle(draft: Draft, claim: Claim, command: Settle, settings: QueueSettings, now: Now) -> Sequence[Result]:
     """Do what a consumer says about messages; an error for each that it has not leased any more."""
+    partition, offsets, lease_id = claim
     if command.verdict is not Verdict.ACK:
-        return [_settle(draft, receipt, command, settings, now) for receipt in receipts]
-    results: list[Result] = []
-    for lease_id, shown in groupby(receipts, _lease_of):
-        together = list(shown)
-        fates = draft.finish_all([receipt.offset for receipt in together], partial(is_leased, lease_id, now))
-        results += [DONE if is_done else stale(each) for each, is_done in zip(together, fates, strict=True)]
-    return results
+        return [_settle(draft, Receipt(partition, offset, lease_id), command, settings, now) for offset in offsets]
+    fates = draft.finish_all(offsets, partial(is_leased, lease_id, now))
+    if all(fates):
+        return [DONE] * len(fates)
+    return [DONE if fate else stale(partition, offset) for offset, fate in zip(offsets, fates, strict=True)]
 
 
 def _settle(draft: Draft, receipt: Receipt, command: Settle, settings: QueueSettings, now: Now) -> Result:
     flight = draft.find(receipt.offset)
     if flight is None or not is_leased(receipt.lease_id, now, flight):
-        return stale(receipt)
+        return stale(receipt.partition, receipt.offset)
     after = _after(flight, receipt.offset, command, settings, now)
     draft.put(receipt.offset, after)
     return Settled(after.state, after.until.wall_ms)
@@ -154,13 +159,17 @@ def is_leased(lease_id: int, now: Now, flight: Flight) -> bool:
     )
 
 
-def stale(receipt: Receipt) -> StaleReceipt:
+def stale(partition: TopicPartition, offset: int) -> StaleReceipt:
     """Return why nothing happens to a message."""
-    topic, partition = receipt.partition
     return StaleReceipt(
-        f"offset {receipt.offset} of {topic}-{partition} is not leased under this receipt any more",
+        f"offset {offset} of {partition.topic}-{partition.partition} is not leased under this receipt any more",
         hint="its lease has ended, or it was settled already; if it was not, it is delivered again",
     )
+
+
+def all_stale(claims: Iterable[Claim]) -> list[Result]:
+    """Return why nothing happens to any of these messages."""
+    return [stale(claim.partition, offset) for claim in claims for offset in claim.offsets]
 
 
 def _after(flight: Flight, offset: int, command: Settle, settings: QueueSettings, now: Now) -> Flight:

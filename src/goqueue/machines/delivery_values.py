@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -67,10 +68,10 @@ class Flight(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A message that a consumer has just got."""
+    """Messages of a partition that a consumer has just got, and how often each of them was delivered by now."""
 
     partition: TopicPartition
-    offset: int
+    offsets: Sequence[int]
     deliveries: int
 
 

@@ -141,7 +141,7 @@ async def receive_messages(context: Context, request: ReceiveRequest) -> Answer:
         visibility_ms=_duration(request.visibility_timeout, VISIBILITY_MS_MAX, "visibility_timeout"),
     )
     received = await receive(context.broker, context.caller, wish)
-    messages = [_received(each, received.deadline_ms) for each in received.messages]
+    messages = [message for each in received.received for message in _messages(each, received.deadline_ms)]
     return Answer(ReceivedMessages(messages, received.shortfall or UNSET))
 
 
@@ -153,13 +153,16 @@ def _topics(request: ReceiveRequest) -> Sequence[str]:
     return request.topics if request.topics is not UNSET else []
 
 
-def _received(received: Received, deadline_ms: int) -> ReceivedMessage:
-    receipt, ((topic, partition), offset, deliveries), record = received
-    message = ReceivedMessage(
-        topic, partition, offset, record[1], receipt_handle=receipt, delivery_count=deliveries, deadline=deadline_ms
-    )
-    filled(message, record)
-    return message
+def _messages(received: Received, deadline_ms: int) -> list[ReceivedMessage]:
+    ((topic, partition), _, times), receipts, records = received
+    messages = []
+    for receipt, record in zip(receipts, records, strict=True):
+        message = ReceivedMessage(
+            topic, partition, record[0], record[1], receipt_handle=receipt, delivery_count=times, deadline=deadline_ms
+        )
+        filled(message, record)
+        messages.append(message)
+    return messages
 
 
 async def ack(context: Context, request: Ack) -> Answer:

@@ -15,7 +15,7 @@ from goqueue.broker.share_fetch import ShareFetched, Turn
 from goqueue.broker.share_leases import Shared, ShareTerms
 from goqueue.broker.share_sessions import Place
 from goqueue.errors import GoQueueError, Invalid
-from goqueue.machines.delivery_values import Delivery, Verdict
+from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.share_members import MemberKey
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
@@ -128,10 +128,10 @@ def _part(context: Context, place: Place, fetched: ShareFetched, range_max: int)
     }
 
 
-def _ranges(deliveries: Sequence[Delivery], range_max: int) -> list[Reply]:
+def _ranges(deliveries: Sequence[tuple[int, int]], range_max: int) -> list[Reply]:
     """Return ranges of offsets that were delivered equally often, none longer than asked for."""
     ranges: list[dict[str, int]] = []
-    for _, offset, count in deliveries:
+    for offset, count in deliveries:
         last = ranges[-1] if ranges else None
         if (
             last is not None
