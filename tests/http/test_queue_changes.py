@@ -53,7 +53,7 @@ class Waiting:
         self.got: list[Got] = []
         self._thread = threading.Thread(target=self._receive, args=(broker.http, group, topic))
         self._thread.start()
-        while group not in broker._require_server().broker.queues.waits._waiting:
+        while not broker._require_server().broker.queues.waits.has_line(group):
             assert self._thread.is_alive()
 
     def _receive(self, url: str, group: str, topic: str) -> None:

@@ -1,12 +1,64 @@
-"""Who waits for messages of queue groups, and when they may have something to look at."""
+"""Who waits for messages of queue groups, and when they may have something to look at.
+
+Receives of one group that wait for the same partitions stand in a line. News are for the first of them: most often it
+takes all that there is, and to wake the others would cost each message as much as there are consumers. Whoever leaves
+and has left something wakes the next, whatever became of it (`Waits.pass_on`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from goqueue.machines.deliveries import Deliveries
+from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over
+
+Place = frozenset[Partition]
+
+
+class Line:
+    """Receives that wait for news of the same partitions, in the order in which they came."""
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self._waiting: dict[Wake, None] = {}
+        self._watches = {partition: partial(self._news, partition) for partition in partitions}
+        for partition, watch in self._watches.items():
+            partition.waiters.watch(watch)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, wake: Wake) -> None:
+        """Have a receive wait for its turn."""
+        self._waiting[wake] = None
+
+    def leave(self, wake: Wake) -> None:
+        """Forget a receive; harmless if its turn has come."""
+        self._waiting.pop(wake, None)
+
+    def wake_next(self) -> None:
+        """Let the first look: it is not in the line any more."""
+        first = next(iter(self._waiting), None)
+        if first is not None:
+            del self._waiting[first]
+            first()
+
+    def wake_all(self) -> None:
+        """Let all look."""
+        for wake in list(self._waiting):
+            wake()
+
+    def close(self) -> None:
+        """Wait for no news any more."""
+        for partition, watch in self._watches.items():
+            partition.waiters.forget(watch)
+
+    def _news(self, partition: Partition) -> None:
+        # Others wait still.
+        partition.waiters.watch(self._watches[partition])
+        self.wake_next()
 
 
 class Waits:
@@ -14,59 +66,103 @@ class Waits:
 
     def __init__(self) -> None:
         self.is_closed = False
+        self._lines: dict[str, dict[Place, Line]] = {}
         self._waiting: dict[str, dict[Wake, None]] = {}
         self._short: dict[str, dict[Wake, None]] = {}
         # Those whose topic is not there yet.
         self._early: dict[Wake, None] = {}
 
     def begin(self, group: str, wake: Wake, *, is_short: bool) -> None:
-        """Have a receive woken when its group may have something for it."""
+        """Have somebody woken when a group may have something for them; news of partitions are their own affair."""
         waiting = self._short if is_short else self._waiting
         waiting.setdefault(group, {})[wake] = None
 
     def end(self, group: str, wake: Wake) -> None:
-        """Forget a receive that waits no longer."""
+        """Forget somebody who waits no longer."""
         for waiting in (self._waiting, self._short):
             if group in waiting:
                 waiting[group].pop(wake, None)
                 if not waiting[group]:
                     del waiting[group]
 
+    async def turn(self, group: str, partitions: Sequence[Partition], deadline: float) -> None:
+        """Wait in line until there may be a message for a group, or the time is up."""
+        place = frozenset(partitions)
+        line = self._lines.setdefault(group, {}).get(place)
+        if line is None:
+            line = self._lines[group][place] = Line(partitions)
+        try:
+            await _woken(deadline, line.join, line.leave)
+        finally:
+            self._leave(group, place, line)
+
+    def _leave(self, group: str, place: Place, line: Line) -> None:
+        lines = self._lines.get(group, {})
+        if not line and lines.get(place) is line:
+            line.close()
+            del lines[place]
+            if not lines:
+                del self._lines[group]
+
+    def has_line(self, group: str) -> bool:
+        """Tell whether somebody waits in line for a group."""
+        return group in self._lines
+
+    def pass_on(self, group: str) -> None:
+        """Let the next of each line of a group look: there may be something left."""
+        for line in list(self._lines.get(group, {}).values()):
+            line.wake_next()
+
+    async def resumed(self, group: str, deadline: float) -> None:
+        """Wait until a group that could deliver nothing may be able to, or the time is up."""
+        await _woken(deadline, partial(self.begin, group, is_short=True), partial(self.end, group))
+
     async def topic(self, deadline: float) -> None:
         """Wait until there is another topic, or the time is up."""
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-        wake: Wake = partial(hand_over, woken, None)
-        timer = loop.call_at(deadline, wake)
-        self._early[wake] = None
-        try:
-            await woken
-        finally:
-            timer.cancel()
-            self._early.pop(wake, None)
+        await _woken(deadline, self._early.setdefault, self._early.pop)
 
     def topics_changed(self) -> None:
         """Let all look again: a topic is there that was not, or has more partitions, or is gone."""
-        self.wake(*self._waiting, *self._short)
+        self.wake(*{**self._lines, **self._waiting, **self._short})
         for wake in list(self._early):
             wake()
 
     def wake(self, *groups: str) -> None:
-        """Let the receives of groups look again, which have changed."""
+        """Let all who wait for groups look again, which have changed."""
         for name in groups:
+            for line in list(self._lines.get(name, {}).values()):
+                line.wake_all()
             for wake in [*self._waiting.get(name, ()), *self._short.get(name, ())]:
                 wake()
 
     def changed(self, machine: Deliveries) -> None:
         """Wake the receives of groups that may have something for them now."""
-        for name in [*self._waiting, *self._short]:
+        for name in {**self._lines, **self._waiting, **self._short}:
             group = machine.find(name)
-            if group is not None:
-                is_ready = any(window.ready for window in group.windows.values())
-                for wake in [*(self._waiting.get(name, ()) if is_ready else ()), *self._short.get(name, ())]:
+            if group is None:
+                continue
+            if any(window.ready for window in group.windows.values()):
+                self.pass_on(name)
+                for wake in list(self._waiting.get(name, ())):
                     wake()
+            for wake in list(self._short.get(name, ())):
+                wake()
 
     def close(self) -> None:
         """Wake all; from now on nobody waits."""
         self.is_closed = True
         self.topics_changed()
+
+
+async def _woken(deadline: float, begin: Callable[[Wake], object], end: Callable[[Wake], object]) -> None:
+    """Wait until a callback is called, which is known to others from `begin` to `end`, or the time is up."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    wake: Wake = partial(hand_over, woken, None)
+    timer = loop.call_at(deadline, wake)
+    begin(wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        end(wake)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.groups import check_group_name
@@ -24,12 +23,13 @@ from goqueue.machines.delivery_commands import BeginTopic, Configure, Receive, R
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import Result, all_stale
 from goqueue.machines.delivery_values import Delivery, Verdict
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import Wake, arrival, hand_over
+from goqueue.runtime.waiters import arrival
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -75,6 +75,16 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
             break
         await broker.queues.waits.topic(deadline)
     group, partitions = await prepare(broker, caller, wish)
+    try:
+        return await _receive(broker, wish, group, partitions, deadline)
+    finally:
+        _pass_on(broker, wish.group)
+
+
+async def _receive(
+    broker: Broker, wish: Wish, group: QueueGroup, partitions: Sequence[Partition], deadline: float
+) -> Receiving:
+    loop, waits = asyncio.get_running_loop(), broker.queues.waits
     lease_id = int.from_bytes(broker.entropy.token(_LEASE_ID_BYTES), "big")
     first = lease_id % len(partitions)
     # Whoever comes next begins elsewhere.
@@ -90,12 +100,33 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
         if _progress(group) != before:
             # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
             await arrival(loop.call_soon)
-        elif loop.time() >= deadline or broker.queues.waits.is_closed:
+            continue
+        if loop.time() >= deadline or waits.is_closed:
             return Receiving((), leased.deadline_ms, leased.shortfall)
+        if leased.shortfall:
+            _pass_on(broker, wish.group)
+            await waits.resumed(wish.group, deadline)
         else:
-            await _news(broker, wish.group, partitions, deadline, is_short=bool(leased.shortfall))
-            # Meanwhile the group may have been moved or made anew, and its topics may have changed.
-            group, partitions = await _prepare(broker, wish)
+            await waits.turn(wish.group, partitions, deadline)
+        # Meanwhile the group may have been moved or made anew, and its topics may have changed.
+        group, partitions = await _prepare(broker, wish)
+
+
+def _pass_on(broker: Broker, name: str) -> None:
+    """Let somebody else look for what a receive leaves: it had enough, or came to nothing."""
+    if broker.queues.waits.has_line(name):
+        machine = broker.queues.peek(name)
+        group = None if machine is None else machine.find(name)
+        if group is not None and any(_is_worth_a_look(broker, *each) for each in group.windows.items()):
+            broker.queues.waits.pass_on(name)
+
+
+def _is_worth_a_look(broker: Broker, where: TopicPartition, window: Window) -> bool:
+    opened = broker.topics.get(where.topic)
+    if opened is None or where.partition >= len(opened.partitions):
+        return False
+    partition = opened.partitions[where.partition]
+    return isinstance(partition, Partition) and is_worth_a_look(partition, window)
 
 
 @operation("queues.receive")
@@ -235,26 +266,6 @@ def _told(receipts: Receipts, wish: Wish, lease_id: int, leased: Leased, looks: 
         for delivery in leased.deliveries
     ]
     return Receiving(received, leased.deadline_ms, leased.shortfall)
-
-
-async def _news(
-    broker: Broker, group: str, partitions: Sequence[Partition], deadline: float, *, is_short: bool
-) -> None:
-    """Wait until there may be a message for a group, or the time is up."""
-    loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
-    wake: Wake = partial(hand_over, woken, None)
-    timer = loop.call_at(deadline, wake)
-    broker.queues.waits.begin(group, wake, is_short=is_short)
-    for partition in partitions:
-        partition.waiters.watch(wake)
-    try:
-        await woken
-    finally:
-        timer.cancel()
-        broker.queues.waits.end(group, wake)
-        for partition in partitions:
-            partition.waiters.forget(wake)
 
 
 class Statement(NamedTuple):

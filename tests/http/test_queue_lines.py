@@ -1,0 +1,120 @@
+"""Many who wait for messages of one group: each message wakes one of them, and nobody sleeps beside messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from goqueue.broker import queues
+from goqueue.testing import Simulation, simulate
+from tests.http.raw import RawHttp, SimServer, request, serving
+
+SEEDS = pytest.mark.seeds(10, long_count=500)
+RECEIVE = "/groups/g/receive"
+PUBLISH = "/topics/t/messages"
+
+
+async def waiters(server: SimServer, count: int, most: int = 1) -> list[RawHttp]:
+    """Return clients that wait for messages of a topic, each with a request under way."""
+    maker = await server.client()
+    await maker.call("POST", "/topics", {"name": "t", "partitions": 2})
+    await maker.call("POST", RECEIVE, {"topic": "t"})
+    clients = [await server.client() for _ in range(count)]
+    for number, client in enumerate(clients):
+        client.write(request("POST", RECEIVE, {"topic": "t", "max": most, "wait": "60s", "consumer": f"c{number}"}))
+    await asyncio.sleep(1)
+    return clients
+
+
+async def publish(server: SimServer, *values: str) -> None:
+    """Publish messages with one request."""
+    client = await server.client()
+    reply = await client.call("POST", PUBLISH, {"messages": [{"value": value, "partition": 0} for value in values]})
+    assert reply.status == 200
+
+
+async def received(clients: Sequence[RawHttp]) -> list[str]:
+    """Return what clients get, in any order; it must come soon."""
+    async with asyncio.timeout(5):
+        replies = await asyncio.gather(*(client.reply() for client in clients))
+    return sorted(message["value"] for reply in replies for message in reply.json()["messages"])
+
+
+@SEEDS
+def test_what_the_first_leaves_goes_to_the_next_and_so_on(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            clients = await waiters(server, 5)
+            await publish(server, "a", "b", "c", "d", "e")
+            assert await received(clients) == ["a", "b", "c", "d", "e"]
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_message_wakes_one_and_no_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    real = queues._look_around
+
+    def look_around(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return real(*args)
+
+    monkeypatch.setattr(queues, "_look_around", look_around)
+
+    async def main(simulation: Simulation) -> None:
+        nonlocal looks
+        async with serving(simulation) as server:
+            clients = await waiters(server, 20, most=10)
+            looks = 0
+            await publish(server, "a")
+            await asyncio.sleep(1)
+            assert looks == 1
+            await publish(server, "b")
+            await asyncio.sleep(1)
+            assert looks == 2
+            assert await received([client for client in clients if client.received]) == ["a", "b"]
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_turn_that_comes_to_nothing_is_the_next_ones(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            first, *others = await waiters(server, 3)
+            publisher = await server.client()
+            publisher.write(request("POST", PUBLISH, {"messages": [{"value": "a", "partition": 0}]}))
+            # Before the news come, when they have come, or when it has the message: then its lease runs out.
+            await asyncio.sleep(simulation.entropy.fraction() * 0.01)
+            first.transport.abort()
+            async with asyncio.timeout(35):
+                reply = await others[0].reply()
+            assert [message["value"] for message in reply.json()["messages"]] == ["a"]
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_one_that_may_hold_no_more_leaves_its_turn_to_others(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            clients = await waiters(server, 1)
+            admin = await server.client()
+            reply = await admin.call("PATCH", "/queues/g", {"in_flight_max": 1})
+            assert reply.status == 200, reply.body
+            await publish(server, "a")
+            assert await received(clients) == ["a"]
+            (full,) = clients
+            full.write(request("POST", RECEIVE, {"topic": "t", "wait": "60s", "consumer": "c0"}))
+            other = await server.client()
+            other.write(request("POST", RECEIVE, {"topic": "t", "wait": "60s", "consumer": "other"}))
+            await asyncio.sleep(1)
+            await publish(server, "b")
+            assert await received([other]) == ["b"]
+
+    simulate(main, seed)
