@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -34,6 +35,8 @@ from goqueue.model.queue_settings import QueueSettings
 _HEAD = struct.Struct(">BH")
 _PARTITION = struct.Struct(">i")
 _CHUNK = struct.Struct(">iq")
+# The same ones are written again and again.
+_KEYS_MAX = 1024
 
 
 class KeyKind(IntEnum):
@@ -95,8 +98,7 @@ def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
 
 def partition_record(group: str, partition: TopicPartition, value: PartitionValue | None) -> KeyedRecord:
     """Return the record of a partition; without a value, the one that forgets it."""
-    key = _head(KeyKind.PARTITION, group) + _PARTITION.pack(partition.partition) + _bytes(partition.topic)
-    return KeyedRecord(key, None if value is None else _encode(value))
+    return KeyedRecord(_partition_key(group, partition), None if value is None else _encode(value))
 
 
 def done_record(group: str, partition: TopicPartition, chunk: int, done: int | None) -> KeyedRecord:
@@ -112,6 +114,12 @@ def flights_record(
     return KeyedRecord(key, None if not flights else _encode(_runs(flights)))
 
 
+@lru_cache(_KEYS_MAX)
+def _partition_key(group: str, partition: TopicPartition) -> bytes:
+    return _head(KeyKind.PARTITION, group) + _PARTITION.pack(partition.partition) + _bytes(partition.topic)
+
+
+@lru_cache(_KEYS_MAX)
 def _key(kind: KeyKind, group: str, partition: TopicPartition, chunk: int) -> bytes:
     return _head(kind, group) + _CHUNK.pack(partition.partition, chunk) + _bytes(partition.topic)
 
