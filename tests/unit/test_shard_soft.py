@@ -1,4 +1,4 @@
-"""Soft decisions: told at once, and written with whatever comes next or a moment later."""
+"""Soft decisions: told once they are written, together with those of the same turn, and durable later."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def stored(shard: Shard[str]) -> list[list[tuple[bytes | None, bytes | None]]]:
     return [list(read_pairs(data[position:])) for position, _ in headers(data)]
 
 
-def test_a_soft_decision_is_the_state_at_once_and_stored_a_moment_later() -> None:
+def test_a_soft_decision_is_the_state_at_once_and_told_when_it_is_written() -> None:
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(7)
         shard, machine = open_shard(disk, simulation)
-        assert await shard.submit("soft a") == {"a": 1}
-        assert (machine.counts, stored(shard), shard.is_settled) == ({"a": 1}, [], False)
-        await asyncio.sleep(0.02)
-        assert stored(shard) == [[(b"a", b"1")]]
+        told = asyncio.ensure_future(shard.submit("soft a"))
+        await asyncio.sleep(0)
+        assert (machine.counts, stored(shard), told.done()) == ({"a": 1}, [], False)
+        assert await told == {"a": 1}
+        assert (stored(shard), shard.is_settled) == ([[(b"a", b"1")]], False)
         await shard.settled()
         disk.crash()
         _, again = open_shard(disk, simulation)
@@ -37,14 +38,24 @@ def test_a_soft_decision_is_the_state_at_once_and_stored_a_moment_later() -> Non
     simulate(main, 7)
 
 
-def test_what_comes_next_takes_soft_decisions_along_and_only_the_latest_of_each_key() -> None:
+def test_those_of_one_turn_are_written_together_and_only_the_latest_of_each_key() -> None:
     async def main(simulation: Simulation) -> None:
         shard, _ = open_shard(SimDisk(7), simulation)
-        for command in ("soft a b", "soft a", "b c"):
-            await shard.submit(command)
-        assert stored(shard) == [[(b"a", b"2"), (b"b", b"2"), (b"c", b"1")]]
+        await asyncio.gather(*map(shard.submit, ("soft a b", "soft a", "soft c")))
+        assert [dict(each) for each in stored(shard)] == [{b"a": b"2", b"b": b"1", b"c": b"1"}]
+
+    simulate(main, 7)
+
+
+def test_what_is_written_next_takes_soft_decisions_along() -> None:
+    async def main(simulation: Simulation) -> None:
+        shard, _ = open_shard(SimDisk(7), simulation)
+        told = asyncio.ensure_future(shard.submit("soft a"))
+        await asyncio.sleep(0)
+        await shard.submit("b")
+        assert await told == {"a": 1}
         await asyncio.sleep(1)
-        assert len(stored(shard)) == 1
+        assert stored(shard) == [[(b"a", b"1"), (b"b", b"1")]]
 
     simulate(main, 7)
 
@@ -76,8 +87,8 @@ def test_while_the_disk_is_full_soft_decisions_are_refused_too_and_a_refused_com
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(7)
         shard, machine = open_shard(disk, simulation)
-        await shard.submit("soft a")
-        for command in ("b", "soft a"):
+        # The first one is the state already, and owed; those that come then are not.
+        for command in ("soft a", "b", "soft a"):
             disk.fail(errno.ENOSPC, operation="write")
             with pytest.raises(DiskFull):
                 await shard.submit(command)
@@ -92,9 +103,9 @@ def test_what_is_owed_is_tried_again_by_itself() -> None:
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(7)
         shard, _ = open_shard(disk, simulation)
-        await shard.submit("soft a")
         disk.fail(errno.ENOSPC, operation="write")
-        await asyncio.sleep(0.02)
+        with pytest.raises(DiskFull):
+            await shard.submit("soft a")
         assert stored(shard) == []
         await asyncio.sleep(2)
         assert stored(shard) == [[(b"a", b"1")]]

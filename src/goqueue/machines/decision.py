@@ -41,8 +41,8 @@ class Decision:
     """What carries out a command; `outcome` is for the machine's own `adopt`.
 
     Answers wait until the records are durable, unless `is_told_at_once`: then nothing that is told is lost with them.
-    If `is_soft`, nothing is lost either if the records are not even written when the broker is killed: they are with
-    whatever is decided next, or a moment later, and those that others have replaced by then never are.
+    If `is_soft`, the same holds, and they need not be written at once either: only before anybody is told, together
+    with others, and those that others have replaced by then never are.
     """
 
     records: Sequence[KeyedRecord] = ()

@@ -11,8 +11,9 @@ through the same door: when something is due, the machine says which commands th
 Independent commands, of which a decision looks at nothing that the others change, are gathered: those that come while
 the loop is busy are written as one batch. Before anything else is decided, or told, they are in the log.
 
-Soft decisions are adopted and told at once, and the shard owes the log their records for a moment: until something else
-is written, or the time is up.
+Soft decisions need not be durable when they are told, but written: a kill does not take them back, a power loss may.
+They are adopted at once, and the shard owes the log their records until the end of the loop's turn, so that those of
+one turn are written together, or with whatever else is.
 """
 
 from __future__ import annotations
@@ -38,8 +39,6 @@ _TIMER_MAX_S = 3600.0
 _AGAIN_S = 1.0
 # What is gathered is written at once when it gets larger than this.
 _GATHERED_BYTES_MAX = 256 * 1024
-# How long soft decisions may be known to nobody but this process.
-_OWED_S = 0.01
 _STOPPING = "the broker is about to stop"
 _MESSAGE_CHARS_MAX = 500
 
@@ -103,7 +102,8 @@ class Shard(Generic[CommandT]):
         self._owed: dict[bytes, KeyedRecord] = {}
         self._owed_bytes = 0
         self._is_in_arrears = False
-        self._owed_timer: asyncio.TimerHandle | None = None
+        self._owed_answers: list[Answer] = []
+        self._owed_timer: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._is_closed = False
@@ -197,12 +197,13 @@ class Shard(Generic[CommandT]):
         if is_independent and decision.records and not self._is_closed:
             self._gather(decision)
             return decision.answers
-        if decision.is_soft and not self._is_closed:
-            self._owe(decision.records)
-        elif decision.records:
-            self._append(decision.records, is_awaited=not decision.is_told_at_once)
+        is_owed = decision.is_soft and self._owe(decision)
+        if decision.records and not is_owed:
+            self._append(decision.records, is_awaited=not (decision.is_told_at_once or decision.is_soft))
         self._adopt(decision)
         self._set_timer()
+        if is_owed:
+            return decision.answers
         end = self.partition.log.end_offset
         # An earlier command may have made this one needless, and not be durable yet.
         if end <= self.partition.high_watermark or self.partition.log.fault:
@@ -239,28 +240,30 @@ class Shard(Generic[CommandT]):
         end = self.partition.log.end_offset
         self.partition.waiters.wait_for(end, partial(self._tell, answers, end))
 
-    def _owe(self, records: Sequence[KeyedRecord]) -> None:
-        """Write records with whatever is written next, or soon; at once if they are many, or could not be written."""
+    def _owe(self, decision: Decision) -> bool:
+        """Have records written soon, and those who wait told then; tell whether that is possible, or has to be now."""
         if self.partition.log.fault:
             raise LogOffline(self.partition.log.fault)
-        if not records:
-            return
-        size = _size(records)
-        if self._is_in_arrears or self._owed_bytes + size > _GATHERED_BYTES_MAX:
-            # What is told and never stored would be told again and again.
-            self._append(records, is_awaited=False)
-            return
+        size = _size(decision.records)
+        is_too_much = self._owed_bytes + size > _GATHERED_BYTES_MAX
+        # In arrears, what is told and never stored would be told again and again.
+        if not decision.records or self._is_closed or self._is_in_arrears or is_too_much:
+            return False
         if self._owed_timer is None:
-            self._owed_timer = self._loop.call_later(_OWED_S, self._pay)
+            self._owed_timer = self._loop.call_soon(self._pay)
         self._owed_bytes += size
-        _merged(self._owed, records)
+        self._owed_answers += decision.answers
+        _merged(self._owed, decision.records)
+        return True
 
     def _pay(self) -> None:
-        """Write what is owed; what cannot be written is owed still, and tried again."""
+        """Write what is owed; what cannot be written is owed still and tried again, but those who wait are told so."""
         self._owed_timer = None
         try:
             self._write_owed()
-        except GoQueueError:
+        except GoQueueError as error:
+            answers, self._owed_answers = self._owed_answers, []
+            self._hand_out([Answer(ticket, error) for ticket, _ in answers])
             if not self._is_closed and not self.partition.log.fault:
                 self._owed_timer = self._loop.call_later(_AGAIN_S, self._pay)
 
@@ -287,6 +290,9 @@ class Shard(Generic[CommandT]):
         if self._owed_timer is not None:
             self._owed_timer.cancel()
             self._owed_timer = None
+        if self._owed_answers:
+            answers, self._owed_answers = self._owed_answers, []
+            self._tell(answers, self.partition.high_watermark)
 
     def _adopt(self, decision: Decision) -> None:
         try:
