@@ -91,7 +91,7 @@ MUTANTS = [
     refused_messages_are_taken_for_settled,
     nobody_is_to_blame_for_the_dead,
 ]
-LIKELY = {any_session_may_acknowledge: 56}
+LIKELY: dict[Mutant, int] = {any_session_may_acknowledge: 56}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
