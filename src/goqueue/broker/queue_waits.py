@@ -54,6 +54,8 @@ class Line:
         """Wait for no news any more."""
         for partition, watch in self._watches.items():
             partition.waiters.forget(watch)
+        # They know the line, and nobody else would part the two.
+        self._watches.clear()
 
     def _news(self, partition: Partition) -> None:
         # Others wait still.
