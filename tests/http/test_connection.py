@@ -199,6 +199,23 @@ def test_a_client_that_does_not_read_its_replies_is_sent_away(seed: int) -> None
     run(seed, test, slow_reader_timeout_ms=5000, reply_buffer_bytes_max=100_000)
 
 
+@pytest.mark.parametrize("end", ["keep-alive", "close"])
+@SEEDS
+def test_unread_replies_do_not_keep_a_connection_that_is_over(seed: int, end: str) -> None:
+    """They are few enough for nobody to be told to stop writing, but they are not sent either."""
+
+    async def test(simulation: Simulation, server: SimServer) -> None:
+        client = await server.client()
+        message = {"value": "x" * 900_000, "partition": 0}
+        assert (await client.call("POST", PUBLISH, {"messages": [message]})).status == 200
+        client.transport.pause_reading()
+        client.write(request("GET", "/topics/t/partitions/0/messages", connection=end))
+        await asyncio.sleep(10)
+        assert server.server.door.connections == 0
+
+    run(seed, test, slow_reader_timeout_ms=2000, idle_timeout_ms=5000)
+
+
 # -- size
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from goqueue.broker import queues
+from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.testing import Simulation, simulate
 from tests.http.raw import RawHttp, SimServer, request, serving
 
-SEEDS = pytest.mark.seeds(10, long_count=500)
+SEEDS = pytest.mark.seeds(3, long_count=300)
 RECEIVE = "/groups/g/receive"
 PUBLISH = "/topics/t/messages"
 
@@ -78,6 +79,93 @@ def test_a_message_wakes_one_and_no_more(seed: int, monkeypatch: pytest.MonkeyPa
             await asyncio.sleep(1)
             assert looks == 2
             assert await received([client for client in clients if client.received]) == ["a", "b"]
+
+    simulate(main, seed)
+
+
+async def fill_with_one_key(client: RawHttp) -> None:
+    """Have as many messages wait for one key as a group looks at, and more behind them."""
+    assert (await client.call("PATCH", "/queues/g", {"ordering": "key"})).status == 200
+    for _ in range(11):
+        messages = [{"value": "held", "key": "k", "partition": 0}] * (HELD_MAX // 10)
+        await client.call("POST", PUBLISH, {"messages": messages})
+    while (await receive(client, "other")) != []:
+        pass
+
+
+async def receive(client: RawHttp, consumer: str, **wish: Any) -> list[Any]:
+    """Return the messages that a consumer gets, for long."""
+    body = {"topic": "t", "max": 100, "consumer": consumer, "visibility_timeout": "10m", **wish}
+    return list((await client.call("POST", RECEIVE, body)).json()["messages"])
+
+
+@SEEDS
+def test_who_cannot_get_on_in_one_partition_hears_of_the_others(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            client, publisher = await server.client(), await server.client()
+            await publisher.call("POST", PUBLISH, {"messages": [{"value": "first", "key": "x", "partition": 1}]})
+            # It holds one message, so it cannot get as many as it asks for.
+            assert len(await receive(client, "c", max=1)) == 1
+            await fill_with_one_key(publisher)
+            client.write(request("POST", RECEIVE, {"topic": "t", "max": 1000, "wait": "60s", "consumer": "c"}))
+            await asyncio.sleep(1)
+            await publisher.call("POST", PUBLISH, {"messages": [{"value": "second", "key": "y", "partition": 1}]})
+            assert await received([client]) == ["second"]
+
+    simulate(main, seed)
+
+
+@pytest.mark.parametrize("most", [10, 1000])
+@SEEDS
+def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    real = queues._look_around
+
+    def look_around(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        assert looks < 1000
+        return real(*args)
+
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            client = await server.client()
+            await client.call("POST", "/topics", {"name": "u", "partitions": 1})
+            await client.call("POST", "/topics/u/messages", {"messages": [{"value": "elsewhere"}]})
+            (elsewhere,) = await receive(client, "x", topic="u")
+            for number in range(2):
+                await client.call("POST", PUBLISH, {"messages": [{"value": "a", "key": f"x{number}", "partition": 1}]})
+                assert len(await receive(client, f"c{number}", max=1)) == 1
+            await fill_with_one_key(client)
+            monkeypatch.setattr(queues, "_look_around", look_around)
+            for number in range(2):
+                waiter = await server.client()
+                wish = {"topic": "t", "max": most, "wait": "60s", "consumer": f"c{number}"}
+                waiter.write(request("POST", RECEIVE, wish))
+            await asyncio.sleep(1)
+            # It is ready again, where nobody waits for it.
+            await client.call("POST", "/messages/nack", {"receipt_handle": elsewhere["receipt_handle"], "delay": 0})
+            await asyncio.sleep(1)
+            assert looks < 20
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_who_leaves_when_nothing_works_leaves_and_the_others_are_told(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            first, second = await waiters(server, 2)
+            coordinator = server.server.broker.queues
+            shard = coordinator._shards[coordinator._index("g")]
+            assert shard is not None
+            shard.partition.log.go_offline("it is broken")
+            first.transport.abort()
+            async with asyncio.timeout(5):
+                assert (await second.reply()).status == 503
 
     simulate(main, seed)
 

@@ -55,3 +55,37 @@ def test_a_body_that_is_too_large_is_refused_as_early_as_it_is_known(head: bytes
     with pytest.raises(GoQueueError, match="body of a request has more than 1000 bytes"):
         reader.feed(PLAIN + b"POST / HTTP/1.1\r\n" + head)
     assert len(reader.take()) == 1
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [b"0\r\nx: ", *[b"y" * 10_000] * 8],
+        [b"0\r\n", *[b"x: y\r\n" * 2_000] * 8],
+        [b"1;", *[b"x" * 10_000] * 8],
+    ],
+)
+def test_what_is_neither_head_nor_body_has_an_end(rest: list[bytes]) -> None:
+    reader = RequestReader(BODY_BYTES_MAX)
+    reader.feed(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n")
+    *parts, last = rest
+    for part in parts[:6]:
+        reader.feed(part)
+    with pytest.raises(GoQueueError, match="head of a request has more than 65536 bytes"):
+        reader.feed(b"".join([*parts[6:], last]))
+
+
+def test_trailers_are_no_headers() -> None:
+    head = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
+    (found,) = read([head + b"content-type: application/json\r\n\r\n"])
+    assert found.headers == [(b"transfer-encoding", b"chunked")]
+
+
+def test_a_head_has_no_more_bytes_than_allowed_however_it_comes() -> None:
+    reader = RequestReader(BODY_BYTES_MAX)
+    with pytest.raises(GoQueueError, match="head of a request has more than 65536 bytes"):
+        reader.feed(b"GET / HTTP/1.1\r\n" + b"a: %s\r\n\r\n" % (b"x" * 70_000))
+
+
+def test_thousands_of_upgrades_at_once_are_as_many_requests() -> None:
+    assert len(read([UPGRADE * 5_000])) == 5_000

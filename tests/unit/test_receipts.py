@@ -72,6 +72,8 @@ def test_receipts_of_several_groups_and_topics_are_told_apart() -> None:
         # An offset below zero, and something where nothing is to be.
         lambda written: written[:10] + "e" + written[11:],
         lambda written: written[:31] + "B" + written[32:],
+        # No topic has such a name.
+        lambda written: written[:32] + b64encode(b"billing\0\xff").decode(),
     ],
 )
 def test_one_that_is_none_is_told_and_spoils_no_other(spoil: object) -> None:

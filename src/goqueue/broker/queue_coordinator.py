@@ -12,6 +12,7 @@ from goqueue.broker.queue_tallies import Partitions, QueueTallies, causes_of_dea
 from goqueue.broker.queue_waits import Waits
 from goqueue.broker.receipts import Receipts
 from goqueue.broker.undertaker import Undertaker
+from goqueue.errors import GoQueueError
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Command, DeleteQueue, DropTopic, Receive, Settle
 
@@ -55,6 +56,19 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         await super().submit_to_all(command)
         if isinstance(command, DropTopic):
             self.tallies.forget_topic(command.topic)
+
+    def pass_on(self, name: str) -> None:
+        """Let somebody else look for what a receive leaves: it had enough, or came to nothing."""
+        if self.waits.has_line(name):
+            try:
+                machine = self.peek(name)
+            except GoQueueError:
+                # They are told so themselves.
+                self.waits.wake(name)
+                return
+            group = None if machine is None else machine.find(name)
+            if group is not None:
+                self.waits.pass_on(group)
 
     async def _bury(self, command: Bury) -> Any:
         machine = self.peek(command.group)

@@ -11,7 +11,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from goqueue.broker.queue_offers import is_worth_a_look
 from goqueue.machines.deliveries import Deliveries
+from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.group_values import TopicPartition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over
 
@@ -49,6 +52,14 @@ class Line:
         """Let all look."""
         for wake in list(self._waiting):
             wake()
+
+    def is_worth_a_look(self, group: QueueGroup) -> bool:
+        """Tell whether a group may have something for those who wait here."""
+        for partition in self._watches:
+            window = group.windows.get(TopicPartition(partition.topic, partition.index))
+            if window is not None and is_worth_a_look(partition, window):
+                return True
+        return False
 
     def close(self) -> None:
         """Wait for no news any more."""
@@ -110,10 +121,11 @@ class Waits:
         """Tell whether somebody waits in line for a group."""
         return group in self._lines
 
-    def pass_on(self, group: str) -> None:
-        """Let the next of each line of a group look: there may be something left."""
-        for line in list(self._lines.get(group, {}).values()):
-            line.wake_next()
+    def pass_on(self, group: QueueGroup) -> None:
+        """Let the next of each line of a group look, if there may be something left for it."""
+        for line in list(self._lines.get(group.name, {}).values()):
+            if line.is_worth_a_look(group):
+                line.wake_next()
 
     async def resumed(self, group: str, deadline: float) -> None:
         """Wait until a group that could deliver nothing may be able to, or the time is up."""
@@ -144,7 +156,7 @@ class Waits:
             if group is None:
                 continue
             if any(window.ready for window in group.windows.values()):
-                self.pass_on(name)
+                self.pass_on(group)
                 for wake in list(self._waiting.get(name, ())):
                     wake()
             for wake in list(self._short.get(name, ())):

@@ -23,7 +23,6 @@ from goqueue.machines.delivery_commands import BeginTopic, Configure, Receive, R
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import Result, all_stale
 from goqueue.machines.delivery_values import Delivery, Verdict
-from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
@@ -78,7 +77,8 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     try:
         return await _receive(broker, wish, group, partitions, deadline)
     finally:
-        _pass_on(broker, wish.group)
+        # Whatever became of it: what it leaves is for somebody else.
+        broker.queues.pass_on(wish.group)
 
 
 async def _receive(
@@ -103,30 +103,13 @@ async def _receive(
             continue
         if loop.time() >= deadline or waits.is_closed:
             return Receiving((), leased.deadline_ms, leased.shortfall)
-        if leased.shortfall:
-            _pass_on(broker, wish.group)
+        if _shortfall(group, wish):
+            broker.queues.pass_on(wish.group)
             await waits.resumed(wish.group, deadline)
         else:
             await waits.turn(wish.group, partitions, deadline)
         # Meanwhile the group may have been moved or made anew, and its topics may have changed.
         group, partitions = await _prepare(broker, wish)
-
-
-def _pass_on(broker: Broker, name: str) -> None:
-    """Let somebody else look for what a receive leaves: it had enough, or came to nothing."""
-    if broker.queues.waits.has_line(name):
-        machine = broker.queues.peek(name)
-        group = None if machine is None else machine.find(name)
-        if group is not None and any(_is_worth_a_look(broker, *each) for each in group.windows.items()):
-            broker.queues.waits.pass_on(name)
-
-
-def _is_worth_a_look(broker: Broker, where: TopicPartition, window: Window) -> bool:
-    opened = broker.topics.get(where.topic)
-    if opened is None or where.partition >= len(opened.partitions):
-        return False
-    partition = opened.partitions[where.partition]
-    return isinstance(partition, Partition) and is_worth_a_look(partition, window)
 
 
 @operation("queues.receive")

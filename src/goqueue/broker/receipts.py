@@ -101,7 +101,7 @@ class Receipts:
         text = a2b_base64(tail, strict_mode=True).decode("utf-8", "surrogateescape")
         # Groups may have any name; those of topics are letters.
         group, mark, topic = text.rpartition("\0")
-        if not mark:
+        if not mark or not topic.isascii():
             raise ValueError("no names")
         if len(self._read) >= _KNOWN_MAX:
             self._read.clear()

@@ -7,7 +7,7 @@
     await worker.run()
 
 What becomes of a message follows from what the handler does: see `worker_values`. `run` ends on SIGTERM, SIGINT or
-`stop`: nothing more is received, messages that were not begun are given back at once, handlers may finish. A second
+`stop`: nothing more is received, messages that were not begun are given back, handlers may finish. A second
 signal does not wait for them, but async ones are cancelled, and one that goes on all the same keeps `run` going. If
 `run` itself is cancelled, leases run out.
 

@@ -42,7 +42,7 @@ class Decision:
 
     Answers wait until the records are durable, unless `is_told_at_once`: then nothing that is told is lost with them.
     If `is_soft`, the same holds, and they need not be written at once either: only before anybody is told, together
-    with others, and those that others have replaced by then never are.
+    with others, and those that others have replaced by then never are. If `is_idle`, nothing changes by it.
     """
 
     records: Sequence[KeyedRecord] = ()
@@ -50,3 +50,4 @@ class Decision:
     outcome: object = None
     is_told_at_once: bool = False
     is_soft: bool = False
+    is_idle: bool = False

@@ -293,7 +293,8 @@ def _drafted(
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
     value, more = _counted(group, tally)
     outcome = Outcome(group.name, value, drafts, tally=tally)
-    return Decision([*records, *more], [Answer(ticket, reply)], (outcome,), is_soft=is_soft)
+    is_idle = not records and not more and all(draft.is_empty for draft in drafts.values())
+    return Decision([*records, *more], [Answer(ticket, reply)], (outcome,), is_soft=is_soft, is_idle=is_idle)
 
 
 def _counted(group: QueueGroup, tally: Tally) -> tuple[GroupValue, Sequence[KeyedRecord]]:

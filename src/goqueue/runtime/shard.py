@@ -206,7 +206,9 @@ class Shard(Generic[CommandT]):
             return decision.answers
         end = self.partition.log.end_offset
         # An earlier command may have made this one needless, and not be durable yet.
-        if end <= self.partition.high_watermark or self.partition.log.fault:
+        if decision.is_idle and (decision.is_soft or end <= self.partition.high_watermark):
+            self._hand_out(decision.answers)
+        elif end <= self.partition.high_watermark or self.partition.log.fault:
             self._tell(decision.answers, end)
         elif decision.is_told_at_once or decision.is_soft:
             self._tell(decision.answers, self.partition.high_watermark)

@@ -11,8 +11,9 @@
 | replies that are not read                                  | closed                                         |
 
 Requests run as tasks of the front. A request whose client leaves is cancelled: what must not stop half-way is shielded
-by the operation itself. A refusal is sent before the request has been read to its end; what is left of it is read and
-thrown away for a while, since closing at once could destroy the reply on its way.
+by the operation itself. One that closes only its own side of the connection has left, too: nobody could tell the two
+apart. A refusal is sent before the request has been read to its end; what is left of it is read and thrown away for a
+while, since closing at once could destroy the reply on its way.
 """
 
 from __future__ import annotations
@@ -61,11 +62,13 @@ class HttpConnection(asyncio.Protocol):
             drop=self._lose_patience,
             slowest_bytes_per_s=_BODY_BYTES_PER_S_MIN,
         )
-        self._linger_timer: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
         self._is_admitted = False
         self._is_unread = False
         # Nothing more is read, and what was read before is the last that is answered.
         self._is_ending = False
+        # What comes behind that is no request, and is thrown away.
+        self._is_faulty = False
 
     # -- what the transport calls
 
@@ -91,8 +94,8 @@ class HttpConnection(asyncio.Protocol):
         self._patience.end()
         self._is_ending = True
         self.waiting.clear()
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
@@ -154,11 +157,12 @@ class HttpConnection(asyncio.Protocol):
         if self.waiting:
             request = self.waiting.popleft()
             self._task = self._front.tasks.start(self._answer(request), "http request")
+        elif self._is_faulty:
+            self._linger()
         elif self._is_ending:
-            if self._linger_timer is None:
-                self._transport.close()
+            self._close()
         elif self._reader.is_asked_first:
-            self._reader.is_asked_first = False
+            self._reader.go_on()
             self._transport.write(CONTINUE)
 
     async def _answer(self, request: Request) -> None:
@@ -198,7 +202,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(RequestTimeout("a request took too long to arrive"))
         elif reason is Reason.IDLE:
             # Clients expect that of kept connections, and open another one.
-            self._transport.close()
+            self._close()
         elif not self._transport.is_closing():
             self._front.door.note_dropped(reason, self._caller.address)
             self.abort()
@@ -207,13 +211,25 @@ class HttpConnection(asyncio.Protocol):
         """Answer what has arrived of a request with an error, and close the connection."""
         if self._is_ending or self._transport.is_closing():
             return
-        self._is_ending = True
+        self._is_ending = self._is_faulty = True
         self._patience.expects_nothing()
         if self._is_answering():
             # The error is in what follows good requests, which get their replies.
             return
         self._front.door.note_dropped(error.message, self._caller.address)
         self._transport.write(b"".join(reply(refusal(error), self._front.common_headers(), is_last=True)))
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        self._linger_timer = self._front.loop.call_later(_LINGER_S, self.abort)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close the connection for writing, and soon for good."""
+        if self._end_timer is None:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            self._end_timer = self._front.loop.call_later(_LINGER_S, self.abort)
+
+    def _close(self) -> None:
+        """Close the connection once all is sent; whoever does not read that is not waited for without end."""
+        if self._end_timer is None:
+            self._transport.close()
+            timeout_s = self._front.limits.slow_reader_timeout_ms / 1000
+            self._end_timer = self._front.loop.call_later(timeout_s, self.abort)

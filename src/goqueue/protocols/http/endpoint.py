@@ -16,7 +16,7 @@ from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
 from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
-from goqueue.protocols.http.reply import refusal
+from goqueue.protocols.http.reply import encoded, refusal
 from goqueue.protocols.http.requests import Request
 from goqueue.seams.sink import Event, Severity
 
@@ -57,7 +57,8 @@ class Endpoint:
                 raise MethodNotAllowed(request.method, list(self._by_method))
             given = self._read(operation, request)
             context = Context(self._services, caller, prefix, variables, request.headers)
-            return await operation.handle(context, given)
+            # Here, where it is told if it cannot be.
+            return encoded(await operation.handle(context, given))
         except GoQueueError as error:
             return refusal(error, request.path)
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others

@@ -31,8 +31,17 @@ def reply(answer: Answer, common: bytes, *, is_last: bool, is_for_head: bool = F
     if answer.value is not None:
         body = answer.value if isinstance(answer.value, bytes) else _encode(answer.value)
         head += b"content-type: %s\r\ncontent-length: %d\r\n" % (answer.media_type.encode(), len(body))
+    elif answer.status != HTTPStatus.NO_CONTENT:
+        head += b"content-length: 0\r\n"
     head += b"connection: close\r\n\r\n" if is_last else b"\r\n"
     return head, b"" if is_for_head else body
+
+
+def encoded(answer: Answer) -> Answer:
+    """Return an answer whose value is bytes."""
+    if answer.value is None or isinstance(answer.value, bytes):
+        return answer
+    return Answer(_encode(answer.value), *answer[1:])
 
 
 def refusal(error: GoQueueError, path: str = "") -> Answer:

@@ -1,7 +1,8 @@
 """Requests as they arrive: bytes in, whole requests out, and what forbids to read on.
 
 Knows HTTP/1.1 through httptools, and has limits for what a request may hold; refuses to know connections, time and
-what is asked for. A request is whole before anybody sees it, so nothing is decided about the half of one.
+what is asked for. A request is whole before anybody sees it, so nothing is decided about the half of one. What stands
+behind a body in chunks (trailers) is read and ignored.
 """
 
 from __future__ import annotations
@@ -41,79 +42,117 @@ class RequestReader:
         # Between the first byte of a request and its last.
         self.is_arriving = False
         self.arrived_bytes = 0
-        # The client waits to be told that its body is wanted.
-        self.is_asked_first = self._asks = False
         self._is_in_head = False
+        self._is_asked_first = False
         self._head_bytes = 0
+        # Since the body has grown last: what is neither that nor a header yet could grow without end.
+        self._other_bytes = 0
         self._url = b""
         self._headers: list[Header] = []
-        self._body: list[bytes] = []
+        self._body: bytes | bytearray = b""
+
+    @property
+    def is_asked_first(self) -> bool:
+        """Whether the client waits to be told that its body is wanted."""
+        return self._is_asked_first and not self._is_in_head
+
+    def go_on(self) -> None:
+        """Take note that the client was told so."""
+        self._is_asked_first = False
 
     def feed(self, data: bytes) -> None:
         """Take bytes; raises what is wrong with them, after which nothing more can be read."""
+        before = self.arrived_bytes
+        self._other_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            (end_of_head,) = upgrade.args
-            self._ignore_upgrade(data[end_of_head:])
+            self._parse(memoryview(data))
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, GoQueueError):
                 raise error.__context__ from None
             raise MalformedRequest("what arrived is no HTTP request") from None
-        if self._is_in_head:
-            # Where in the first read a head began is not known, so that one does not count.
-            self._head_bytes = 0 if self._head_bytes < 0 else self._head_bytes + len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                raise HeadTooLarge(f"the head of a request has more than {HEAD_BYTES_MAX} bytes")
+        if self.arrived_bytes != before or not self.is_arriving:
+            self._other_bytes = 0
+        elif self._other_bytes > HEAD_BYTES_MAX:
+            raise _head_too_large()
 
     def take(self) -> list[Request]:
         """Return the requests that are whole, in order; each of them once."""
         whole, self._whole = self._whole, []
         return whole
 
+    def _parse(self, data: memoryview) -> None:
+        """Have bytes parsed; requests for another protocol are read as if they had not asked: so servers decline.
+
+        Many clients ask every server for HTTP/2. The parser takes what follows for that protocol and is of no use any
+        more.
+        """
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                (end_of_head,) = upgrade.args
+                data = data[end_of_head:]
+            else:
+                return
+            method = self._parser.get_method()
+            if method == b"CONNECT":
+                raise MalformedRequest("this is no proxy")
+            first = b"%s %s HTTP/%s\r\n" % (method, self._url, self._parser.get_http_version().encode())
+            lines = [b"%s: %s\r\n" % header for header in self._headers if header[0] != b"upgrade"]
+            self._parser = httptools.HttpRequestParser(self)
+            self._parser.feed_data(b"".join([first, *lines, b"\r\n"]))
+
     # -- what the parser calls
 
     def on_message_begin(self) -> None:
         self.is_arriving = self._is_in_head = True
         self.arrived_bytes = 0
-        self._asks = False
-        self._head_bytes = -1
+        self._is_asked_first = False
+        # Where in what was read a head begins is not known, so that does not count.
+        self._head_bytes = self._other_bytes = 0
         self._url = b""
         self._headers = []
-        self._body = []
+        self._body = b""
 
     def on_url(self, url: bytes) -> None:
         self._url += url
+        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_head:
+            return
+        self._count_head(len(name) + len(value))
         name = name.lower()
         self._headers.append((name, value))
         # The parser has made sure that it is a number.
         if name == b"content-length" and int(value) > self._body_bytes_max:
-            raise self._too_large()
+            raise self._body_too_large()
         if name == b"expect" and value.lower() == b"100-continue":
-            self._asks = True
+            self._is_asked_first = True
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        self.is_asked_first = self._asks
 
     def on_body(self, body: bytes) -> None:
-        self.is_asked_first = False
+        self._is_asked_first = False
         self.arrived_bytes += len(body)
         if self.arrived_bytes > self._body_bytes_max:
-            raise self._too_large()
-        self._body.append(body)
+            raise self._body_too_large()
+        if not self._body:
+            self._body = body
+            return
+        if not isinstance(self._body, bytearray):
+            self._body = bytearray(self._body)
+        self._body += body
 
     def on_message_complete(self) -> None:
         if self._parser.should_upgrade():
             return
-        self.is_arriving = self.is_asked_first = False
+        self.is_arriving = self._is_asked_first = False
         url = httptools.parse_url(self._url)
         if url.path is None:
             raise MalformedRequest("the request names no path")
         path = url.path.decode("ascii")
-        body = self._body
         self._whole.append(
             Request(
                 self._parser.get_method().decode("ascii"),
@@ -121,24 +160,19 @@ class RequestReader:
                 url.path,
                 url.query or b"",
                 self._headers,
-                body[0] if len(body) == 1 else b"".join(body),
+                bytes(self._body),
                 not self._parser.should_keep_alive() or self._parser.get_http_version() == "1.0",
             )
         )
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """Read a request again as if it had not asked for another protocol: that is how servers decline.
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise _head_too_large()
 
-        Many clients ask every server for HTTP/2. The parser takes what follows for that protocol and is of no use any
-        more.
-        """
-        method = self._parser.get_method()
-        if method == b"CONNECT":
-            raise MalformedRequest("this is no proxy")
-        first = b"%s %s HTTP/%s\r\n" % (method, self._url, self._parser.get_http_version().encode())
-        lines = [b"%s: %s\r\n" % header for header in self._headers if header[0] != b"upgrade"]
-        self._parser = httptools.HttpRequestParser(self)
-        self.feed(b"".join([first, *lines, b"\r\n", rest]))
-
-    def _too_large(self) -> BodyTooLarge:
+    def _body_too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"the body of a request has more than {self._body_bytes_max} bytes")
+
+
+def _head_too_large() -> HeadTooLarge:
+    return HeadTooLarge(f"the head of a request has more than {HEAD_BYTES_MAX} bytes")
