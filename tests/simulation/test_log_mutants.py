@@ -19,6 +19,7 @@ from goqueue.log.flush import Flush, IndexWrite, Upkeep
 from goqueue.log.log import Log
 from goqueue.log.segment import NO_INDEX
 from goqueue.records.layout import BatchHeader, read_header
+from goqueue.seams.breath import Breath
 from goqueue.seams.disk import Buffer
 from goqueue.testing import SimDisk
 from goqueue.testing.disk import SimFile
@@ -118,9 +119,9 @@ def aborts_are_told_without_their_markers(patch: Patch) -> None:
     """Compaction takes an abort marker away, and readers who wait for it hide all that the producer wrote later."""
     real = _Rewriter.run
 
-    def run(self: _Rewriter) -> Replacement:
+    def run(self: _Rewriter, breathe: Breath) -> Replacement:
         self._marker_offsets = _Everything()
-        return real(self)
+        return real(self, breathe)
 
     patch.setattr(_Rewriter, "run", run)
 

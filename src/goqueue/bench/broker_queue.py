@@ -71,6 +71,8 @@ def queue_topic(broker: Broker, partitions: int, flush: str) -> Iterator[QueueTo
     config = {"goqueue.flush": flush}
     with HttpConnection(*broker.http_address) as connection:
         connection.post("/v1/topics", msgspec.json.encode({"name": name, "partitions": partitions, "config": config}))
+        # The first receive makes the group, and the broker's own topic for all of them.
+        connection.post(f"/v1/groups/{name}/receive", msgspec.json.encode({"topic": name}))
     try:
         yield made
     finally:

@@ -35,6 +35,7 @@ from goqueue.records.builder import empty_batch
 from goqueue.records.layout import BatchHeader, read_header, validate
 from goqueue.records.reader import Record, read_records
 from goqueue.records.rewrite import delete_horizon_ms, retain
+from goqueue.seams.breath import Breath, no_breath
 from goqueue.seams.disk import Disk, File
 
 # So many offsets of dirty segments are compacted in one pass, or one segment if that has more. It bounds the map of
@@ -69,23 +70,24 @@ class Compaction:
     now_ms: int
     is_from_start: bool
 
-    def run(self) -> list[Replacement]:
+    def run(self, breathe: Breath = no_breath) -> list[Replacement]:
         """Write the compacted segments; an OSError, or Corrupt where a batch is damaged, leaves nothing behind."""
-        latest = self._latest_offsets()
+        latest = self._latest_offsets(breathe)
         unmarked: set[int] = set()
         done: list[Replacement] = []
         try:
             for group in _group(self.segments, self.settings.segment_bytes):
-                done.append(_Rewriter(self, latest, unmarked, group).run())  # noqa: PERF401 - undone if one fails
+                done.append(_Rewriter(self, latest, unmarked, group).run(breathe))  # noqa: PERF401 - undone if one fails
         except (OSError, GoQueueError):
             abandon(self.disk, done)
             raise
         return done
 
-    def _latest_offsets(self) -> dict[bytes, int]:
+    def _latest_offsets(self, breathe: Breath) -> dict[bytes, int]:
         latest: dict[bytes, int] = {}
         for segment in self.segments[-self.dirty :]:
             for header, batch in _batches(self.disk, segment):
+                breathe()
                 if header.is_control or not header.record_count or self.aborted.hold(header):
                     continue
                 for record in _open(batch) or ():
@@ -163,13 +165,14 @@ class _Rewriter:
         self._pending_start = 0
         self._marker_offsets: set[int] = set()
 
-    def run(self) -> Replacement:
+    def run(self, breathe: Breath) -> Replacement:
         disk = self._compaction.disk
         file = disk.open(self._segment.path, create=True)
         try:
             file.truncate(0)
             for old in self._group:
                 for header, batch in _batches(disk, old):
+                    breathe()
                     kept = self._keep(header, batch)
                     if kept is not None:
                         self._write(file, kept)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from goqueue.errors import GoQueueError
 from goqueue.log.log import Log
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.waiters import arrival
+from goqueue.seams.breath import ThreadBreath, no_breath
 from goqueue.seams.clock import Clock
 
 ROUND_INTERVAL_S = 1.0
@@ -63,7 +65,9 @@ async def tend(
         flusher.note_append()
     compaction = log.compaction(now_ms)
     if compaction is not None:
-        async with _ended(threads, compaction.run) as compacting:
+        # Without threads it is the loop that waits, and nobody else has anything of a pause.
+        breath = no_breath if threads is None else ThreadBreath()
+        async with _ended(threads, partial(compaction.run, breath)) as compacting:
             try:
                 log.compacted(compaction, compacting.result())
             except (OSError, GoQueueError) as error:

@@ -1,0 +1,29 @@
+"""Threads that compute for long leave time to others."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from goqueue.seams.breath import ThreadBreath
+
+
+def compute(breath: ThreadBreath, seconds: float) -> float:
+    """Compute for so long in small steps, and return how long that has taken in all."""
+    began = time.monotonic()
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        breath()
+    return time.monotonic() - began
+
+
+def test_work_in_a_thread_takes_a_part_of_the_time_only() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(compute, ThreadBreath(), 0.05).result() > 0.25
+
+
+def test_a_breath_that_goes_to_another_thread_goes_on() -> None:
+    breath = ThreadBreath()
+    compute(breath, 0.05)
+    with ThreadPoolExecutor(1) as threads:
+        assert 0.05 < threads.submit(compute, breath, 0.02).result() < 5
