@@ -15,9 +15,10 @@ from goqueue.records.layout import BatchHeader, headers
 from goqueue.records.reader import Record, read_records
 from goqueue.runtime.partition import Partition
 
-_KEPT_MAX = 32
-# Small batches may open to much; what takes more than this is opened again.
-_KEPT_BYTES_MAX = 1024 * 1024
+# Producers fill batches of a megabyte, which open to some more, and consumers come for a few messages at a time: what
+# has no room here is opened again for each of them.
+_KEPT_BYTES_MAX = 64 * 1024 * 1024
+_KEPT_MAX = 256
 # What a record takes in memory beside its key and value.
 _RECORD_BYTES = 300
 _READ_BYTES_MAX = 1024 * 1024
@@ -35,17 +36,23 @@ class Stretch:
         self._headers = headers(data)
         self._aborted: Aborted | None = None
         self._partition = partition
-        # Of the batch that was opened last: what is left of it, and what comes behind.
+        # Of the batch that was opened last: its messages, how many of them were taken, and what comes behind.
         self._records: Sequence[Record] = ()
+        self._taken = 0
         self._next_offset = offset
-        self.opened_bytes = 0
+        self._opened_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory it takes."""
+        return len(self._data) + self._opened_bytes
 
     def take(self, limit: int, bytes_max: int) -> tuple[list[Record], int]:
         """Return the next messages, and how many bytes of keys and values they have; one of any size always comes."""
         found: list[Record] = []
         size = 0
         while len(found) < limit and size < bytes_max and not self.is_over:
-            if not self._records:
+            if self._taken == len(self._records):
                 try:
                     self._open_next()
                 except Corrupt:
@@ -54,7 +61,7 @@ class Stretch:
                     # Whoever comes next is told.
                     self.is_over = True
                 continue
-            part = self._records[: limit - len(found)]
+            part = self._records[self._taken : self._taken + limit - len(found)]
             sizes = [len(record.value or b"") + len(record.key or b"") for record in part]
             if size + sum(sizes) > bytes_max:
                 part = part[: _fitting(sizes, bytes_max - size, at_least=0 if found else 1)]
@@ -62,8 +69,8 @@ class Stretch:
                     break
             found += part
             size += sum(sizes[: len(part)])
-            self._records = self._records[len(part) :]
-            self.offset = self._records[0].offset if self._records else self._next_offset
+            self._taken += len(part)
+            self.offset = self._records[self._taken].offset if self._taken < len(self._records) else self._next_offset
         return found, size
 
     def _open_next(self) -> None:
@@ -85,8 +92,8 @@ class Stretch:
                 ) from error
             if records and records[0].offset < self.offset:
                 records = [record for record in records if record.offset >= self.offset]
-        self._records = records
-        self.opened_bytes = sum([_RECORD_BYTES + len(each.value or b"") for each in records])
+        self._records, self._taken = records, 0
+        self._opened_bytes = sum([_RECORD_BYTES + len(each.value or b"") for each in records])
         self.offset = records[0].offset if records else self._next_offset
 
     def _is_aborted(self, header: BatchHeader) -> bool:
@@ -109,12 +116,12 @@ class Stretches:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Partition, int], Stretch] = {}
+        self._kept_bytes = 0
 
     def read(self, partition: Partition, offset: int, limit: int, bytes_max: int) -> Stretch:
         """Return a stretch that begins at an offset, from memory or from the log; empty if nothing is there yet."""
-        kept = self._kept.pop((partition, offset), None)
-        if kept is not None:
-            return kept
+        if (partition, offset) in self._kept:
+            return self._take((partition, offset))
         data = b""
         if offset < partition.last_stable_offset:
             bytes_max = min(bytes_max, limit * _MESSAGE_BYTES, _READ_BYTES_MAX)
@@ -122,8 +129,18 @@ class Stretches:
         return Stretch(partition, offset, data)
 
     def keep(self, partition: Partition, stretch: Stretch) -> None:
-        """Keep what is left of a stretch; the one that nobody has come back to for the longest time goes."""
-        if not stretch.is_over and stretch.opened_bytes <= _KEPT_BYTES_MAX:
-            self._kept[partition, stretch.offset] = stretch
-            if len(self._kept) > _KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
+        """Keep what is left of a stretch; those that nobody has come back to for the longest time go."""
+        if stretch.is_over:
+            return
+        place = partition, stretch.offset
+        if place in self._kept:
+            self._take(place)
+        self._kept[place] = stretch
+        self._kept_bytes += stretch.size_bytes
+        while self._kept_bytes > _KEPT_BYTES_MAX or len(self._kept) > _KEPT_MAX:
+            self._take(next(iter(self._kept)))
+
+    def _take(self, place: tuple[Partition, int]) -> Stretch:
+        kept = self._kept.pop(place)
+        self._kept_bytes -= kept.size_bytes
+        return kept
