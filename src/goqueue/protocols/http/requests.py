@@ -115,13 +115,15 @@ class RequestReader:
         self._body = b""
 
     def on_url(self, url: bytes) -> None:
+        # One that has come whole is told by its endpoint that it is too long.
         self._url += url
-        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
             return
-        self._count_head(len(name) + len(value))
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise _head_too_large()
         name = name.lower()
         self._headers.append((name, value))
         # The parser has made sure that it is a number.
@@ -164,11 +166,6 @@ class RequestReader:
                 not self._parser.should_keep_alive() or self._parser.get_http_version() == "1.0",
             )
         )
-
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > HEAD_BYTES_MAX:
-            raise _head_too_large()
 
     def _body_too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"the body of a request has more than {self._body_bytes_max} bytes")
