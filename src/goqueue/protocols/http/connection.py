@@ -6,7 +6,8 @@
 | nothing arrives at first                                   | closed                                         |
 | a request arrives too slowly                               | 408, closed                                    |
 | no request for long                                        | closed, without a word                         |
-| head larger than 64 KiB, body larger than the setting      | 431, 413, before it is kept; closed            |
+| headers larger than 64 KiB, body larger than the setting   | 431, 413, before it is kept; closed            |
+| a URL of which 64 KiB have come without an end             | 431, closed                                    |
 | requests that come before the last one is answered         | wait in the socket, but for 64 KiB             |
 | replies that are not read                                  | closed                                         |
 
