@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import queues
+from goqueue.broker import queue_receiving
 from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.testing import Simulation, simulate
 from tests.http.raw import RawHttp, SimServer, request, serving
@@ -58,14 +58,14 @@ def test_what_the_first_leaves_goes_to_the_next_and_so_on(seed: int) -> None:
 @SEEDS
 def test_a_message_wakes_one_and_no_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    real = queues._look_around
+    real = queue_receiving._look_around
 
     def look_around(*args: Any) -> Any:
         nonlocal looks
         looks += 1
         return real(*args)
 
-    monkeypatch.setattr(queues, "_look_around", look_around)
+    monkeypatch.setattr(queue_receiving, "_look_around", look_around)
 
     async def main(simulation: Simulation) -> None:
         nonlocal looks
@@ -121,7 +121,7 @@ def test_who_cannot_get_on_in_one_partition_hears_of_the_others(seed: int) -> No
 @SEEDS
 def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    real = queues._look_around
+    real = queue_receiving._look_around
 
     def look_around(*args: Any) -> Any:
         nonlocal looks
@@ -140,7 +140,7 @@ def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, mo
                 await client.call("POST", PUBLISH, {"messages": [{"value": "a", "key": f"x{number}", "partition": 1}]})
                 assert len(await receive(client, f"c{number}", max=1)) == 1
             await fill_with_one_key(client)
-            monkeypatch.setattr(queues, "_look_around", look_around)
+            monkeypatch.setattr(queue_receiving, "_look_around", look_around)
             for number in range(2):
                 waiter = await server.client()
                 wish = {"topic": "t", "max": most, "wait": "60s", "consumer": f"c{number}"}

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from goqueue.broker.browsing import Look, Order, browse_letters
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.queue_admin import configure_queue, delete_queue
-from goqueue.broker.queues import Wish, receive
+from goqueue.broker.queue_receiving import Wish
+from goqueue.broker.queues import receive
 from goqueue.broker.share_sessions import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
 from tests.kafka.api_kit import pass_time, run

@@ -25,6 +25,7 @@ from goqueue.machines.delivery_commands import (
     Retreat,
     Seek,
     Settle,
+    Taker,
     claims_of,
 )
 from goqueue.machines.delivery_steps import Settled
@@ -45,6 +46,7 @@ consumers = st.sampled_from(["ann", "bob"])
 keys = st.sampled_from([None, b"a", b"b", b"c"])
 shares = st.sampled_from([0.0, 0.1, 0.3, 1.0])
 limits = st.integers(1, 60)
+asked = st.lists(st.tuples(consumers, limits), min_size=1, max_size=3)
 messages = st.lists(st.tuples(keys, st.sampled_from([0, 0, 0, 1, 300])), max_size=20)
 verdicts = st.sampled_from(Verdict)
 delays = st.sampled_from([0, 1_000, 20_000, 90_000])
@@ -112,46 +114,62 @@ class Queues(RuleBasedStateMachine):
             {each: key for each in fresh if (key := messages[each].key) is not None} if self.is_ordered else None,
         )
 
-    @rule(consumer=consumers, limit=limits, wanted=st.permutations(PARTITIONS), published=messages)
+    def deliverable(self, wanted: list[TopicPartition]) -> set[tuple[TopicPartition, int]]:
+        models = self.models
+        return {(each, offset) for each in wanted for offset in models[each].deliverable(is_ordered=self.is_ordered)}
+
+    def room(self, consumer: str) -> int:
+        return IN_FLIGHT_MAX - sum(model.held_by(consumer) for model in self.models.values())
+
+    @rule(asked=asked, wanted=st.permutations(PARTITIONS), published=messages)
     def publish_and_receive(
-        self, consumer: str, limit: int, wanted: list[TopicPartition], published: list[tuple[bytes | None, int]]
+        self, asked: list[tuple[str, int]], wanted: list[TopicPartition], published: list[tuple[bytes | None, int]]
     ) -> None:
         for each in wanted:
             self.publish(each, published)
-        self.receive(consumer, limit, wanted)
+        self.receive(asked, wanted)
 
-    @rule(consumer=consumers, limit=limits, wanted=st.lists(partitions, min_size=1, max_size=2, unique=True))
-    def receive(self, consumer: str, limit: int, wanted: list[TopicPartition]) -> None:
+    @rule(asked=asked, wanted=st.lists(partitions, min_size=1, max_size=2, unique=True))
+    def receive(self, asked: list[tuple[str, int]], wanted: list[TopicPartition]) -> None:
+        """Some consumers, or one several times, receive together."""
         self.pass_time(0)
-        deliverable = {
-            (each, offset) for each in wanted for offset in self.models[each].deliverable(is_ordered=self.is_ordered)
-        }
-        room = min(limit, IN_FLIGHT_MAX - sum(model.held_by(consumer) for model in self.models.values()))
-        self.leases += 1
-        leased = Leased((), 0)
+        takers = [
+            Taker(consumer, limit, VISIBILITY_MS, self.leases + number)
+            for number, (consumer, limit) in enumerate(asked, 1)
+        ]
+        self.leases += len(takers)
+        is_something_there = bool(self.deliverable(wanted)) and any(self.room(consumer) for consumer, _ in asked)
+        leased = [Leased((), 0)] * len(takers)
         cursors = None
         # As the broker does it: as long as it gets on, and finds nothing but messages that wait for their key.
-        while not leased.deliveries and cursors != (cursors := [self.window(each).cursor for each in wanted]):
-            offers = [self.offer(each, limit) for each in wanted]
-            answer = self.say(Receive(GROUP, consumer, limit, VISIBILITY_MS, self.leases, offers))
-            assert isinstance(answer, Leased)
+        while not any(each.deliveries for each in leased) and cursors != (
+            cursors := [self.window(each).cursor for each in wanted]
+        ):
+            offers = [self.offer(each, sum(taker.limit for taker in takers)) for each in wanted]
+            answer = self.say(Receive(GROUP, takers, offers))
+            assert isinstance(answer, list)
             leased = answer
+        # What waits for a key is found out as it is passed, so not all get what they might, but one of them does.
+        assert any(each.deliveries for each in leased) == is_something_there
+        for taker, each in zip(takers, leased, strict=True):
+            self.has_received(taker, each, wanted)
+
+    def has_received(self, taker: Taker, leased: Leased, wanted: list[TopicPartition]) -> None:
+        """Compare what a consumer got with what it may get, after those before it."""
+        deliverable, room = self.deliverable(wanted), min(taker.limit, self.room(taker.consumer))
         got = [(each.partition, offset) for each in leased.deliveries for offset in each.offsets]
         assert len(set(got)) == len(got) <= room
         assert set(got) <= deliverable
-        # Nothing is kept back, but for its order: what waits for a key is found out as it is passed.
-        if not self.is_ordered:
-            assert len(got) == min(room, len(deliverable))
-        elif room > 0 and deliverable:
-            assert got
+        # Nothing is kept back, but for its order.
+        assert self.is_ordered or len(got) == min(room, len(deliverable))
         for delivery in leased.deliveries:
             for offset in delivery.offsets:
                 message = self.models[delivery.partition].messages[offset]
-                message.state, message.lease, message.consumer = "leased", self.leases, consumer
+                message.state, message.lease, message.consumer = "leased", taker.lease_id, taker.consumer
                 message.deliveries += 1
                 message.until = self.now.wall_ms + VISIBILITY_MS
                 assert delivery.deliveries == message.deliveries
-                self.receipts.append(Receipt(delivery.partition, offset, self.leases))
+                self.receipts.append(Receipt(delivery.partition, offset, taker.lease_id))
 
     @rule(verdict=verdicts, delay_ms=delays, every=st.integers(1, 3))
     def settle_latest(self, verdict: Verdict, delay_ms: int, every: int) -> None:
@@ -206,7 +224,8 @@ class Queues(RuleBasedStateMachine):
         for offset in [each for each in messages if each < start]:
             del messages[offset]
         self.leases += 1
-        self.say(Receive(GROUP, "nobody", 1, VISIBILITY_MS, self.leases, [Offer(partition, [], start, start=start)]))
+        nobody = Taker("nobody", 1, VISIBILITY_MS, self.leases)
+        self.say(Receive(GROUP, [nobody], [Offer(partition, [], start, start=start)]))
 
     @rule(partition=partitions, share=shares)
     def seek(self, partition: TopicPartition, share: float) -> None:
@@ -254,12 +273,12 @@ class Queues(RuleBasedStateMachine):
             for each in PARTITIONS:
                 self.bury(each)
             first = len(self.receipts)
-            self.receive("carol", 40, list(PARTITIONS))
+            self.receive([("carol", 40)], list(PARTITIONS))
             self.say(Settle(GROUP, Verdict.ACK, claims_of(self.receipts[first:])))
             for partition, offset, _ in self.receipts[first:]:
                 self.models[partition].messages[offset].state = "done"
         group = self.machine.require(GROUP)
-        self.receive("carol", 1, list(PARTITIONS))
+        self.receive([("carol", 1)], list(PARTITIONS))
         for window in group.windows.values():
             assert window.floor == window.cursor
             assert not window.chunks

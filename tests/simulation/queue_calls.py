@@ -9,7 +9,8 @@ from goqueue.broker import queue_admin, queues
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import NewMessage, Published, Turns, publish_messages
 from goqueue.broker.produce import Acks
-from goqueue.broker.queues import Statement, Wish
+from goqueue.broker.queue_receiving import Wish
+from goqueue.broker.queue_settling import Statement
 from goqueue.broker.reading import Polls, Reading, read_messages
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_steps import Result

@@ -14,7 +14,7 @@ from goqueue.broker.undertaker import Undertaker
 from goqueue.machines import deliveries, delivery_group, delivery_steps
 from goqueue.machines.decision import Decision, Now
 from goqueue.machines.deliveries import Deliveries
-from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle
+from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle, Taker
 from goqueue.machines.delivery_records import KeyKind, read_key
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import Draft
@@ -67,12 +67,12 @@ def leased_messages_are_ready_again(patch: Patch) -> None:
     """A receive takes what others have."""
     real = delivery_steps.lease
 
-    def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> Iterator[Delivery]:
+    def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> Iterator[Delivery]:
         for chunk in list(draft.window.chunks.values()):
             for offset, flight in list(chunk.flights.items())[:1]:
                 if flight.state is FlightState.LEASED and offset in chunk.flights:
                     draft.put(offset, flight._replace(state=FlightState.READY))
-        yield from real(draft, offer, command, now, room)
+        yield from real(draft, offer, taker, now, room)
 
     patch.setattr(deliveries, "lease", lease)
 

@@ -23,6 +23,7 @@ from goqueue.machines.delivery_commands import (
     Receive,
     Seek,
     Settle,
+    Taker,
 )
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.group_values import TopicPartition
@@ -65,9 +66,10 @@ class Talk:
 
     def receive(self, *fresh: int, lease: int = 1, again: Sequence[int] = ()) -> list[int]:
         end = max(fresh, default=-1) + 1
-        leased = self.say(Receive("g", "ann", 1000, 30_000, lease, [Offer(P0, list(fresh), end, again)]))
-        assert isinstance(leased, Leased)
-        return [offset for each in leased.deliveries for offset in each.offsets]
+        leased = self.say(Receive("g", [Taker("ann", 1000, 30_000, lease)], [Offer(P0, list(fresh), end, again)]))
+        assert isinstance(leased, list)
+        (got,) = leased
+        return [offset for each in got.deliveries for offset in each.offsets]
 
     def settle(self, verdict: Verdict, *offsets: int, lease: int = 1, delay_ms: int | None = None) -> list[object]:
         results = self.say(Settle("g", verdict, [Claim(P0, offsets, lease)], delay_ms))
@@ -185,7 +187,7 @@ def test_a_gap_in_the_log_costs_nothing_however_large_it_is() -> None:
     end = 1 << 40
     offers = [Offer(P0, [0], end), Offer(P0, [end + 7], end + 8, looked_from=end)]
     for number, offer in enumerate(offers):
-        stage.say(Receive("g", "ann", 1000, 30_000, number, [offer]))
+        stage.say(Receive("g", [Taker("ann", 1000, 30_000, number)], [offer]))
     window = stage.machine.require("g").windows[P0]
     assert len(window.chunks) <= 4
     assert (window.floor, window.cursor) == (0, end + 8)
@@ -204,7 +206,6 @@ def test_what_was_looked_for_before_the_group_went_back_skips_nothing() -> None:
     stage.settle(Verdict.ACK, *range(10))
     stage.say(Seek("g", P0, 3))
     stale = Offer(P0, [10, 11], 12, looked_from=10)
-    leased = stage.say(Receive("g", "bob", 1000, 30_000, 2, [stale]))
-    assert isinstance(leased, Leased)
-    assert leased.deliveries == []
+    leased = stage.say(Receive("g", [Taker("bob", 1000, 30_000, 2)], [stale]))
+    assert leased == [Leased([], stage.now.wall_ms + 30_000)]
     assert stage.machine.require("g").windows[P0].cursor == 3

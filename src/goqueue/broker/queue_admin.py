@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
+from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.queue_offers import find, look
-from goqueue.broker.queues import ensure_group, ensure_partitions, require_topic
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek

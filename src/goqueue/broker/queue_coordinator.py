@@ -1,13 +1,17 @@
-"""The machines of queue groups, and what goes with them: receipts, receives that wait, dead letters, tallies."""
+"""The machines of queue groups, and what goes with them: receipts, rounds, waits, dead letters, tallies."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.queue_reading import Stretches
+from goqueue.broker.queue_receiving import receive_together
+from goqueue.broker.queue_rounds import Rounds
+from goqueue.broker.queue_settling import settle_together
 from goqueue.broker.queue_tallies import Partitions, QueueTallies, causes_of_death
 from goqueue.broker.queue_waits import Waits
 from goqueue.broker.receipts import Receipts
@@ -32,6 +36,8 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         self.stretches = Stretches()
         self.tallies = QueueTallies()
         self.undertaker = Undertaker(broker)
+        self.receives = Rounds(broker.tasks, partial(receive_together, broker))
+        self.settlements = Rounds(broker.tasks, partial(settle_together, broker))
 
     @override
     async def submit(self, name: str, command: Command) -> Any:
@@ -40,7 +46,8 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
             return await self._bury(command)
         reply = await super().submit(name, command)
         if isinstance(command, Receive):
-            self.tallies.leased(name, reply.deliveries, self._partitions_of(name))
+            deliveries = [delivery for leased in reply for delivery in leased.deliveries]
+            self.tallies.leased(name, deliveries, self._partitions_of(name))
         elif isinstance(command, Settle):
             self.tallies.settled(command, reply, self._partitions_of(name))
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.pipeline import operation
 from goqueue.broker.presence import Presence
-from goqueue.broker.queues import ensure_group, ensure_partitions, require_topic
+from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.share_acks import AckResults, Acks, settle_shares
 from goqueue.broker.share_leases import Shared, ShareTerms, Sources, find_group, lease_shares
 from goqueue.broker.share_sessions import FINAL_EPOCH, OPENING_EPOCH, Place, ShareSession

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.pipeline import operation
-from goqueue.broker.queues import ensure_group
+from goqueue.broker.queue_beginnings import ensure_group
 from goqueue.errors import UnknownGroup
 from goqueue.machines.delivery_commands import DeleteQueue
 from goqueue.machines.share_members import check_share_heartbeat

@@ -12,7 +12,7 @@ from goqueue.broker.share_offers import Search, Supply, Wanted
 from goqueue.broker.share_sessions import Place, ShareSession
 from goqueue.errors import GoQueueError, UnknownQueue
 from goqueue.machines.deliveries import Leased
-from goqueue.machines.delivery_commands import Receive
+from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
@@ -125,9 +125,9 @@ async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supp
     group, consumer = session.key
     limit = sum(supply.messages for supply in supplies.values())
     offers = [supply.offer for supply in supplies.values()]
-    command = Receive(group, consumer, limit, visibility_ms, session.lease_id, offers)
+    command = Receive(group, [Taker(consumer, limit, visibility_ms, session.lease_id)], offers)
     try:
-        leased = await broker.queues.submit(group, command)
+        (leased,) = await broker.queues.submit(group, command)
     except UnknownQueue:
         return Leased((), 0, "")
     assert isinstance(leased, Leased)

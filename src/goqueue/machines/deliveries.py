@@ -11,6 +11,7 @@ about its messages is durable before it is told so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -18,7 +19,7 @@ from uuid import UUID
 from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.machines.delivery_admin import administer, require, require_window
-from goqueue.machines.delivery_commands import Bury, Command, PassTime, Receive, Settle
+from goqueue.machines.delivery_commands import Bury, Command, PassTime, Receive, Settle, Taker
 from goqueue.machines.delivery_group import NOTHING, Outcome, Place, QueueGroup, Tally, draft_records
 from goqueue.machines.delivery_records import (
     GroupValue,
@@ -30,7 +31,7 @@ from goqueue.machines.delivery_records import (
     read_key,
     read_partition,
 )
-from goqueue.machines.delivery_steps import Result, all_stale, lease, leases_due, pass_time, settle
+from goqueue.machines.delivery_steps import Result, all_stale, lease, leases_due, opened, pass_time, settle
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import SHIFT, Draft, Move, Window
 from goqueue.machines.group_values import TopicPartition
@@ -212,17 +213,22 @@ class Deliveries:
 
     def _receive(self, command: Receive, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
-        most = room = 0 if group.paused else min(group.room(command.consumer), command.limit)
-        deliveries: list[Delivery] = []
-        drafts = {}
-        for offer in command.offers:
-            window = group.windows.get(offer.partition)
-            if window is not None and room > 0:
-                drafts[offer.partition] = draft = Draft(window)
-                leased = lease(draft, offer, command, now, room)
-                room -= sum([len(each.offsets) for each in leased])
-                deliveries += leased
-        reply = Leased(deliveries, now.wall_ms + command.visibility_ms, _shortfall(group, command, most))
+        drafts: dict[TopicPartition, Draft] = {}
+        taken: Counter[str] = Counter()
+        reply = []
+        for taker in command.takers:
+            most = room = 0 if group.paused else min(group.room(taker.consumer) - taken[taker.consumer], taker.limit)
+            deliveries: list[Delivery] = []
+            for offer in command.offers:
+                if room > 0 and offer.partition in group.windows:
+                    draft = drafts.get(offer.partition)
+                    if draft is None:
+                        draft = drafts[offer.partition] = opened(group.windows[offer.partition], offer)
+                    leased = lease(draft, offer, taker, now, room)
+                    room -= sum([len(each.offsets) for each in leased])
+                    deliveries += leased
+            taken[taker.consumer] += most - room
+            reply.append(Leased(deliveries, now.wall_ms + taker.visibility_ms, _shortfall(group, taker, most)))
         return _drafted(group, drafts, ticket, reply, is_soft=True)
 
     def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
@@ -317,9 +323,9 @@ def _revived(flight: Flight, now: Now) -> Flight:
     return flight._replace(until=Now(flight.until.wall_ms, now.monotonic_ms + left_ms))
 
 
-def _shortfall(group: QueueGroup, command: Receive, room: int) -> str:
+def _shortfall(group: QueueGroup, taker: Taker, room: int) -> str:
     if group.paused:
         return f"the group is paused: {group.paused}"
-    if room < command.limit:
-        return f"consumer {command.consumer!r} may hold {group.settings.in_flight_max} messages at once"
+    if room < taker.limit:
+        return f"consumer {taker.consumer!r} may hold {group.settings.in_flight_max} messages at once"
     return ""

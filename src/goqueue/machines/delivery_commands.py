@@ -75,15 +75,21 @@ class Offer(NamedTuple):
     looked_from: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Receive:
-    """Lease messages to a consumer: up to `limit` of what is offered."""
+class Taker(NamedTuple):
+    """Who takes messages: up to `limit` of them, for how long, and under which lease."""
 
-    group: str
     consumer: str
     limit: int
     visibility_ms: int
     lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Lease what is offered to consumers, one after another; each of them is answered."""
+
+    group: str
+    takers: Sequence[Taker]
     offers: Sequence[Offer]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
-from goqueue.machines.delivery_commands import Claim, Offer, Receipt, Receive, Settle
+from goqueue.machines.delivery_commands import Claim, Offer, Receipt, Settle, Taker
 from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
 from goqueue.machines.delivery_window import Draft, Window
 from goqueue.machines.group_values import TopicPartition
@@ -43,15 +44,21 @@ def later(now: Now, delay_ms: int) -> Now:
 # -- leasing
 
 
-def lease(draft: Draft, offer: Offer, command: Receive, now: Now, room: int) -> list[Delivery]:
-    """Lease up to `room` messages of what is offered; those that were delivered before come first."""
+def opened(window: Window, offer: Offer) -> Draft:
+    """Return the draft of a window in which something is offered, without what is gone."""
+    draft = Draft(window)
     if offer.start > draft.floor:
         draft.lose(offer.start)
     for offset in offer.gone:
         if _is_ready(draft, offset):
             draft.finish(offset)
-    right = Lease(command.lease_id, command.consumer, now.wall_ms)
-    fresh = Flight(FlightState.LEASED, 1, now.wall_ms, later(now, command.visibility_ms), right)
+    return draft
+
+
+def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list[Delivery]:
+    """Lease up to `room` messages of what is offered; those that were delivered before come first."""
+    right = Lease(taker.lease_id, taker.consumer, now.wall_ms)
+    fresh = Flight(FlightState.LEASED, 1, now.wall_ms, later(now, taker.visibility_ms), right)
     deliveries = _lease_again(draft, offer, fresh, room) if offer.again else []
     if offer.looked_from > draft.cursor:
         # The group has gone back since: between here and there are messages that nobody has looked at.
@@ -81,7 +88,7 @@ def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[in
     """Lease messages that nobody had before, as many as there is room for; return which."""
     offered = offer.fresh
     if offered and offered[0] < draft.cursor:
-        offered = [offset for offset in offered if offset >= draft.cursor]
+        offered = offered[bisect_left(offered, draft.cursor) :]
     chosen = offered[:room]
     draft.advance(max(offer.end, draft.cursor) if len(chosen) == len(offered) else offered[room], chosen)
     draft.put_fresh(chosen, fresh)
@@ -91,26 +98,24 @@ def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[in
 def _choose_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
     """Lease messages whose key nobody has, and return which; the others are held, up to a limit."""
     assert offer.keys is not None
-    held = draft.window.held
-    busy: set[bytes] = set()
     end = max(offer.end, draft.cursor)
     chosen: list[tuple[int, Flight]] = []
     for offset in offer.fresh:
         key = offer.keys.get(offset)
-        is_held = key is not None and (key in busy or _is_busy(draft, key))
+        is_held = key is not None and (key in draft.keys or _is_busy(draft, key))
         if offset < draft.cursor:
             continue
-        if (held >= HELD_MAX) if is_held else (room == 0):
+        if (draft.held >= HELD_MAX) if is_held else (room == 0):
             end = offset
             break
         if is_held:
-            held += 1
+            draft.held += 1
             chosen.append((offset, Flight(FlightState.HELD, key=key)))
             continue
         room -= 1
         chosen.append((offset, fresh._replace(key=key)))
         if key is not None:
-            busy.add(key)
+            draft.keys.add(key)
     draft.advance(end, [offset for offset, _ in chosen])
     for offset, flight in chosen:
         draft.put(offset, flight)

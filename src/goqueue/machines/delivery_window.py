@@ -174,6 +174,9 @@ class Draft:
         # Chunks in which something is in flight that was not, or was elsewhere.
         self.rewritten: set[int] = set()
         self.moves: list[Move] = []
+        # How many messages wait for others of their key by now, and of which keys messages have come to fly.
+        self.held = window.held
+        self.keys: set[bytes] = set()
         # What the window holds still, and will not, whatever else changes.
         self._dropped: Collection[int] = ()
 

@@ -10,7 +10,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.messages import MESSAGES_MAX
-from goqueue.broker.queues import Received, Statement, Wish, receive, settle
+from goqueue.broker.queue_receiving import Received, Wish
+from goqueue.broker.queue_settling import Statement
+from goqueue.broker.queues import receive, settle
 from goqueue.broker.receipts import RECEIPT_CHARS_MAX
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.machines.delivery_steps import DONE, Result

@@ -1,0 +1,97 @@
+"""How queue groups begin: with their settings, and with each partition where these say.
+
+A group is made by whoever needs it first. What it begins with is durable before anything is delivered of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from goqueue.broker.groups import check_group_name
+from goqueue.broker.offsets import NO_OFFSET, find_offset
+from goqueue.broker.pipeline import INSIDE
+from goqueue.errors import InconsistentProtocol, TopicProtected
+from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
+from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.start_at import StartAt
+from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker, OpenTopic
+
+
+async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[QueueGroup, Sequence[Partition]]:
+    """Return a group, made if need be, and the partitions that it is to get messages of, begun if need be.
+
+    There is no pause unless something has to be made or begun.
+    """
+    check_group_name(name)
+    opened = [require_topic(broker, each) for each in topics]
+    group = await ensure_group(broker, name)
+    return group, await ensure_partitions(broker, group, opened)
+
+
+def require_topic(broker: Broker, name: str) -> OpenTopic:
+    """Return a topic that can be a queue; UnknownTopic if there is none, TopicProtected if it is the broker's own."""
+    opened = broker.topic(name)
+    if opened.topic.is_internal:
+        raise TopicProtected(f"{name!r} holds the broker's own state, and is no queue")
+    return opened
+
+
+async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
+    """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
+    machine = broker.queues.peek(name)
+    group = None if machine is None else machine.find(name)
+    if group is None:
+        streams = broker.groups.peek(name)
+        if streams is not None and streams.find(name) is not None:
+            raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
+        wanted = wanted or Configure(name, QueueSettings())
+    if wanted is not None:
+        await broker.queues.submit(name, wanted)
+        machine = await broker.queues.machine(name)
+        group = machine.require(name)
+    assert group is not None
+    return group
+
+
+async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
+    """Return the partitions of topics that can be used; the group has begun with each of them at return."""
+    found = []
+    for opened in topics:
+        partitions = [each for each in opened.partitions if isinstance(each, Partition)]
+        if not partitions:
+            # Whatever is wrong with the first is as good a reason as any.
+            opened.partition(0)
+        await _begin(broker, group, opened, partitions)
+        found += partitions
+    return found
+
+
+async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partitions: Sequence[Partition]) -> None:
+    known = {each for each, window in group.windows.items() if window.topic_id == opened.topic.id}
+    # A partition that was added later begins with its first message, wherever the group has begun.
+    start = StartAt.EARLIEST if known else group.settings.start
+    starts = {}
+    for partition in partitions:
+        where = TopicPartition(partition.topic, partition.index)
+        if where not in known:
+            starts[where] = await _start(broker, partition, start)
+        elif group.windows[where].cursor > partition.log.end_offset:
+            # Without a sync for each publish, a power loss takes messages that were delivered already.
+            await broker.queues.submit(group.name, Retreat(group.name, where, partition.log.end_offset))
+    if starts:
+        await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
+
+
+async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> int:
+    if start is StartAt.EARLIEST:
+        return partition.log.start_offset
+    if start is StartAt.LATEST:
+        return partition.last_stable_offset
+    found = await find_offset(broker, INSIDE, partition.topic, partition.index, start)
+    return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset

@@ -1,0 +1,168 @@
+"""Receives of one queue group and the same topics, which are carried out together.
+
+A round looks at the partitions in turn for all that its consumers want, leases what it finds, and parts it: those who
+asked first are served first. Between the look and the decision there is no pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.queue_beginnings import prepare
+from goqueue.broker.queue_offers import Look, is_worth_a_look, look
+from goqueue.broker.queue_reading import Stretches
+from goqueue.broker.receipts import Receipts
+from goqueue.errors import GoQueueError
+from goqueue.machines.deliveries import Leased
+from goqueue.machines.delivery_commands import Receive, Taker
+from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_values import Delivery
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import Ordering
+from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+_LEASE_ID_BYTES = 8
+
+
+class Source(NamedTuple):
+    """Where messages come from: a group, and which topics."""
+
+    group: str
+    topics: tuple[str, ...]
+
+
+class Wish(NamedTuple):
+    """What a consumer asks for; without a visibility timeout it is the group's."""
+
+    group: str
+    topics: Sequence[str]
+    consumer: str
+    limit: int = 1
+    wait_ms: int = 0
+    visibility_ms: int | None = None
+    bytes_max: int = 8 * 1024 * 1024
+
+
+class Received(NamedTuple):
+    """Messages of one partition that a consumer has got together, with the receipt of each."""
+
+    delivery: Delivery
+    receipts: Sequence[str]
+    records: Sequence[Record]
+
+
+class Sight(NamedTuple):
+    """What can be seen of a group from outside: for whom nothing was there, nothing is as long as it stays the same.
+
+    `shortfall` is why a consumer can get nothing, whatever there is. `cursors` are those of the partitions in which
+    there may be something, and `rest` is what else may change that.
+    """
+
+    shortfall: str
+    cursors: Sequence[int]
+    rest: Sequence[tuple[int, ...]]
+
+
+class Receiving(NamedTuple):
+    """What a consumer got, until when, why it is not more, if there is a reason, and what was seen before."""
+
+    received: Sequence[Received]
+    deadline_ms: int
+    shortfall: str
+    sight: Sight
+
+
+async def receive_together(broker: Broker, source: Source, wishes: Sequence[Wish]) -> list[Receiving]:
+    """Lease messages to consumers, as far as there are any now; return what each of them gets."""
+    group, partitions = await prepare(broker, source.group, source.topics)
+    told = [Receiving((), 0, sight.shortfall, sight) for sight in sights(group, partitions, wishes)]
+    served = [number for number, each in enumerate(told) if not each.shortfall]
+    takers = [_taker(broker, group, wishes[number]) for number in served]
+    looks = _look_around(broker.queues.stretches, group, partitions, takers, wishes[0].bytes_max)
+    if not looks:
+        return told
+    leased = await broker.queues.submit(group.name, Receive(group.name, takers, [each.offer for each in looks]))
+    records = {each.offer.partition: each.records for each in looks}
+    for number, taker, each in zip(served, takers, leased, strict=True):
+        received = _received(broker.queues.receipts, group.name, taker, each, records)
+        told[number] = Receiving(received, each.deadline_ms, each.shortfall, told[number].sight)
+    return told
+
+
+def _taker(broker: Broker, group: QueueGroup, wish: Wish) -> Taker:
+    visibility_ms = group.settings.visibility_ms if wish.visibility_ms is None else wish.visibility_ms
+    lease_id = int.from_bytes(broker.entropy.token(_LEASE_ID_BYTES))
+    return Taker(wish.consumer, wish.limit, visibility_ms, lease_id)
+
+
+def sights(group: QueueGroup, partitions: Sequence[Partition], wishes: Iterable[Wish]) -> list[Sight]:
+    """Return what consumers see of a group now."""
+    cursors, rest = [], []
+    for partition in partitions:
+        window = group.windows.get(TopicPartition(partition.topic, partition.index))
+        if window is not None and is_worth_a_look(partition, window):
+            cursors.append(window.cursor)
+            ends = partition.last_stable_offset, partition.log.start_offset
+            rest.append((partition.index, window.in_flight, len(window.ready), *ends))
+    return [Sight(_shortfall(group, wish), cursors, rest) for wish in wishes]
+
+
+def _shortfall(group: QueueGroup, wish: Wish) -> str:
+    if group.paused:
+        return f"the group is paused: {group.paused}"
+    if not group.room(wish.consumer):
+        return f"consumer {wish.consumer!r} has {group.settings.in_flight_max} messages in flight, and may have no more"
+    return ""
+
+
+def _look_around(
+    stretches: Stretches, group: QueueGroup, partitions: Sequence[Partition], takers: Sequence[Taker], bytes_max: int
+) -> list[Look]:
+    """Look for messages in partitions in turn, until there are as many as are asked for.
+
+    One that cannot be read does not keep the others back; if nothing else is there, it is told.
+    """
+    if not takers:
+        return []
+    limit = sum([taker.limit for taker in takers])
+    # Whoever comes next begins elsewhere.
+    first = takers[0].lease_id % len(partitions)
+    is_ordered = group.settings.ordering is Ordering.KEY
+    looks = []
+    fault: GoQueueError | None = None
+    for partition in [*partitions[first:], *partitions[:first]]:
+        window = group.windows.get(TopicPartition(partition.topic, partition.index))
+        if window is None or partition.gone is not None or not is_worth_a_look(partition, window):
+            continue
+        if limit <= 0 or bytes_max <= 0:
+            break
+        try:
+            found = look(partition, window, stretches, limit, bytes_max, is_ordered=is_ordered)
+        except GoQueueError as error:
+            fault = error
+            continue
+        if not found.is_empty:
+            looks.append(found)
+            limit -= len(found.records)
+            bytes_max -= found.size_bytes
+    if fault is not None and not looks:
+        raise fault
+    return looks
+
+
+def _received(
+    receipts: Receipts, group: str, taker: Taker, leased: Leased, records: Mapping[TopicPartition, Mapping[int, Record]]
+) -> list[Received]:
+    return [
+        Received(
+            delivery,
+            receipts.write(group, taker.lease_id, delivery),
+            list(map(records[delivery.partition].__getitem__, delivery.offsets)),
+        )
+        for delivery in leased.deliveries
+    ]
