@@ -42,7 +42,7 @@ class Words:
     | `bad`        | is refused                                                      |                         |
     | `tell no`    | changes nothing                                                 | an error                |
     | `set a 3`    | counts a word anew from there; independent of what it was       | None                    |
-    | `soft a b`   | counts words, and need not be stored at once                    | the new counts          |
+    | `quick a b`  | counts words, and is told at once                               | the new counts          |
     | `mistake`    | fails unexpectedly, before anything is decided                  |                         |
     | `broken`     | fails unexpectedly, when it is in the log                       |                         |
     | `wait a`     | waits until somebody counts the word                            | its count then          |
@@ -80,8 +80,8 @@ class Words:
                 return Decision(answers=done, outcome=_Outcome(word, due_ms=now.monotonic_ms + int(delay_ms)))
             case [word] if word.startswith("-"):
                 return Decision([KeyedRecord(word[1:].encode(), None)], done)
-            case ["soft", *words]:
-                return replace(self.decide(" ".join(words), ticket, now), is_soft=True)
+            case ["quick", *words]:
+                return replace(self.decide(" ".join(words), ticket, now), is_told_at_once=True)
             case words:
                 counts = {word: self.counts.get(word, 0) + 1 for word in words}
                 told = [Answer(each, counts[word]) for word in words for each in self.waiting.get(word, ())]

@@ -40,14 +40,12 @@ class Answer(NamedTuple):
 class Decision:
     """What carries out a command; `outcome` is for the machine's own `adopt`.
 
-    Answers wait until the records are durable, unless `is_told_at_once`: then nothing that is told is lost with them.
-    If `is_soft`, the same holds, and they need not be written at once either: only before anybody is told, together
-    with others, and those that others have replaced by then never are. If `is_idle`, nothing changes by it.
+    Answers wait until the records are durable, unless `is_told_at_once`: then it is enough that they are written, and
+    nothing is broken if a power loss takes them back. If `is_idle`, nothing changes by it.
     """
 
     records: Sequence[KeyedRecord] = ()
     answers: Sequence[Answer] = ()
     outcome: object = None
     is_told_at_once: bool = False
-    is_soft: bool = False
     is_idle: bool = False

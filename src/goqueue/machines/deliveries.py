@@ -229,7 +229,7 @@ class Deliveries:
                     deliveries += leased
             taken[taker.consumer] += most - room
             reply.append(Leased(deliveries, now.wall_ms + taker.visibility_ms, _shortfall(group, taker, most)))
-        return _drafted(group, drafts, ticket, reply, is_soft=True)
+        return _drafted(group, drafts, ticket, reply, is_told_at_once=True)
 
     def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
@@ -293,14 +293,15 @@ def _drafted(
     reply: object,
     *,
     tally: Tally = NOTHING,
-    is_soft: bool = False,
+    is_told_at_once: bool = False,
 ) -> Decision:
     """Return the decision that carries out drafts."""
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
     value, more = _counted(group, tally)
     outcome = Outcome(group.name, value, drafts, tally=tally)
     is_idle = not records and not more and all(draft.is_empty for draft in drafts.values())
-    return Decision([*records, *more], [Answer(ticket, reply)], (outcome,), is_soft=is_soft, is_idle=is_idle)
+    answers = [Answer(ticket, reply)]
+    return Decision([*records, *more], answers, (outcome,), is_told_at_once=is_told_at_once, is_idle=is_idle)
 
 
 def _counted(group: QueueGroup, tally: Tally) -> tuple[GroupValue, Sequence[KeyedRecord]]:

@@ -11,9 +11,7 @@ through the same door: when something is due, the machine says which commands th
 Independent commands, of which a decision looks at nothing that the others change, are gathered: those that come while
 the loop is busy are written as one batch. Before anything else is decided, or told, they are in the log.
 
-Soft decisions need not be durable when they are told, but written: a kill does not take them back, a power loss may.
-They are adopted at once, and the shard owes the log their records until the end of the loop's turn, so that those of
-one turn are written together, or with whatever else is.
+What is told at once need not be durable by then, but it is written: a kill does not take it back, a power loss may.
 """
 
 from __future__ import annotations
@@ -99,11 +97,6 @@ class Shard(Generic[CommandT]):
         self._waiting: dict[int, asyncio.Future[object]] = {}
         self._gathered: list[Decision] = []
         self._gathered_bytes = 0
-        self._owed: dict[bytes, KeyedRecord] = {}
-        self._owed_bytes = 0
-        self._is_in_arrears = False
-        self._owed_answers: list[Answer] = []
-        self._owed_timer: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._is_closed = False
@@ -148,12 +141,11 @@ class Shard(Generic[CommandT]):
     @property
     def is_settled(self) -> bool:
         """Whether all that was decided so far is durable."""
-        return not self._gathered and not self._owed and self.partition.log.end_offset <= self.partition.high_watermark
+        return not self._gathered and self.partition.log.end_offset <= self.partition.high_watermark
 
     async def settled(self) -> None:
         """Wait until all that was decided so far is durable; LogOffline if it cannot become so."""
         self._write_gathered()
-        self._write_owed()
         await self.partition.committed(self.partition.log.end_offset)
 
     def pass_time(self) -> None:
@@ -181,7 +173,6 @@ class Shard(Generic[CommandT]):
         """Let no more time pass, and tell all who wait that nothing will come."""
         self._write_gathered()
         self._is_closed = True
-        self._pay()
         self._stop_timer()
         self._give_up(_STOPPING)
 
@@ -197,20 +188,17 @@ class Shard(Generic[CommandT]):
         if is_independent and decision.records and not self._is_closed:
             self._gather(decision)
             return decision.answers
-        is_owed = decision.is_soft and self._owe(decision)
-        if decision.records and not is_owed:
-            self._append(decision.records, is_awaited=not (decision.is_told_at_once or decision.is_soft))
+        if decision.records:
+            self._append(decision.records, is_awaited=not decision.is_told_at_once)
         self._adopt(decision)
         self._set_timer()
-        if is_owed:
-            return decision.answers
         end = self.partition.log.end_offset
         # An earlier command may have made this one needless, and not be durable yet.
-        if decision.is_idle and (decision.is_soft or end <= self.partition.high_watermark):
+        if decision.is_idle and (decision.is_told_at_once or end <= self.partition.high_watermark):
             self._hand_out(decision.answers)
         elif end <= self.partition.high_watermark or self.partition.log.fault:
             self._tell(decision.answers, end)
-        elif decision.is_told_at_once or decision.is_soft:
+        elif decision.is_told_at_once:
             self._tell(decision.answers, self.partition.high_watermark)
         else:
             self.partition.waiters.wait_for(end, partial(self._tell, decision.answers, end))
@@ -242,40 +230,7 @@ class Shard(Generic[CommandT]):
         end = self.partition.log.end_offset
         self.partition.waiters.wait_for(end, partial(self._tell, answers, end))
 
-    def _owe(self, decision: Decision) -> bool:
-        """Have records written soon, and those who wait told then; tell whether that is possible, or has to be now."""
-        if self.partition.log.fault:
-            raise LogOffline(self.partition.log.fault)
-        size = _size(decision.records)
-        is_too_much = self._owed_bytes + size > _GATHERED_BYTES_MAX
-        # In arrears, what is told and never stored would be told again and again.
-        if not decision.records or self._is_closed or self._is_in_arrears or is_too_much:
-            return False
-        if self._owed_timer is None:
-            self._owed_timer = self._loop.call_soon(self._pay)
-        self._owed_bytes += size
-        self._owed_answers += decision.answers
-        _merged(self._owed, decision.records)
-        return True
-
-    def _pay(self) -> None:
-        """Write what is owed; what cannot be written is owed still and tried again, but those who wait are told so."""
-        self._owed_timer = None
-        try:
-            self._write_owed()
-        except GoQueueError as error:
-            answers, self._owed_answers = self._owed_answers, []
-            self._hand_out([Answer(ticket, error) for ticket, _ in answers])
-            if not self._is_closed and not self.partition.log.fault:
-                self._owed_timer = self._loop.call_later(_AGAIN_S, self._pay)
-
-    def _write_owed(self) -> None:
-        if self._owed:
-            self._append([], is_awaited=False)
-
     def _append(self, records: Sequence[KeyedRecord], *, is_awaited: bool) -> None:
-        if self._owed:
-            records = list(_merged(dict(self._owed), records).values())
         now_ms = self._clock.now_ms()
         batch = build_batch([NewRecord(now_ms, record.key, record.value) for record in records])
         if len(batch) > self.partition.settings.log.max_message_bytes:
@@ -283,18 +238,10 @@ class Shard(Generic[CommandT]):
         try:
             self.partition.append_own(batch, is_awaited=is_awaited)
         except GoQueueError:
-            self._is_in_arrears = bool(self._owed)
             if self.partition.log.fault:
                 # Nothing will ever be decided again.
                 self._give_up(self.partition.log.fault)
             raise
-        self._owed, self._owed_bytes, self._is_in_arrears = {}, 0, False
-        if self._owed_timer is not None:
-            self._owed_timer.cancel()
-            self._owed_timer = None
-        if self._owed_answers:
-            answers, self._owed_answers = self._owed_answers, []
-            self._tell(answers, self.partition.high_watermark)
 
     def _adopt(self, decision: Decision) -> None:
         try:
@@ -341,11 +288,3 @@ class Shard(Generic[CommandT]):
 
 def _size(records: Sequence[KeyedRecord]) -> int:
     return sum([len(record.key) + len(record.value or b"") for record in records])
-
-
-def _merged(owed: dict[bytes, KeyedRecord], records: Sequence[KeyedRecord]) -> dict[bytes, KeyedRecord]:
-    """Put records to those that are owed: the latest of each key, in the order in which they came."""
-    for record in records:
-        owed.pop(record.key, None)
-        owed[record.key] = record
-    return owed
