@@ -83,11 +83,11 @@ def test_a_message_wakes_one_and_no_more(seed: int, monkeypatch: pytest.MonkeyPa
     simulate(main, seed)
 
 
-async def fill_with_one_key(client: RawHttp) -> None:
+async def fill_with_one_key(client: RawHttp, count: int = HELD_MAX + 100) -> None:
     """Have as many messages wait for one key as a group looks at, and more behind them."""
     assert (await client.call("PATCH", "/queues/g", {"ordering": "key"})).status == 200
-    for _ in range(11):
-        messages = [{"value": "held", "key": "k", "partition": 0}] * (HELD_MAX // 10)
+    for start in range(0, count, 100):
+        messages = [{"value": "held", "key": "k", "partition": 0}] * min(100, count - start)
         await client.call("POST", PUBLISH, {"messages": messages})
     while (await receive(client, "other")) != []:
         pass
@@ -113,6 +113,27 @@ def test_who_cannot_get_on_in_one_partition_hears_of_the_others(seed: int) -> No
             await asyncio.sleep(1)
             await publisher.call("POST", PUBLISH, {"messages": [{"value": "second", "key": "y", "partition": 1}]})
             assert await received([client]) == ["second"]
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_key_that_is_free_again_wakes_who_waits_behind_all_that_is_held(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            client, waiter = await server.client(), await server.client()
+            await client.call("PATCH", "/queues/g", {"ordering": "key"})
+            await client.call("POST", PUBLISH, {"messages": [{"value": "first", "key": "x", "partition": 0}]})
+            (first,) = await receive(client, "other", max=1)
+            await fill_with_one_key(client, HELD_MAX + 1)
+            await client.call("POST", PUBLISH, {"messages": [{"value": "second", "key": "x", "partition": 0}]})
+            assert await receive(client, "other") == []
+            waiter.write(request("POST", RECEIVE, {"topic": "t", "max": 10, "wait": "60s", "consumer": "c"}))
+            await asyncio.sleep(1)
+            # Nothing becomes ready by this: the next of its key was not looked at yet.
+            await client.call("POST", "/messages/ack", {"receipt_handle": first["receipt_handle"]})
+            assert await received([waiter]) == ["second"]
 
     simulate(main, seed)
 

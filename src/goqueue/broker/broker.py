@@ -21,6 +21,7 @@ from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.letter_counts import LetterCounts
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
+from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.broker.queue_coordinator import QueueCoordinator
 from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
@@ -160,6 +161,7 @@ class Broker:
         self.groups.load()
         self.transactions.load()
         self.queues.load()
+        await retreat_all(self)
         self.redrives.load()
         for topic in self.catalog.topics:
             if topic.is_going:
@@ -279,6 +281,7 @@ class Broker:
             partition.gone = UnknownTopic(f"topic {name!r} was deleted")
             # No fault to be reported: it just takes no more.
             partition.log.fault = "the topic was deleted"
+            self.queues.stretches.forget(partition)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()

@@ -6,12 +6,13 @@ A group is made by whoever needs it first. What it begins with is durable before
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE
-from goqueue.errors import InconsistentProtocol, TopicProtected
+from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.group_values import TopicPartition
@@ -81,9 +82,8 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         where = TopicPartition(partition.topic, partition.index)
         if where not in known:
             starts[where] = await _start(broker, partition, start)
-        elif group.windows[where].cursor > partition.log.end_offset:
-            # Without a sync for each publish, a power loss takes messages that were delivered already.
-            await broker.queues.submit(group.name, Retreat(group.name, where, partition.log.end_offset))
+        else:
+            await _retreat(broker, group, where, partition)
     if starts:
         await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
 
@@ -95,3 +95,22 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
         return partition.last_stable_offset
     found = await find_offset(broker, INSIDE, partition.topic, partition.index, start)
     return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset
+
+
+async def retreat_all(broker: Broker) -> None:
+    """Have groups forget what they were given and their logs have lost, before other messages come in its place."""
+    for machine in broker.queues.machines:
+        for group in machine.groups.values():
+            for where, window in list(group.windows.items()):
+                opened = broker.topics_by_id.get(window.topic_id)
+                partition = None if opened is None else opened.partitions[where.partition]
+                if isinstance(partition, Partition):
+                    # Without room nothing is published either: then the next receive says so.
+                    with suppress(Unavailable):
+                        await _retreat(broker, group, where, partition)
+
+
+async def _retreat(broker: Broker, group: QueueGroup, where: TopicPartition, partition: Partition) -> None:
+    if group.windows[where].cursor > partition.log.end_offset:
+        # Without a sync for each publish, a power loss takes messages that were delivered already.
+        await broker.queues.submit(group.name, Retreat(group.name, where, partition.log.end_offset))

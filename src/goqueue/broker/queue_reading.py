@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import aborted_in
 from goqueue.errors import Corrupt, CorruptBatch, TooLarge, UnsupportedFormat
+from goqueue.records.compression import Codec
 from goqueue.records.layout import BatchHeader, headers
 from goqueue.records.reader import Record, read_records
 from goqueue.runtime.partition import Partition
@@ -47,6 +48,11 @@ class Stretch:
         """About how much memory it takes."""
         return len(self._data) + self._opened_bytes
 
+    def see_aborted(self) -> None:
+        """Find out which transactions were aborted: later, compaction may have removed what tells."""
+        if self._aborted is None:
+            self._aborted = Aborted(aborted_in(self._partition, self.offset, self._data))
+
     def take(self, limit: int, bytes_max: int) -> tuple[list[Record], int]:
         """Return the next messages, and how many bytes of keys and values they have; one of any size always comes."""
         found: list[Record] = []
@@ -70,7 +76,10 @@ class Stretch:
             found += part
             size += sum(sizes[: len(part)])
             self._taken += len(part)
-            self.offset = self._records[self._taken].offset if self._taken < len(self._records) else self._next_offset
+            if self._taken < len(self._records):
+                self.offset = self._records[self._taken].offset
+            else:
+                self._put((), self._next_offset)
         return found, size
 
     def _open_next(self) -> None:
@@ -92,13 +101,18 @@ class Stretch:
                 ) from error
             if records and records[0].offset < self.offset:
                 records = [record for record in records if record.offset >= self.offset]
-        self._records, self._taken = records, 0
-        self._opened_bytes = sum([_RECORD_BYTES + len(each.value or b"") for each in records])
-        self.offset = records[0].offset if records else self._next_offset
+        self._put(records, records[0].offset if records else self._next_offset)
+        # What was not compressed lies in memory twice; what was may be far more than its batch.
+        opened = header.size_bytes if header.codec is Codec.NONE else sum([each.size_bytes for each in records])
+        self._opened_bytes = opened + _RECORD_BYTES * len(records)
+
+    def _put(self, records: Sequence[Record], offset: int) -> None:
+        self._records, self._taken, self._opened_bytes = records, 0, 0
+        self.offset = offset
 
     def _is_aborted(self, header: BatchHeader) -> bool:
-        if self._aborted is None:
-            self._aborted = Aborted(aborted_in(self._partition, self.offset, self._data))
+        self.see_aborted()
+        assert self._aborted is not None
         return self._aborted.hides(header)
 
 
@@ -132,6 +146,7 @@ class Stretches:
         """Keep what is left of a stretch; those that nobody has come back to for the longest time go."""
         if stretch.is_over:
             return
+        stretch.see_aborted()
         place = partition, stretch.offset
         if place in self._kept:
             self._take(place)
@@ -139,6 +154,11 @@ class Stretches:
         self._kept_bytes += stretch.size_bytes
         while self._kept_bytes > _KEPT_BYTES_MAX or len(self._kept) > _KEPT_MAX:
             self._take(next(iter(self._kept)))
+
+    def forget(self, partition: Partition) -> None:
+        """Keep nothing more of a partition, which is going."""
+        for place in [each for each in self._kept if each[0] is partition]:
+            self._take(place)
 
     def _take(self, place: tuple[Partition, int]) -> Stretch:
         kept = self._kept.pop(place)

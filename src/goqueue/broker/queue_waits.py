@@ -155,8 +155,8 @@ class Waits:
             group = machine.find(name)
             if group is None:
                 continue
+            self.pass_on(group)
             if any(window.ready for window in group.windows.values()):
-                self.pass_on(group)
                 for wake in list(self._waiting.get(name, ())):
                     wake()
             for wake in list(self._short.get(name, ())):

@@ -1,0 +1,190 @@
+"""Queues in trouble: logs that lose their end, topics that are made anew, disks that take nothing for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from goqueue.broker import topics
+from goqueue.broker.broker import Broker
+from goqueue.broker.messages import NewMessage, Turns, publish_messages
+from goqueue.broker.produce import Acks
+from goqueue.broker.queue_rounds import Rounds
+from goqueue.errors import DiskFull, UnknownTopic
+from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import QueueSettings
+from goqueue.testing import Fate, SimDisk
+from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_calls import PublishValue, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.txn_calls import End, InitProducer, ReadAll, Send
+
+PLACE = TopicPartition("orders", 0)
+STEPS_MAX = 400_000
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+async def _receive(broker: Broker, *names: str, limit: int = 100, wait_ms: int = 0) -> list[str]:
+    wish = ReceiveSome("billing", names or ("orders",), "ann", limit, wait_ms, 60_000, 0)
+    return [given.value for given in await wish.perform(broker)]
+
+
+async def _publish(broker: Broker, values: Sequence[str], topic: str = "orders") -> None:
+    for value in values:
+        await PublishValue(topic, value, None).perform(broker)
+
+
+async def _abort_much(broker: Broker, count: int, place: TopicPartition = PLACE) -> None:
+    """Write so much in a transaction that is aborted that several looks pass nothing else."""
+    who = await InitProducer("tx", 60_000).perform(broker)
+    for number in range(count):
+        await Send("t.1", "tx", who, place, number, (b"x" * 1500,), adds_partition=True).perform(broker)
+    await End("t.1", "tx", who, is_commit=False, bumps=True).perform(broker)
+
+
+def test_what_is_published_in_the_place_of_lost_messages_is_delivered() -> None:
+    disk = SimDisk(1)
+    got: list[str] = []
+
+    async def first(broker: Broker) -> None:
+        config = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "3600000"}
+        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=config)
+        await _publish(broker, [f"old{number}" for number in range(5)])
+        given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
+        assert len(given) == 5
+
+    async def second(broker: Broker) -> None:
+        assert broker.topic("orders").partition(0).log.end_offset == 0
+        # Nobody has received since the start.
+        await _publish(broker, [f"new{number}" for number in range(7)])
+        got.extend(await _receive(broker))
+
+    live(disk, 1, first)
+    disk.crash(Fate.NONE)
+    live(disk, 1, second)
+    assert got == [f"new{number}" for number in range(7)]
+
+
+def test_a_lease_that_cannot_be_written_is_none() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
+        assert await _receive(broker) == []
+        await _publish(broker, ["v1"])
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log")
+        with pytest.raises(DiskFull):
+            await _receive(broker)
+        (given,) = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        assert (given.value, given.deliveries) == ("v1", 1)
+
+    live(disk, 1, act)
+
+
+def test_aborted_messages_are_not_delivered_though_compaction_has_removed_what_tells_of_them() -> None:
+    got: list[str] = []
+
+    async def act(broker: Broker) -> None:
+        config = {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0"}
+        config["delete.retention.ms"] = "0"
+        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=config)
+        await PublishValue("orders", "plain0", "p0").perform(broker)
+        await PublishValue("orders", "plain1", "p1").perform(broker)
+        who = await InitProducer("tx", 60_000).perform(broker)
+        await Send("t.1", "tx", who, PLACE, 0, (b"aborted",), adds_partition=True).perform(broker)
+        await End("t.1", "tx", who, is_commit=False, bumps=True).perform(broker)
+        # What is read together with the first message is kept for whoever comes next.
+        got.extend(await _receive(broker, limit=1))
+        who = await InitProducer("tx", 60_000).perform(broker)
+        await Send("t.2", "tx", who, PLACE, 0, (b"committed",), adds_partition=True).perform(broker)
+        await End("t.2", "tx", who, is_commit=True, bumps=True).perform(broker)
+        for number in range(60):
+            await PublishValue("orders", f"more{number}", f"m{number % 3}").perform(broker)
+            await let_pass(3 if number % 10 == 0 else 0)
+        await let_pass(5)
+        while found := await _receive(broker, limit=1):
+            got.extend(found)
+        seen = await ReadAll(PLACE, True).perform(broker)
+        assert [value for _, value in seen.records if value == b"aborted"] == []
+
+    live(SimDisk(1), 1, act, steps_max=STEPS_MAX)
+    assert got[:3] == ["plain0", "plain1", "committed"]
+
+
+def _slow_down(patch: pytest.MonkeyPatch) -> None:
+    """Let some time pass before each look: turns of the loop take none in a simulation."""
+    real = Rounds.join
+
+    async def join(*args: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await real(*args)
+
+    patch.setattr(Rounds, "join", join)
+
+
+@pytest.mark.seeds(10, long_count=500)
+def test_a_topic_that_is_made_anew_while_somebody_receives_loses_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("aborted", 1).perform(broker)
+        assert await _receive(broker, "orders", "aborted") == []
+        await _publish(broker, [f"old{number}" for number in range(10)])
+        await _receive(broker)
+        await broker.topic("orders").partition(0).delete_before(10)
+        await _abort_much(broker, 300, TopicPartition("aborted", 0))
+
+        async def anew() -> None:
+            await let_pass(0.05)
+            await topics.delete_topic(broker, CALLER, "orders")
+            await MakeTopic("orders", 1).perform(broker)
+            await _publish(broker, [f"new{number}" for number in range(5)])
+
+        got: list[str] = []
+        _slow_down(monkeypatch)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(anew())
+            # It may come in the moment in which there is no such topic.
+            with suppress(UnknownTopic):
+                got += await _receive(broker, "orders", "aborted", limit=1, wait_ms=5_000)
+        got += await _receive(broker)
+        assert sorted(got) == [f"new{number}" for number in range(5)]
+
+    live(SimDisk(seed), seed, act, steps_max=STEPS_MAX)
+
+
+@pytest.mark.seeds(10, long_count=500)
+def test_a_partition_that_is_added_while_somebody_receives_is_heard_of(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        assert await _receive(broker) == []
+        await _abort_much(broker, 300)
+
+        async def grow() -> None:
+            await let_pass(0.05)
+            await GrowTopic("orders", 2).perform(broker)
+            await let_pass(1)
+            message = NewMessage(None, b"hello", partition=1)
+            await publish_messages(broker, CALLER, Turns(), "orders", [message], Acks.ALL)
+
+        _slow_down(monkeypatch)
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            tasks.create_task(grow())
+            assert await _receive(broker, wait_ms=60_000) == ["hello"]
+
+    live(SimDisk(seed), seed, act, steps_max=STEPS_MAX)
