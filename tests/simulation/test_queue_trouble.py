@@ -128,7 +128,7 @@ def _slow_down(patch: pytest.MonkeyPatch) -> None:
     real = Rounds.join
 
     async def join(*args: Any) -> Any:
-        await asyncio.sleep(0.01)
+        await let_pass(0.01)
         return await real(*args)
 
     patch.setattr(Rounds, "join", join)

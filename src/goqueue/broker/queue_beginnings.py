@@ -99,15 +99,19 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
 
 async def retreat_all(broker: Broker) -> None:
     """Have groups forget what they were given and their logs have lost, before other messages come in its place."""
-    for machine in broker.queues.machines:
-        for group in machine.groups.values():
-            for where, window in list(group.windows.items()):
-                opened = broker.topics_by_id.get(window.topic_id)
-                partition = None if opened is None else opened.partitions[where.partition]
-                if isinstance(partition, Partition):
-                    # Without room nothing is published either: then the next receive says so.
-                    with suppress(Unavailable):
-                        await _retreat(broker, group, where, partition)
+    windows = [
+        (group, where, window.topic_id)
+        for machine in broker.queues.machines
+        for group in machine.groups.values()
+        for where, window in group.windows.items()
+    ]
+    for group, where, topic_id in windows:
+        opened = broker.topics_by_id.get(topic_id)
+        partition = None if opened is None else opened.partitions[where.partition]
+        if isinstance(partition, Partition):
+            # Without room nothing is published either: then the next receive says so.
+            with suppress(Unavailable):
+                await _retreat(broker, group, where, partition)
 
 
 async def _retreat(broker: Broker, group: QueueGroup, where: TopicPartition, partition: Partition) -> None:

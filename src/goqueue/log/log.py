@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePath
 
-from goqueue.errors import Conflict, DiskFull, Fenced, GoQueueError, LogOffline, OffsetOutOfRange
+from goqueue.errors import Conflict, DiskFull, Draining, Fenced, GoQueueError, LogOffline, OffsetOutOfRange
 from goqueue.log import names, retention
 from goqueue.log.appending import Appender
 from goqueue.log.batches import NewBatch
@@ -304,9 +304,10 @@ class Log:
         self._sink.emit(Compacted(str(self.directory), len(done.segments), len(replacements), before, after))
 
     def compaction_failed(self, failed: Compaction, error: OSError | GoQueueError) -> None:
-        """Take note that a pass has failed."""
+        """Take note that a pass has failed, or was given up for the time being (Draining), which is no fault."""
         self._cleaner.give_up(failed, error)
-        self.note_upkeep_failure(error)
+        if not isinstance(error, Draining):
+            self.note_upkeep_failure(error)
 
     def note_upkeep_failure(self, error: OSError | GoQueueError) -> None:
         """Report that some work which can wait has failed."""

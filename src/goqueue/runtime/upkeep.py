@@ -24,6 +24,8 @@ from goqueue.seams.clock import Clock
 
 ROUND_INTERVAL_S = 1.0
 _LOGS_AT_A_TIME = 50
+# With more of them to compact, a log grows faster than it is compacted.
+_DIRTY_SEGMENTS_MAX = 8
 
 T = TypeVar("T")
 
@@ -51,11 +53,12 @@ async def tend(
     *,
     is_checkpoint_due: bool = False,
     expires_before: int | None = None,
+    breath: ThreadBreath | None = None,
 ) -> None:
     """Do one round of upkeep on a log: expire, compact, checkpoint, and bring the files into order.
 
     Records from `expires_before` on do not expire. If it is cancelled, what a thread has begun is ended first, since
-    the log must learn what came of it.
+    the log must learn what came of it. Whoever holds the `breath` can have it end soon.
     """
     log = flusher.log
     if log.fault:
@@ -65,9 +68,9 @@ async def tend(
         flusher.note_append()
     compaction = log.compaction(now_ms)
     if compaction is not None:
-        # Without threads it is the loop that waits, and nobody else has anything of a pause.
-        breath = no_breath if threads is None else ThreadBreath()
-        async with _ended(threads, partial(compaction.run, breath)) as compacting:
+        if breath is not None and compaction.dirty > _DIRTY_SEGMENTS_MAX:
+            breath.hurry()
+        async with _ended(threads, partial(compaction.run, breath or no_breath)) as compacting:
             try:
                 log.compacted(compaction, compacting.result())
             except (OSError, GoQueueError) as error:
@@ -129,6 +132,7 @@ class Caretaker:
         self._stopped = asyncio.Event()
         self._visited: Flusher | None = None
         self._left = asyncio.Event()
+        self._breath: ThreadBreath | None = None
         self._visits: WeakKeyDictionary[Log, _Visit] = WeakKeyDictionary()
 
     async def run(self) -> None:
@@ -161,13 +165,17 @@ class Caretaker:
                 self._left.set()
 
     async def leave(self, flusher: Flusher) -> None:
-        """Wait until nothing is being done to a log; one that is offline is not visited again."""
+        """Wait until nothing is being done to a log, which is going; one that is offline is not visited again."""
+        if self._visited is flusher and self._breath is not None:
+            self._breath.stop()
         while self._visited is flusher:
             await self._left.wait()
 
     def stop(self) -> None:
-        """End `run` once the round under way has ended; what is held back is not looked at to the end."""
+        """End `run` soon: what takes long, a look or a compaction, is not brought to its end."""
         self._stopped.set()
+        if self._breath is not None:
+            self._breath.stop()
         if self._holds is not None:
             self._holds.stop()
 
@@ -187,12 +195,15 @@ class Caretaker:
         is_checkpoint_due = (now - visit.checkpointed_at) * 1000 >= log.settings.checkpoint_interval_ms
         if is_checkpoint_due:
             visit.checkpointed_at = now
+        # Without threads it is the loop that waits, and nobody else has anything of a pause.
+        self._breath = None if self._threads is None else ThreadBreath()
         await tend(
             flusher,
             self._clock.now_ms(),
             self._threads,
             is_checkpoint_due=is_checkpoint_due,
             expires_before=None if self._holds is None else self._holds.expires_before(log),
+            breath=self._breath,
         )
         # Open files are few, logs may be many: those that nobody writes to give theirs back.
         if log.end_offset == visit.end_offset:
