@@ -18,6 +18,7 @@ from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import Delivery
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.records.reader import Record
@@ -80,10 +81,11 @@ class Receiving(NamedTuple):
 async def receive_together(broker: Broker, source: Source, wishes: Sequence[Wish]) -> list[Receiving]:
     """Lease messages to consumers, as far as there are any now; return what each of them gets."""
     group, partitions = await prepare(broker, source.group, source.topics)
-    told = [Receiving((), 0, sight.shortfall, sight) for sight in sights(group, partitions, wishes)]
+    promising = _promising(group, partitions)
+    told = [Receiving((), 0, sight.shortfall, sight) for sight in _sights(group, promising, wishes)]
     served = [number for number, each in enumerate(told) if not each.shortfall]
     takers = [_taker(broker, group, wishes[number]) for number in served]
-    looks = _look_around(broker.queues.stretches, group, partitions, takers, wishes[0].bytes_max)
+    looks = _look_around(broker.queues.stretches, group, promising, takers, wishes[0].bytes_max)
     if not looks:
         return told
     leased = await broker.queues.submit(group.name, Receive(group.name, takers, [each.offer for each in looks]))
@@ -100,15 +102,30 @@ def _taker(broker: Broker, group: QueueGroup, wish: Wish) -> Taker:
     return Taker(wish.consumer, wish.limit, visibility_ms, lease_id)
 
 
-def sights(group: QueueGroup, partitions: Sequence[Partition], wishes: Iterable[Wish]) -> list[Sight]:
-    """Return what consumers see of a group now."""
-    cursors, rest = [], []
+def sight_of(group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> Sight:
+    """Return what a consumer sees of a group now."""
+    (sight,) = _sights(group, _promising(group, partitions), [wish])
+    return sight
+
+
+def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple[Partition, Window]]:
+    """Return the partitions in which there may be something."""
+    found = []
     for partition in partitions:
         window = group.windows.get(TopicPartition(partition.topic, partition.index))
-        if window is not None and is_worth_a_look(partition, window):
-            cursors.append(window.cursor)
-            ends = partition.last_stable_offset, partition.log.start_offset
-            rest.append((partition.index, window.in_flight, len(window.ready), *ends))
+        if window is not None and partition.gone is None and is_worth_a_look(partition, window):
+            found.append((partition, window))
+    return found
+
+
+def _sights(
+    group: QueueGroup, promising: Sequence[tuple[Partition, Window]], wishes: Sequence[Wish]
+) -> Iterable[Sight]:
+    cursors = [window.cursor for _, window in promising]
+    rest = [
+        (each.index, window.in_flight, len(window.ready), each.last_stable_offset, each.log.start_offset)
+        for each, window in promising
+    ]
     return [Sight(_shortfall(group, wish), cursors, rest) for wish in wishes]
 
 
@@ -121,24 +138,25 @@ def _shortfall(group: QueueGroup, wish: Wish) -> str:
 
 
 def _look_around(
-    stretches: Stretches, group: QueueGroup, partitions: Sequence[Partition], takers: Sequence[Taker], bytes_max: int
+    stretches: Stretches,
+    group: QueueGroup,
+    promising: Sequence[tuple[Partition, Window]],
+    takers: Sequence[Taker],
+    bytes_max: int,
 ) -> list[Look]:
     """Look for messages in partitions in turn, until there are as many as are asked for.
 
     One that cannot be read does not keep the others back; if nothing else is there, it is told.
     """
-    if not takers:
+    if not takers or not promising:
         return []
     limit = sum([taker.limit for taker in takers])
     # Whoever comes next begins elsewhere.
-    first = takers[0].lease_id % len(partitions)
+    first = takers[0].lease_id % len(promising)
     is_ordered = group.settings.ordering is Ordering.KEY
     looks = []
     fault: GoQueueError | None = None
-    for partition in [*partitions[first:], *partitions[:first]]:
-        window = group.windows.get(TopicPartition(partition.topic, partition.index))
-        if window is None or partition.gone is not None or not is_worth_a_look(partition, window):
-            continue
+    for partition, window in [*promising[first:], *promising[:first]]:
         if limit <= 0 or bytes_max <= 0:
             break
         try:

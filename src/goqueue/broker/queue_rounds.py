@@ -1,7 +1,7 @@
 """What is asked at about the same time is carried out together.
 
-Whoever asks under the same key in one turn of the loop shares a round, and while a round is under way the next one
-gathers: a decision and its records cost hardly more for many than for one. Nobody waits longer for it than for the
+Whoever asks under the same key in the same turns of the loop shares a round, and while a round is under way the next
+one gathers: a decision and its records cost hardly more for many than for one. Nobody waits longer for it than for the
 sync of what came before, which would have to end in any case.
 
 A round is of limited size: those for whom there is no room are in the next one. Whoever has left before it begins is
@@ -17,13 +17,17 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from goqueue.errors import GoQueueError
 from goqueue.runtime.tasks import Tasks
-from goqueue.runtime.waiters import hand_over
+from goqueue.runtime.waiters import arrival, hand_over
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 AskT = TypeVar("AskT")
 ToldT = TypeVar("ToldT")
 
 CarryOut = Callable[[KeyT, Sequence[AskT]], Coroutine[Any, Any, Sequence[ToldT]]]
+
+# A round begins so many turns of the loop later. Turns without work are over in microseconds; those with work bring
+# more who ask.
+_GATHERING_TURNS = 2
 
 ROUND_MESSAGES_MAX = 1_000
 """How many messages a round is about at most, unless one who asks wants more."""
@@ -59,7 +63,9 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
     async def _run(self, key: KeyT, waiting: deque[_Asked]) -> None:
         asked: Sequence[_Asked] = ()
         try:
-            while asked := _take(waiting):
+            while waiting:
+                await _turns(_GATHERING_TURNS)
+                asked = _take(waiting)
                 try:
                     told = await self._carry_out(key, [each.ask for each in asked])
                 except GoQueueError as error:
@@ -73,6 +79,12 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
             raise
         finally:
             del self._waiting[key]
+
+
+async def _turns(count: int) -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(count):
+        await arrival(loop.call_soon)
 
 
 def _refuse(asked: Sequence[_Asked], error: BaseException) -> None:

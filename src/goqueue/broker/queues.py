@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_beginnings import prepare
-from goqueue.broker.queue_receiving import Receiving, Source, Wish, sights
+from goqueue.broker.queue_receiving import Receiving, Source, Wish, sight_of
 from goqueue.broker.queue_settling import Saying, Statement
 from goqueue.machines.delivery_steps import Result
 
@@ -55,7 +55,7 @@ async def _news(broker: Broker, source: Source, wish: Wish, found: Receiving, de
     # Meanwhile the group may have been moved or made anew, and its topics may have changed. From here on, there is no
     # pause before it waits: nothing can happen of which it does not hear.
     group, partitions = await prepare(broker, source.group, source.topics)
-    (sight,) = sights(group, partitions, [wish])
+    sight = sight_of(group, partitions, wish)
     if asyncio.get_running_loop().time() >= deadline or waits.is_closed:
         # What was passed may be much, all of it aborted or waiting for its key.
         return sight.shortfall == "" and sight.cursors != found.sight.cursors and bool(sight.cursors)
@@ -73,6 +73,10 @@ async def _news(broker: Broker, source: Source, wish: Wish, found: Receiving, de
 async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
     """Say of leased messages what became of them; return the result of each, durable."""
     shown, unreadable = broker.queues.receipts.read(receipts)
+    if len(shown) == 1 and not unreadable:
+        # As most are.
+        ((group, (_, claims)),) = shown.items()
+        return await broker.queues.settlements.join(Saying(group, statement), claims, len(receipts))
     results: list[Result | None] = [unreadable.get(number) for number in range(len(receipts))]
     for group, (numbers, claims) in shown.items():
         told = await broker.queues.settlements.join(Saying(group, statement), claims, len(numbers))

@@ -49,6 +49,8 @@ class Flusher:
         self._timer: asyncio.Handle | None = None
         self._is_soon = False
         self._is_running = False
+        # Whether somebody wants more to be durable than the flush under way makes so.
+        self._is_hurried = False
         self._waiters = Waiters()
         self._ends: list[Wake] = []
         # When the oldest change that the flush under way does not cover must be durable, by the interval policy.
@@ -107,6 +109,7 @@ class Flusher:
 
     def hurry(self) -> None:
         """Begin the next flush as soon as all callbacks that are ready have run, so that they share it."""
+        self._is_hurried = True
         if self._is_running or self._is_soon:
             return
         if self._timer is not None:
@@ -116,7 +119,7 @@ class Flusher:
 
     def _begin(self) -> None:
         self._timer = None
-        self._is_soon = False
+        self._is_soon = self._is_hurried = False
         self._due_at = None
         self._unsynced_bytes, self._being_synced_bytes = 0, self._unsynced_bytes
         flush = self.log.flush()
@@ -158,7 +161,7 @@ class Flusher:
             self.log.go_offline(f"a flush failed at offset {flush.end_offset}: {error}")
         self._settle()
         if not self.log.fault and self.log.wants_flush:
-            self.note_append()
+            self.note_append(is_awaited=self._is_hurried)
 
     def _settle(self) -> None:
         """Wake all who have what they wait for, or can no longer get it."""
