@@ -13,6 +13,7 @@ from goqueue.bench.broker_queue import QueueLoad, QueueTopic, measure_singles, q
 from goqueue.bench.http_connection import HttpConnection
 from goqueue.bench.measure import BenchmarkFailed
 from goqueue.bench.queue_client import Report, carry_out, ranges_of
+from goqueue.bench.queue_workloads import SINGLE_CONNECTIONS
 from goqueue.cli.main import app
 
 DESCRIPTION = {"what", "value", "unit", "goal", "is_met"}
@@ -42,20 +43,22 @@ def test_batches_singles_and_delivery_are_measured_in_one_shape(broker: Broker) 
     document = json.loads(shown.stdout)
     assert document["settings"]["batch"] == 5
     found = document["results"]
-    assert list(found) == ["queue_publish", "queue_batches", "queue_singles", "queue_delivery"]
+    singles = [f"queue_singles_{count}" for count in SINGLE_CONNECTIONS]
+    assert list(found) == ["queue_publish", "queue_batches", "queue_cpu", *singles, "queue_delivery"]
     for each in found.values():
         assert set(each) >= DESCRIPTION | {"messages", "seconds", "requests", "broker_cpu_us_per_msg"}
         assert each["messages"] == 41
     assert found["queue_batches"]["goal"] == "at least 100,000"
+    assert found["queue_cpu"]["value"] == found["queue_batches"]["broker_cpu_us_per_msg"]
     # 21 and 20 messages, five at a time.
     assert found["queue_publish"]["requests"] == 9
-    assert found["queue_singles"]["requests"] >= 41
+    assert all(found[name]["requests"] >= 41 for name in singles)
     assert 0 < found["queue_delivery"]["p50_ms"] <= found["queue_delivery"]["p99_ms"]
 
 
 def test_a_part_can_be_measured_alone(place: QueueTopic) -> None:
-    result = measure_singles(place, QueueLoad(messages=7, batch=1, connections=3, partitions=2))
-    assert (result.name, result.details["connections"]) == ("queue_singles", 3)
+    (result,) = measure_singles(place, QueueLoad(messages=7, batch=1, connections=3, partitions=2))
+    assert (result.name, result.details["connections"]) == ("queue_singles_3", 3)
 
 
 def test_a_message_that_was_not_acked_fails_the_benchmark(place: QueueTopic) -> None:

@@ -16,12 +16,15 @@ import msgspec
 
 from goqueue.bench.broker import Broker
 from goqueue.bench.cpu import metered
-from goqueue.bench.figures import figures
+from goqueue.bench.figures import Figures, figures
 from goqueue.bench.http_connection import HttpConnection
 from goqueue.bench.measure import Aim, BenchmarkFailed, Goal, Result, require
 from goqueue.bench.queue_client import STAMP_DIGITS, Order, Report, ranges_of
 
-MESSAGES_PER_SECOND_GOAL = 100_000
+BATCHES_GOAL = Goal(Aim.AT_LEAST, 100_000)
+CPU_US_GOAL = Goal(Aim.AT_MOST, 5)
+SINGLES_GOAL = Goal(Aim.AT_LEAST, 5_000)
+DELIVERY_MS_GOAL = Goal(Aim.AT_MOST, 5)
 PER_SECOND = 1000
 SIZE_BYTES_MIN = STAMP_DIGITS
 
@@ -105,37 +108,38 @@ def measure_batches(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
         None,
         _details(load, published, measured.as_dict()),
     )
-    yield _measure_consuming(place, load)
+    consumed, details = _consume(place, load)
+    what = f"messages received and acked, {load.batch:,} at a time"
+    yield Result("queue_batches", what, consumed.msgs_per_s, "messages/s", BATCHES_GOAL, details)
+    if consumed.broker_cpu_us_per_msg is not None:
+        what = f"CPU of the broker to deliver a message and take its ack, {load.batch:,} at a time"
+        yield Result("queue_cpu", what, consumed.broker_cpu_us_per_msg, "us", CPU_US_GOAL, details)
 
 
-def measure_singles(place: QueueTopic, load: QueueLoad) -> Result:
+def measure_singles(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
     """Receive and ack messages one by one, which are published before."""
     fill = place.order(
         part="publish", messages=load.messages, batch=1000, size_bytes=load.size_bytes, partitions=load.partitions
     )
     with _clients([fill]) as clients:
         clients.run()
-    return _measure_consuming(place, load)
+    consumed, details = _consume(place, load)
+    what = f"messages received and acked, one at a time, {load.connections} consumers"
+    name = f"queue_singles_{load.connections}"
+    yield Result(name, what, consumed.msgs_per_s, "messages/s", SINGLES_GOAL, details)
 
 
-def _measure_consuming(place: QueueTopic, load: QueueLoad) -> Result:
+def _consume(place: QueueTopic, load: QueueLoad) -> tuple[Figures, dict[str, float]]:
+    """Have all messages received and acked; return the figures of that, and what goes with them."""
     orders = [place.order(part="consume", batch=load.batch, first=number) for number in range(load.connections)]
     with _clients(orders) as clients, metered(place.broker.pid) as usage:
         reports = clients.run()
     require_each_once(place, reports, load.messages)
     measured = figures(load.messages, load.size_bytes, usage)
-    is_single = load.batch == 1
-    return Result(
-        "queue_singles" if is_single else "queue_batches",
-        f"messages received and acked, {'one' if is_single else f'{load.batch:,}'} at a time",
-        measured.msgs_per_s,
-        "messages/s",
-        None if is_single else Goal(Aim.AT_LEAST, MESSAGES_PER_SECOND_GOAL),
-        _details(load, reports, measured.as_dict()),
-    )
+    return measured, _details(load, reports, measured.as_dict())
 
 
-def measure_delivery(place: QueueTopic, load: QueueLoad) -> Result:
+def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
     """Publish at a steady pace to consumers that wait; the value is the p99 from when a message was due."""
     watching = [place.order(part="watch", batch=_WATCHED_AT_ONCE, first=number) for number in range(_WATCHERS)]
     pacing = [
@@ -157,7 +161,8 @@ def measure_delivery(place: QueueTopic, load: QueueLoad) -> Result:
     measured = figures(load.messages, load.size_bytes, usage, latencies_ms)
     assert measured.p99_ms is not None
     what = f"from a publish until its message is received, {PER_SECOND:,} a second (p99)"
-    return Result("queue_delivery", what, measured.p99_ms, "ms", None, _details(load, reports, measured.as_dict()))
+    details = _details(load, reports, measured.as_dict())
+    yield Result("queue_delivery", what, measured.p99_ms, "ms", DELIVERY_MS_GOAL, details)
 
 
 def require_each_once(place: QueueTopic, reports: Sequence[Report], messages: int) -> None:

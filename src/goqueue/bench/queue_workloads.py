@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from goqueue.bench.broker import Broker, private_broker, split_address
-from goqueue.bench.broker_queue import QueueLoad, measure_batches, measure_delivery, measure_singles, queue_topic
+from goqueue.bench.broker_queue import (
+    QueueLoad,
+    QueueTopic,
+    measure_batches,
+    measure_delivery,
+    measure_singles,
+    queue_topic,
+)
 from goqueue.bench.measure import Result
 from goqueue.bench.options import Flush, QueuePart
 
-SINGLE_CONNECTIONS = 8
+SINGLE_CONNECTIONS = (8, 32)
+"""How many consumers take messages one at a time; what they ask for at once is carried out together."""
 
 Announce = Callable[[str], None]
 
@@ -51,15 +60,21 @@ def run_queue(
     with _broker_of(target, workspace) as broker:
         for part in parts:
             announce(f"queues: {part}")
-            with queue_topic(broker, load.partitions, target.flush) as place:
-                if part is QueuePart.BATCHES:
-                    yield from measure_batches(place, replace(load, messages=size.batches))
-                elif part is QueuePart.SINGLES:
-                    connections = max(load.connections, SINGLE_CONNECTIONS)
-                    singles = replace(load, messages=size.singles, batch=1, connections=connections)
-                    yield measure_singles(place, singles)
-                else:
-                    yield measure_delivery(place, replace(load, messages=size.delivery))
+            for measure in _measurements(part, size, load):
+                with queue_topic(broker, load.partitions, target.flush) as place:
+                    yield from measure(place)
+
+
+def _measurements(part: QueuePart, size: QueueSize, load: QueueLoad) -> list[Callable[[QueueTopic], Iterator[Result]]]:
+    """Return what is measured for a part, each on a topic of its own."""
+    if part is QueuePart.BATCHES:
+        return [partial(measure_batches, load=replace(load, messages=size.batches))]
+    if part is QueuePart.DELIVERY:
+        return [partial(measure_delivery, load=replace(load, messages=size.delivery))]
+    return [
+        partial(measure_singles, load=replace(load, messages=size.singles, batch=1, connections=connections))
+        for connections in SINGLE_CONNECTIONS
+    ]
 
 
 @contextmanager

@@ -11,7 +11,6 @@ about its messages is durable before it is told so.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -214,10 +213,11 @@ class Deliveries:
     def _receive(self, command: Receive, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
         drafts: dict[TopicPartition, Draft] = {}
-        taken: Counter[str] = Counter()
+        taken: dict[str, int] = {}
         reply = []
         for taker in command.takers:
-            most = room = 0 if group.paused else min(group.room(taker.consumer) - taken[taker.consumer], taker.limit)
+            before = taken.get(taker.consumer, 0)
+            most = room = 0 if group.paused else min(group.room(taker.consumer) - before, taker.limit)
             deliveries: list[Delivery] = []
             for offer in command.offers:
                 if room > 0 and offer.partition in group.windows:
@@ -227,7 +227,7 @@ class Deliveries:
                     leased = lease(draft, offer, taker, now, room)
                     room -= sum([len(each.offsets) for each in leased])
                     deliveries += leased
-            taken[taker.consumer] += most - room
+            taken[taker.consumer] = before + most - room
             reply.append(Leased(deliveries, now.wall_ms + taker.visibility_ms, _shortfall(group, taker, most)))
         return _drafted(group, drafts, ticket, reply, is_told_at_once=True)
 
