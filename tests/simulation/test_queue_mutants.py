@@ -135,7 +135,7 @@ def letters_are_written_without_a_look(patch: Patch) -> None:
         del partition, causes
         return set()
 
-    patch.setattr(undertaker, "_written", nothing)
+    patch.setattr(undertaker, "find_written", nothing)
 
 
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:

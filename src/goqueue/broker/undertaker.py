@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import DeadLettersFailed
-from goqueue.broker.letters import Stretch
+from goqueue.broker.letter_search import find_written
 from goqueue.broker.messages import Limits, moved_batch, publish_sections
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
@@ -30,10 +30,9 @@ from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import Flight
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
-from goqueue.model.dead_letters import Cause, cause_of, dead_letters_of
+from goqueue.model.dead_letters import cause_of, dead_letters_of
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
-from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -42,8 +41,6 @@ _AT_ONCE_MAX = 100
 _AT_ONCE_BYTES = 4 * 1024 * 1024
 # For what a letter says beside what its message said.
 _HEADERS_BYTES = 64 * 1024
-# Where letters are looked for that were perhaps written.
-_LAST_LETTERS = 2_000
 _CERTAIN_MAX = 10_000
 
 
@@ -156,7 +153,7 @@ class Undertaker:
         if doubtful:
             lying = target.partition(where.partition % len(target.partitions))
             causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-            written = await _written(lying, set(causes.values()))
+            written = await find_written(lying, set(causes.values()))
             letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
         if not letters:
             return {}
@@ -192,21 +189,6 @@ class Undertaker:
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
         outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
-
-
-async def _written(partition: Partition, causes: set[Cause]) -> set[Cause]:
-    """Return those causes of which a letter is among the last ones of a partition.
-
-    Two letters of the same message say the same only if they are of the same death.
-    """
-    end = partition.last_stable_offset
-    last = Stretch(partition, end - _LAST_LETTERS, end, is_backwards=True)
-    found: set[Cause] = set()
-    while len(found) < len(causes) and await last.first() is not None:
-        cause = cause_of(last.take().headers)
-        if cause in causes:
-            found.add(cause)
-    return found
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:
