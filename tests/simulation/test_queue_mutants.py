@@ -18,7 +18,6 @@ from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle, Tak
 from goqueue.machines.delivery_records import KeyKind, read_key
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import Draft
-from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_stage import shrink
 from tests.simulation.mutants import Mutant, Patch, require_found
@@ -107,8 +106,8 @@ def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
 def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
     """A message is settled, and then its letter is written."""
 
-    async def bury_first(self: Undertaker, name: str, where: TopicPartition, refused: Any) -> bool:
-        del refused
+    async def bury_first(self: Undertaker, burial: Any) -> bool:
+        name, where = burial.group, burial.where
         machine = await self._broker.queues.machine(name)
         group = machine.require(name)
         window = group.windows[where]

@@ -10,17 +10,19 @@ and is tried again, and keeps no other back.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.letter_search import find_written
+from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.messages import Limits, moved_batch, publish_sections
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
-from goqueue.broker.queue_offers import find
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
 from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
@@ -28,11 +30,14 @@ from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import Flight
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
 from goqueue.model.dead_letters import cause_of, dead_letters_of
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -54,6 +59,22 @@ class _Gathered(NamedTuple):
     letters: dict[int, NewRecord]
     doubtful: set[int]
     unreadable: dict[int, GoQueueError]
+
+
+@dataclass(slots=True)
+class _Burial:
+    """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now."""
+
+    group: str
+    where: TopicPartition
+    refused: dict[int, GoQueueError] = field(default_factory=dict)
+    finder: MessageFinder | None = None
+
+    def finder_of(self, partition: Partition, window: Window, dead: Sequence[int]) -> MessageFinder:
+        """Return who finds dead messages, and knows what was opened of others that lie beside them."""
+        if self.finder is None or self.finder.partition is not partition or not self.finder.wants_all(dead):
+            self.finder = MessageFinder(partition, window.dead, _AT_ONCE_BYTES)
+        return self.finder
 
 
 class Undertaker:
@@ -83,12 +104,12 @@ class Undertaker:
                 self._broker.tasks.start(self._bury_all(group, partition), f"dead letters of {group}")
 
     async def _bury_all(self, name: str, where: TopicPartition) -> None:
-        refused: dict[int, GoQueueError] = {}
+        burial = _Burial(name, where)
         try:
-            while await self._bury_some(name, where, refused):
+            while await self._bury_some(burial):
                 pass
-            if refused:
-                raise next(iter(refused.values()))
+            if burial.refused:
+                raise next(iter(burial.refused.values()))
         except GoQueueError as error:
             # The messages stay as they are; the next look tries again.
             if self._reminders.is_due((name, where), self._broker.clock.monotonic()):
@@ -96,11 +117,12 @@ class Undertaker:
         finally:
             self._under_way.discard((name, where))
 
-    async def _bury_some(self, name: str, where: TopicPartition, refused: dict[int, GoQueueError]) -> bool:
+    async def _bury_some(self, burial: _Burial) -> bool:
         """Make letters of some dead messages of a partition; tell whether there were any.
 
         Those whose letters their topic does not take are put to the refused ones, and left alone.
         """
+        name, where, refused = burial.group, burial.where, burial.refused
         # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie.
         machine = await self._broker.queues.machine(name)
         group = machine.find(name)
@@ -110,7 +132,7 @@ class Undertaker:
         )
         if group is None or window is None or not dead:
             return False
-        found = self._gather(group, where, dead)
+        found = await self._gather(burial, group, window, dead)
         refused |= found.unreadable
         if found.letters:
             refused |= await self._write(group, where, found.letters, found.doubtful)
@@ -118,23 +140,31 @@ class Undertaker:
         self._certain.add((name, where))
         return True
 
-    def _gather(self, group: QueueGroup, where: TopicPartition, dead: Sequence[int]) -> _Gathered:
-        """Make letters of dead messages, of no more at once than a bounded number of bytes."""
-        partition = self._broker.topic(where.topic).partition(where.partition)
-        window = group.windows[where]
+    async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
+        """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
+        where = burial.where
+        finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
         found = _Gathered([], {}, set(), {})
         is_uncertain = (group.name, where) not in self._certain
-        size = 0
-        for offset in dead:
+        size, opened_before = 0, finder.opened_bytes
+        flights = [(offset, window.find(offset)) for offset in sorted(dead)]
+        for offset, flight in flights:
             if size >= _AT_ONCE_BYTES:
                 break
+            if found.seen and not finder.is_near(offset):
+                if finder.opened_bytes - opened_before >= _AT_ONCE_BYTES:
+                    break
+                await arrival(asyncio.get_running_loop().call_soon)
+            if flight is None or window.find(offset) != flight:
+                # Somebody has moved the group meanwhile.
+                continue
             found.seen.append(offset)
             try:
-                record, flight = find(partition, offset), window.find(offset)
+                record = finder.take(offset)
             except Corrupt as error:
                 found.unreadable[offset] = error
                 continue
-            if record is not None and flight is not None:
+            if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
                 if is_uncertain or flight.lease is None or flight.lease.since_ms <= self._began_ms:
