@@ -113,13 +113,15 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
         window = group.windows[where]
         dead = list(window.dead)
         partition = self._broker.topic(where.topic).partition(where.partition)
-        letters = []
+        letters, leases = [], {}
         for offset in dead:
             record, flight = find(partition, offset), window.find(offset)
             assert record is not None
             assert flight is not None
+            assert flight.lease is not None
+            leases[offset] = flight.lease.id
             letters.append(undertaker._letter(group, where, record, flight, 0))
-        await self._broker.queues.submit(name, Bury(name, where, dead))
+        await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         if letters:
             await self._publish(await self._target(group, where), where, letters)
         return bool(dead)

@@ -50,12 +50,12 @@ _CERTAIN_MAX = 10_000
 
 
 class _Gathered(NamedTuple):
-    """Dead messages that were looked at, by offset: their letters, and why others cannot be read.
+    """Dead messages that were looked at, by offset: the leases they died of, letters, and why others cannot be read.
 
     Whether there are letters of the `doubtful` ones already, nobody knows.
     """
 
-    seen: list[int]
+    leases: dict[int, int]
     letters: dict[int, NewRecord]
     doubtful: set[int]
     unreadable: dict[int, GoQueueError]
@@ -136,29 +136,30 @@ class Undertaker:
         refused |= found.unreadable
         if found.letters:
             refused |= await self._write(group, where, found.letters, found.doubtful)
-        await self._broker.queues.submit(name, Bury(name, where, [each for each in found.seen if each not in refused]))
+        leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
+        await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         self._certain.add((name, where))
-        return True
+        return bool(found.leases)
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
-        found = _Gathered([], {}, set(), {})
+        found = _Gathered({}, {}, set(), {})
         is_uncertain = (group.name, where) not in self._certain
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
             if size >= _AT_ONCE_BYTES:
                 break
-            if found.seen and not finder.is_near(offset):
+            if found.leases and not finder.is_near(offset):
                 if finder.opened_bytes - opened_before >= _AT_ONCE_BYTES:
                     break
                 await arrival(asyncio.get_running_loop().call_soon)
-            if flight is None or window.find(offset) != flight:
+            if flight is None or flight.lease is None or window.find(offset) != flight:
                 # Somebody has moved the group meanwhile.
                 continue
-            found.seen.append(offset)
+            found.leases[offset] = flight.lease.id
             try:
                 record = finder.take(offset)
             except Corrupt as error:
@@ -167,7 +168,7 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if is_uncertain or flight.lease is None or flight.lease.since_ms <= self._began_ms:
+                if is_uncertain or flight.lease.since_ms <= self._began_ms:
                     found.doubtful.add(offset)
         return found
 

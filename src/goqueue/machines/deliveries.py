@@ -18,7 +18,7 @@ from uuid import UUID
 
 from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
-from goqueue.machines.delivery_admin import administer, require, require_window
+from goqueue.machines.delivery_admin import administer, require
 from goqueue.machines.delivery_commands import Bury, Command, PassTime, Receive, Settle, Taker
 from goqueue.machines.delivery_group import NOTHING, Outcome, Place, QueueGroup, Tally, draft_records
 from goqueue.machines.delivery_records import (
@@ -31,7 +31,16 @@ from goqueue.machines.delivery_records import (
     read_key,
     read_partition,
 )
-from goqueue.machines.delivery_steps import Result, all_stale, lease, leases_due, opened, pass_time, settle
+from goqueue.machines.delivery_steps import (
+    Result,
+    all_stale,
+    dead_as_told,
+    lease,
+    leases_due,
+    opened,
+    pass_time,
+    settle,
+)
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import SHIFT, Draft, Move, Window
 from goqueue.machines.group_values import TopicPartition
@@ -250,12 +259,14 @@ class Deliveries:
         return _drafted(group, drafts, ticket, results, tally=Tally(done, failed))
 
     def _bury(self, command: Bury, ticket: int) -> Decision:
-        draft = Draft(require_window(self.groups, command.group, command.partition))
-        for offset in command.offsets:
-            flight = draft.find(offset)
-            if flight is not None and flight.state is FlightState.DEAD:
-                draft.finish(offset)
-        return _drafted(self.groups[command.group], {command.partition: draft}, ticket, None)
+        group = self.groups.get(command.group)
+        window = None if group is None else group.windows.get(command.partition)
+        if group is None or window is None:
+            return Decision(answers=[Answer(ticket, None)], outcome=(), is_idle=True)
+        draft = Draft(window)
+        for offset in dead_as_told(window, command):
+            draft.finish(offset)
+        return _drafted(group, {command.partition: draft}, ticket, None)
 
     def _pass_time(self, command: PassTime, ticket: int, now: Now) -> Decision:
         place = Place(command.group, command.partition, command.chunk)

@@ -1,0 +1,77 @@
+"""How dead messages become letters while others are at work: what is made anew, what fails, and how much at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.topics import delete_topic
+from goqueue.broker.undertaker import Undertaker
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.testing import SimDisk
+from tests.simulation.group_calls import CALLER, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SettleSome
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+class Gate:
+    """Letters that were written, and of which nobody knows until the gate is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+        real = Undertaker._publish
+
+        async def publish(undertaker: Undertaker, *which: Any) -> Any:
+            outcomes = await real(undertaker, *which)
+            self.reached.set()
+            await self.opened.wait()
+            return outcomes
+
+        monkeypatch.setattr(Undertaker, "_publish", publish)
+
+
+async def _reject(broker: Broker, topic: str, limit: int = 1) -> list[str]:
+    given = await ReceiveSome("billing", (topic,), "ann", limit, 0, 60_000, 0).perform(broker)
+    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    return [each.value for each in given]
+
+
+def _states(broker: Broker) -> list[FlightState]:
+    return [
+        flight.state
+        for machine in broker.queues.machines
+        for group in machine.groups.values()
+        for window in group.windows.values()
+        for chunk in window.chunks.values()
+        for flight in chunk.flights.values()
+    ]
+
+
+def test_a_message_of_a_topic_that_was_made_anew_has_a_letter_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(broker: Broker) -> None:
+        gate = Gate(monkeypatch)
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "old", None).perform(broker)
+        await _reject(broker, "orders")
+        await gate.reached.wait()
+        await delete_topic(broker, CALLER, "orders")
+        await MakeTopic("orders", 1).perform(broker)
+        await PublishValue("orders", "new", None).perform(broker)
+        assert await _reject(broker, "orders") == ["new"]
+        gate.opened.set()
+        await let_pass(10)
+        assert _states(broker) == []
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", "old"), Letter("billing", "new")]
+
+    live(SimDisk(1), 1, act, stops=True)
