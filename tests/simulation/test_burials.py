@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
@@ -75,3 +76,43 @@ def test_a_message_of_a_topic_that_was_made_anew_has_a_letter_of_its_own(monkeyp
         assert letters == [Letter("billing", "old"), Letter("billing", "new")]
 
     live(SimDisk(1), 1, act, stops=True)
+
+
+def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+    disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+    tried = 0
+    real = Undertaker._publish
+
+    async def publish(undertaker: Undertaker, *which: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return await real(undertaker, *which)
+
+    monkeypatch.setattr(Undertaker, "_publish", publish)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq", "others"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "v", None).perform(broker)
+        for number in range(50):
+            await PublishValue("others", f"v{number}", None).perform(broker)
+        await _reject(broker, "orders")
+        await let_pass(2)
+        given = await ReceiveSome("billing", ("others",), "ann", 50, 0, 60_000, 0).perform(broker)
+        before = tried
+        for each in given:
+            await SettleSome("billing", (each,), Verdict.ACK).perform(broker)
+        # All that takes less than a second.
+        assert tried - before <= 1
+        before = tried
+        await let_pass(10)
+        assert 9 <= tried - before <= 11
+        disk.heal()
+        await let_pass(2)
+        assert _states(broker) == []
+        assert broker.queues.undertaker.troubles == {}
+
+    live(disk, 1, act, stops=True)

@@ -82,6 +82,8 @@ class Undertaker:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        # Why dead messages could not be buried when that was tried last.
+        self.troubles: dict[tuple[str, TopicPartition], str] = {}
         self._under_way: set[tuple[str, TopicPartition]] = set()
         # Whose dead are all settled whose letters were written since the start; not more than so many.
         self._certain: set[tuple[str, TopicPartition]] = set()
@@ -92,16 +94,21 @@ class Undertaker:
     def look_at_all(self) -> None:
         """Begin to bury whatever is dead; what has failed before is tried again."""
         self._reminders.prune(self._broker.clock.monotonic())
-        for machine in self._broker.queues.machines:
-            self.look(machine)
+        dying = [which for machine in self._broker.queues.machines for which in machine.dying()]
+        self.troubles = {which: self.troubles[which] for which in dying if which in self.troubles}
+        for group, where in dying:
+            self._begin(group, where)
 
     def look(self, machine: Deliveries) -> None:
-        """Begin to bury the dead of the groups of a machine."""
-        for group, partition in machine.dying():
-            which = (group, partition)
-            if which not in self._under_way:
-                self._under_way.add(which)
-                self._broker.tasks.start(self._bury_all(group, partition), f"dead letters of {group}")
+        """Begin to bury the dead of the groups of a machine, but where that has failed: decisions are many."""
+        for group, where in machine.dying():
+            if (group, where) not in self.troubles:
+                self._begin(group, where)
+
+    def _begin(self, group: str, where: TopicPartition) -> None:
+        if (group, where) not in self._under_way:
+            self._under_way.add((group, where))
+            self._broker.tasks.start(self._bury_all(group, where), f"dead letters of {group}")
 
     async def _bury_all(self, name: str, where: TopicPartition) -> None:
         burial = _Burial(name, where)
@@ -110,8 +117,10 @@ class Undertaker:
                 pass
             if burial.refused:
                 raise next(iter(burial.refused.values()))
+            self.troubles.pop((name, where), None)
         except GoQueueError as error:
-            # The messages stay as they are; the next look tries again.
+            # The messages stay as they are; the next look at all of them tries again.
+            self.troubles[name, where] = str(error)
             if self._reminders.is_due((name, where), self._broker.clock.monotonic()):
                 self._broker.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
         finally:
