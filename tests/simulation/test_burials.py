@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
+from goqueue.broker.messages import publish_sections
+from goqueue.broker.produce import Acks, Section
 from goqueue.broker.topics import delete_topic
 from goqueue.broker.undertaker import Undertaker
 from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.model.queue_settings import QueueSettings
+from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SettleSome
+from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
 
 
 @pytest.fixture(autouse=True)
@@ -116,3 +120,34 @@ def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
         assert broker.queues.undertaker.troubles == {}
 
     live(disk, 1, act, stops=True)
+
+
+def test_letters_of_a_bounded_number_of_partitions_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once: list[int] = []
+    now = 0
+    real = Undertaker._publish
+
+    async def publish(undertaker: Undertaker, *which: Any) -> Any:
+        nonlocal now
+        now += 1
+        at_once.append(now)
+        try:
+            return await real(undertaker, *which)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(Undertaker, "_publish", publish)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 30).perform(broker)
+        for index in range(30):
+            section = Section(broker.topic("orders").partition(index), build_batch([NewRecord(1, None, b"v")]))
+            await publish_sections(broker, CALLER, Acks.ALL, [section])
+        await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
+        assert len(await _reject(broker, "orders", 30)) == 30
+        await let_pass(10)
+        assert len(await ReadLetters("orders.dlq").perform(broker)) == 30
+
+    live(SimDisk(1), 1, act, stops=True)
+    assert max(at_once) == 8

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE_MAX = 100
 _AT_ONCE_BYTES = 4 * 1024 * 1024
+# Of each of them so many bytes are in hand.
+_PARTITIONS_AT_ONCE = 8
 # For what a letter says beside what its message said.
 _HEADERS_BYTES = 64 * 1024
 _CERTAIN_MAX = 10_000
@@ -85,6 +87,7 @@ class Undertaker:
         # Why dead messages could not be buried when that was tried last.
         self.troubles: dict[tuple[str, TopicPartition], str] = {}
         self._under_way: set[tuple[str, TopicPartition]] = set()
+        self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
         # Whose dead are all settled whose letters were written since the start; not more than so many.
         self._certain: set[tuple[str, TopicPartition]] = set()
         # Who has died of an earlier lease may have got a letter before the start, however late that is noticed.
@@ -113,7 +116,7 @@ class Undertaker:
     async def _bury_all(self, name: str, where: TopicPartition) -> None:
         burial = _Burial(name, where)
         try:
-            while await self._bury_some(burial):
+            while await self._have_turn(burial):
                 pass
             if burial.refused:
                 raise next(iter(burial.refused.values()))
@@ -125,6 +128,14 @@ class Undertaker:
                 self._broker.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
         finally:
             self._under_way.discard((name, where))
+
+    async def _have_turn(self, burial: _Burial) -> bool:
+        """Bury some of the dead, when there are not too many others who do; tell whether there were any."""
+        if self._turns.locked():
+            # Whoever waits has nothing in hand.
+            burial.finder = None
+        async with self._turns:
+            return await self._bury_some(burial)
 
     async def _bury_some(self, burial: _Burial) -> bool:
         """Make letters of some dead messages of a partition; tell whether there were any.
