@@ -75,6 +75,7 @@ def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, 
     settings = describe(goqueue, queue)["settings"]
     assert (settings["retries"], settings["breaker_ratio"], settings["backoff"]) == (7, 0.25, "2s")
     assert "retries" in goqueue.refused("queue", "alter", queue, "--set", "retries=many")
+    assert "is the broker's own" in goqueue.refused("queue", "alter", queue, "--set", "dead_letters=__letters")
     assert "'retries' is no setting" in goqueue.refused("queue", "alter", queue, "--set", "retries")
 
     goqueue.done("queue", "pause", queue, "--reason", "the database moves")
