@@ -72,9 +72,21 @@ def test_a_dead_message_stays_until_its_letter_can_be_written() -> None:
 
     assert fault is not None
     sink = live(disk, 1, act, stops=True)
-    # Trouble that lasts is told once.
+    # Trouble that lasts is not told again and again.
     (failure,) = sink.of(DeadLettersFailed)
     assert (failure.group, failure.topic, failure.partition) == ("billing", "orders", 0)
+
+
+def test_trouble_that_lasts_is_told_once_a_minute() -> None:
+    disk = SimDisk(1)
+    disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+
+    async def act(broker: Broker) -> None:
+        await _reject_one(broker)
+        await let_pass(150)
+
+    sink = live(disk, 1, act)
+    assert len(sink.of(DeadLettersFailed)) == 3
 
 
 def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None:

@@ -49,6 +49,8 @@ _PARTITIONS_AT_ONCE = 8
 # For what a letter says beside what its message said.
 _HEADERS_BYTES = 64 * 1024
 _CERTAIN_MAX = 10_000
+# Messages stay dead meanwhile, so this has to be noticed.
+_REMIND_EVERY_S = 60.0
 
 
 class _Gathered(NamedTuple):
@@ -92,7 +94,7 @@ class Undertaker:
         self._certain: set[tuple[str, TopicPartition]] = set()
         # Who has died of an earlier lease may have got a letter before the start, however late that is noticed.
         self._began_ms = broker.clock.now_ms()
-        self._reminders = Reminders()
+        self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
         """Begin to bury whatever is dead; what has failed before is tried again."""
