@@ -75,6 +75,7 @@ def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, 
     settings = describe(goqueue, queue)["settings"]
     assert (settings["retries"], settings["breaker_ratio"], settings["backoff"]) == (7, 0.25, "2s")
     assert "retries" in goqueue.refused("queue", "alter", queue, "--set", "retries=many")
+    assert "is the broker's own" in goqueue.refused("queue", "alter", queue, "--set", "dead_letters=__letters")
     assert "'retries' is no setting" in goqueue.refused("queue", "alter", queue, "--set", "retries")
 
     goqueue.done("queue", "pause", queue, "--reason", "the database moves")
@@ -89,3 +90,18 @@ def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, 
     assert describe(goqueue, queue)["depth"] == 0
     goqueue.done("queue", "delete", queue, "--yes")
     assert "there is no queue group" in goqueue.refused("queue", "describe", queue)
+
+
+def test_why_dead_messages_wait_is_shown(goqueue: Command, queue: str) -> None:
+    letters = f"{queue}-letters"
+    # There are no two replicas.
+    goqueue.done("topic", "create", letters, "--partitions", 1, "--config", "min.insync.replicas=2")
+    goqueue.done("queue", "alter", queue, "--set", f"dead_letters={letters}")
+    (message,) = receive(goqueue, queue, "--max", 1)
+    goqueue.done("queue", "reject", message["receipt_handle"])
+    shown = f"1 dead message of {queue}-0 cannot become dead letters now: "
+    for _ in range(100):
+        table = goqueue.done("queue", "describe", queue)
+        if shown in table:
+            return
+    raise AssertionError(table)

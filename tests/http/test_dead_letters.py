@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import httpx
 import pytest
@@ -34,6 +35,26 @@ def test_a_letter_shows_the_message_as_it_was_and_why_it_died(http: httpx.Client
 def test_the_topic_of_dead_letters_may_be_named_itself(http: httpx.Client, topic: str) -> None:
     bury(http, topic, ["a"])
     assert letters(http, f"{topic}.dlq")["letters"] == letters(http, topic)["letters"]
+
+
+@pytest.mark.parametrize("length", [246, 249])
+def test_topics_with_the_longest_names_have_letters_of_their_own(http: httpx.Client, topic: str, length: int) -> None:
+    for last in ("a", "b"):
+        name = topic.ljust(length - 1, "x") + last
+        http.post("/topics", json={"name": name, "partitions": 1}).raise_for_status()
+        fill(http, name, [last])
+        consumer = Consumer(http, topic, name)
+        consumer.settle("reject", consumer.receive())
+        wait_for(partial(_has_letters, http, name))
+        page = letters(http, name)
+        assert values(page) == [last]
+        assert page["topic"].startswith(topic)
+        assert page["topic"].endswith(".dlq")
+        assert redrive(http, name)["moves"] == moves(moved=1)
+
+
+def _has_letters(http: httpx.Client, topic: str) -> bool:
+    return count(http, topic) > 0
 
 
 def test_a_topic_without_dead_letters_has_an_empty_page(http: httpx.Client, topic: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from goqueue.broker.events import QueuePaused
 from goqueue.testing import Broker
 from tests.http.expect import publish, refused
 from tests.http.queue_kit import Consumer, fill, values
@@ -87,6 +88,11 @@ def test_settings_change_how_messages_are_delivered(http: httpx.Client, broker: 
             {"visibility_timeout": "0s", "breaker_ratio": 2},
             "visibility_ms is 0, and may be 1 to 43200000; break",
         ),
+        (
+            {"retries": -1, "dead_letters": "no/name"},
+            "1000; dead_letters: 'no/name' cannot be the name of a topic (1 to",
+        ),
+        ({"dead_letters": "__catalog"}, "is the broker's own; name another topic for dead letters, or none for"),
         ({"visibility": "1s"}, "unknown field `visibility`"),
         ({"start": "tomorrow"}, "is no time"),
         ({"ordering": "fifo"}, "Invalid enum value 'fifo'"),
@@ -99,6 +105,18 @@ def test_settings_that_make_no_sense_are_all_told(
     assert reply.status_code == 400
     assert detail in reply.json()["detail"]
     refused(http.get(f"/queues/{topic}"), 404, "unknown_queue")
+
+
+def test_a_group_that_would_get_its_own_dead_letters_is_refused(http: httpx.Client, topic: str) -> None:
+    fill(http, topic, range(1))
+    alter(http, topic, dead_letters=topic)
+    reply = http.post(f"/groups/{topic}/receive", json={"topic": topic})
+    assert "would get them as messages" in refused(reply, 409, "conflict")["detail"]
+    alter(http, topic, dead_letters="")
+    assert values(Consumer(http, topic, topic).receive()) == ["0"]
+    reply = http.patch(f"/queues/{topic}", json={"dead_letters": topic})
+    assert "consume it with another group" in refused(reply, 409, "conflict")["hint"]
+    alter(http, topic, dead_letters=f"{topic}-letters")
 
 
 def test_with_order_by_key_only_the_busy_key_waits(http: httpx.Client, topic: str) -> None:
@@ -162,7 +180,7 @@ def test_a_paused_group_gets_nothing_and_says_why(http: httpx.Client, topic: str
 
 
 def test_a_group_that_rejects_too_much_pauses_and_a_resume_gives_it_another_chance(
-    http: httpx.Client, topic: str
+    http: httpx.Client, broker: Broker, topic: str
 ) -> None:
     alter(http, topic, breaker_ratio=0.3)
     fill(http, topic, range(300))
@@ -175,6 +193,10 @@ def test_a_group_that_rejects_too_much_pauses_and_a_resume_gives_it_another_chan
     told = describe(http, topic)
     assert told["pause_reason"] == "50 of the last 130 messages became dead letters, more than a share of 0.3"
     assert told["pause_reason"] in consumer.shortfall()
+    # A pause by hand is no news.
+    http.post(f"/queues/{topic}/pause", json={}).raise_for_status()
+    events = [event for event in broker.events if isinstance(event, QueuePaused) and event.group == topic]
+    assert [event.reason for event in events] == [told["pause_reason"]]
     http.post(f"/queues/{topic}/resume", json={}).raise_for_status()
     consumer.settle("reject", consumer.receive(10), reason="bad")
     assert describe(http, topic)["paused"] is False

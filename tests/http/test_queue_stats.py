@@ -56,6 +56,31 @@ def metrics(http: httpx.Client, group: str) -> dict[str, float]:
     return found
 
 
+def test_what_keeps_dead_messages_from_becoming_letters_is_told(broker: Broker, http: httpx.Client, topic: str) -> None:
+    letters = f"{topic}-letters"
+    # There are no two replicas.
+    body = {"name": letters, "partitions": 1, "config": {"min.insync.replicas": "2"}}
+    http.post("/topics", json=body).raise_for_status()
+    http.patch(f"/queues/{topic}", json={"dead_letters": letters}).raise_for_status()
+    fill(http, topic, range(2))
+    consumer = Consumer(http, topic, topic)
+    consumer.settle("reject", consumer.receive())
+
+    def trouble() -> str:
+        (partition,) = http.get(f"/queues/{topic}").json()["partitions"]
+        return str(partition.get("dead_letter_trouble", ""))
+
+    eventually(lambda: "replicas" in trouble(), "trouble is told")
+    assert metrics(http, topic)["stalled_dead_messages"] == 2
+    with Client(broker.http) as client:
+        (partition,) = client.send(queues.describe(topic)).partitions
+    assert (partition.dead, partition.dead_letter_trouble) == (2, trouble())
+    http.patch(f"/queues/{topic}", json={"dead_letters": ""}).raise_for_status()
+    broker.advance(2)
+    eventually(lambda: not trouble(), "trouble is over")
+    assert metrics(http, topic)["stalled_dead_messages"] == 0
+
+
 def test_everything_that_becomes_of_messages_is_counted(broker: Broker, http: httpx.Client, topic: str) -> None:
     consumer = Consumer(http, topic, topic)
     fill(http, topic, range(8))
@@ -148,6 +173,7 @@ def test_metrics_tell_the_same(broker: Broker, http: httpx.Client, topic: str) -
         "paused": 0,
         "depth_messages": 2,
         "in_flight_messages": 1,
+        "stalled_dead_messages": 0,
         "share_members": 0,
         "deliveries_total": 4,
         "redeliveries_total": 1,

@@ -201,7 +201,9 @@ class Queues(RuleBasedStateMachine):
         self.pass_time(0)
         dead = [offset for offset, each in self.models[partition].messages.items() if each.state == "dead"]
         assert set(self.window(partition).dead) == set(dead)
-        self.say(Bury(GROUP, partition, dead))
+        flights = {offset: self.window(partition).find(offset) for offset in dead}
+        leases = {offset: each.lease.id for offset, each in flights.items() if each is not None and each.lease}
+        self.say(Bury(GROUP, partition, TOPIC_ID, leases))
         for offset in dead:
             self.models[partition].messages[offset].state = "done"
 

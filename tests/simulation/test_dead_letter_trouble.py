@@ -11,9 +11,13 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
+from goqueue.broker.messages import NewMessage, Turns
 from goqueue.broker.redrives import find_redrive
+from goqueue.broker.transactional_messages import Writer, publish_in_transaction
+from goqueue.broker.transactions import abort_transaction, init_transactions
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
+from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.observe.queue_metrics import look_at_queue_groups
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
@@ -68,9 +72,21 @@ def test_a_dead_message_stays_until_its_letter_can_be_written() -> None:
 
     assert fault is not None
     sink = live(disk, 1, act, stops=True)
-    # Trouble that lasts is told once.
+    # Trouble that lasts is not told again and again.
     (failure,) = sink.of(DeadLettersFailed)
     assert (failure.group, failure.topic, failure.partition) == ("billing", "orders", 0)
+
+
+def test_trouble_that_lasts_is_told_once_a_minute() -> None:
+    disk = SimDisk(1)
+    disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+
+    async def act(broker: Broker) -> None:
+        await _reject_one(broker)
+        await let_pass(150)
+
+    sink = live(disk, 1, act)
+    assert len(sink.of(DeadLettersFailed)) == 3
 
 
 def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None:
@@ -88,6 +104,35 @@ def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
 
     live(disk, 1, act, stops=True)
+
+
+async def _open_a_transaction(broker: Broker, topic: str) -> None:
+    identity = await init_transactions(broker, CALLER, "somebody", 600_000)
+    messages = [NewMessage(None, b"open", [(GROUP_HEADER, b"others")])]
+    await publish_in_transaction(broker, CALLER, Turns(), Writer("somebody", identity), topic, messages)
+
+
+def test_an_open_transaction_hides_no_letter_from_whoever_looks_for_it() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        await _open_a_transaction(broker, "orders.dlq")
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+
+    async def go_on(broker: Broker) -> None:
+        await _until(lambda: _states(broker) == [])
+        await abort_transaction(broker, CALLER, "somebody")
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act)
+    disk.heal()
+    live(disk, 2, go_on, stops=True)
 
 
 def test_a_dead_message_that_cannot_be_read_keeps_no_other_back() -> None:

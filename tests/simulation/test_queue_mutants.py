@@ -18,7 +18,6 @@ from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle, Tak
 from goqueue.machines.delivery_records import KeyKind, read_key
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import Draft
-from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_stage import shrink
 from tests.simulation.mutants import Mutant, Patch, require_found
@@ -107,20 +106,22 @@ def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
 def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
     """A message is settled, and then its letter is written."""
 
-    async def bury_first(self: Undertaker, name: str, where: TopicPartition, refused: Any) -> bool:
-        del refused
+    async def bury_first(self: Undertaker, burial: Any) -> bool:
+        name, where = burial.group, burial.where
         machine = await self._broker.queues.machine(name)
         group = machine.require(name)
         window = group.windows[where]
         dead = list(window.dead)
         partition = self._broker.topic(where.topic).partition(where.partition)
-        letters = []
+        letters, leases = [], {}
         for offset in dead:
             record, flight = find(partition, offset), window.find(offset)
             assert record is not None
             assert flight is not None
+            assert flight.lease is not None
+            leases[offset] = flight.lease.id
             letters.append(undertaker._letter(group, where, record, flight, 0))
-        await self._broker.queues.submit(name, Bury(name, where, dead))
+        await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         if letters:
             await self._publish(await self._target(group, where), where, letters)
         return bool(dead)
@@ -135,7 +136,7 @@ def letters_are_written_without_a_look(patch: Patch) -> None:
         del partition, causes
         return set()
 
-    patch.setattr(undertaker, "_written", nothing)
+    patch.setattr(undertaker, "find_written", nothing)
 
 
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:

@@ -1,17 +1,23 @@
-"""The end of a redrive leaves nothing behind, whatever its last batch had come to."""
+"""The end of a redrive leaves nothing behind, whatever its last batch had come to, and it comes to an end."""
 
 from __future__ import annotations
 
 import pytest
 
 from goqueue.broker.broker import Broker
+from goqueue.broker.messages import publish_sections
+from goqueue.broker.produce import Acks, Section
 from goqueue.broker.redrive_batches import gather, stage
 from goqueue.broker.redrives import cancel_redrive
-from goqueue.machines.redrive_values import Redrive, RedriveState, Start, Terms
+from goqueue.errors import GoQueueError
+from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Start, Terms
+from goqueue.model import dead_letters
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.records.compression import Codec
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.redrive_calls import LookAtRedrives, WriteLetter
+from tests.simulation.redrive_calls import LookAtRedrives, StartRedrive, WriteLetter
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +36,26 @@ async def _stage_only(broker: Broker) -> None:
     gathered = await gather(broker, job, letters.partition(0))
     await stage(broker, job, gathered.letters)
     await cancel_redrive(broker, CALLER, command.id)
+
+
+def test_a_letter_that_says_it_comes_from_a_huge_topic_fails_alone() -> None:
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        said = [(dead_letters.REASON_HEADER, b"rejected"), (dead_letters.TOPIC_HEADER, b"\xff" * 30_000_000)]
+        batch = build_batch([NewRecord(1, None, b"v", said)], codec=Codec.ZSTD)
+        section = Section(broker.topic("orders.dlq").partition(0), batch)
+        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
+        assert not isinstance(outcome, GoQueueError)
+        await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
+        await StartRedrive("orders.dlq", Terms()).perform(broker)
+        await let_pass(5)
+        (job,) = await LookAtRedrives().perform(broker)
+        assert (job.state, job.moves) == (RedriveState.DONE, Moves(moved=1, failed=1))
+        assert "cannot be the name of a topic" in job.error
+        assert len(job.error) <= 500
+
+    live(SimDisk(1), 1, act, stops=True)
 
 
 def test_readers_of_the_target_do_not_wait_for_a_batch_that_was_cancelled_before_it_was_planned() -> None:

@@ -159,9 +159,33 @@ def test_a_dead_message_is_done_once_it_is_buried_and_not_before() -> None:
     talk.let_pass(3600)
     talk.tick()
     assert talk.receive(1, lease=2, again=[0]) == [1]
-    talk.say(Bury("g", P0, [0]))
+    talk.say(Bury("g", P0, TOPIC_ID, {0: 1}))
     assert list(talk.machine.dying()) == []
     assert talk.machine.require("g").windows[P0].floor == 1
+
+
+def test_of_what_was_moved_or_made_anew_nothing_is_buried_that_has_died_before() -> None:
+    talk = Talk()
+    talk.begin(QueueSettings(retries=0))
+    talk.receive(0)
+    talk.settle(Verdict.NACK, 0)
+    before = Bury("g", P0, TOPIC_ID, {0: 1})
+    # The same message dies again.
+    talk.say(Seek("g", P0, 0))
+    talk.receive(0, lease=2)
+    talk.settle(Verdict.NACK, 0, lease=2)
+    talk.say(before)
+    assert talk.state(0) is FlightState.DEAD
+    # Another message dies, in a topic of the same name.
+    talk.say(DropTopic("orders"))
+    talk.say(before)
+    talk.say(BeginTopic("g", UUID(int=8), {P0: 0}))
+    talk.receive(0)
+    talk.settle(Verdict.NACK, 0)
+    talk.say(before)
+    assert talk.state(0) is FlightState.DEAD
+    talk.say(DeleteQueue("g"))
+    talk.say(before)
 
 
 def test_a_topic_and_a_group_that_are_gone_leave_nothing_to_load() -> None:

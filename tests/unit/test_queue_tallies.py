@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from uuid import UUID
 
 from goqueue.broker.queue_tallies import Partitions, QueueTallies, QueueTally
 from goqueue.errors import StaleReceipt
@@ -21,7 +22,7 @@ def count(tallies: QueueTallies, known: Partitions) -> None:
         tallies.leased("g", [Delivery(where, [0], 1), Delivery(where, [1], 2)], known)
         claims = [Claim(where, [0], 1), Claim(where, [1], 9)]
         tallies.settled(Settle("g", Verdict.ACK, claims), [DONE, StaleReceipt("gone")], known)
-        tallies.buried(Bury("g", where, [1]), ["rejected"], known)
+        tallies.buried(Bury("g", where, UUID(int=7), {1: 9}), ["rejected"], known)
 
 
 def test_what_happens_is_counted_by_topic() -> None:

@@ -1,8 +1,8 @@
 """Reading dead letters: some of them at a time, from either end of a partition.
 
-Letters are ordinary records, so a read is the life of a fetch without the wire; only what is committed is seen. Opening
-records is work on the event loop: whoever reads many lets others have a turn between two pieces. Anybody may write
-where letters are, so batches that cannot be opened are passed over, and counted.
+Letters are ordinary records, so a read is the life of a fetch without the wire; only what is committed is seen, or only
+what no transaction has written. Opening records is work on the event loop: whoever reads many lets others have a turn
+between two pieces. Anybody may write where letters are, so batches that cannot be opened are passed over, and counted.
 """
 
 from __future__ import annotations
@@ -82,17 +82,24 @@ def read_some(partition: Partition, start: int, end: int, bytes_max: int = _PIEC
     return Piece(found, reached)
 
 
-def open_batches(partition: Partition, start: int, end: int) -> Iterator[OpenedBatch]:
-    """Yield batches, from the one with an offset on, as many as one read brings; each is opened when asked for."""
+def open_batches(
+    partition: Partition, start: int, end: int, *, leaves_out_transactions: bool = False
+) -> Iterator[OpenedBatch]:
+    """Yield batches, from the one with an offset on, as many as one read brings; each is opened when asked for.
+
+    Without transactions there are more: what was written while one is open is seen, too.
+    """
     start = max(start, partition.log.start_offset)
-    data = partition.read(start, bytes_max=_READ_BYTES, is_committed_only=True) if start < end else b""
+    is_committed_only = not leaves_out_transactions
+    data = partition.read(start, bytes_max=_READ_BYTES, is_committed_only=is_committed_only) if start < end else b""
     if not data:
         return
-    aborted = Aborted(aborted_in(partition, start, data) or ())
+    aborted = Aborted(aborted_in(partition, start, data) if is_committed_only else ())
     view = memoryview(data)
     for position, header in headers_of(data):
         base, next_offset = header.base_offset, header.next_offset
-        if aborted.hides(header) or header.is_control:
+        is_left_out = leaves_out_transactions and header.is_transactional
+        if is_left_out or aborted.hides(header) or header.is_control:
             yield OpenedBatch(base, next_offset, [])
             continue
         try:

@@ -33,7 +33,8 @@ class PartitionView(NamedTuple):
     """How a group stands in a partition.
 
     `backlog` counts what was never delivered, `in_flight` what is in each state. `oldest_ms` is the time of the oldest
-    message that is not done; None if there is none, or nobody knows.
+    message that is not done; None if there is none, or nobody knows. `letter_trouble` is why dead messages cannot
+    become letters now, or empty.
     """
 
     partition: TopicPartition
@@ -43,6 +44,7 @@ class PartitionView(NamedTuple):
     backlog: int
     in_flight: Counter[FlightState]
     oldest_ms: int | None
+    letter_trouble: str = ""
     error: GoQueueError | None = None
 
 
@@ -146,14 +148,15 @@ def _require(broker: Broker, name: str) -> QueueGroup:
 
 
 def _view(broker: Broker, group: QueueGroup) -> QueueView:
-    partitions = [partition_view(broker, each, window) for each, window in sorted(group.windows.items())]
+    partitions = [partition_view(broker, group.name, each, window) for each, window in sorted(group.windows.items())]
     return QueueView(group.name, group.settings, group.paused, dict(group.leases), partitions)
 
 
-def partition_view(broker: Broker, where: TopicPartition, window: Window) -> PartitionView:
+def partition_view(broker: Broker, group: str, where: TopicPartition, window: Window) -> PartitionView:
     """Return how a group stands in a partition."""
     in_flight = Counter(flight.state for chunk in window.chunks.values() for flight in chunk.flights.values())
-    view = PartitionView(where, window.floor, window.cursor, NO_OFFSET, 0, in_flight, None)
+    trouble = broker.queues.undertaker.troubles.get((group, where), "")
+    view = PartitionView(where, window.floor, window.cursor, NO_OFFSET, 0, in_flight, None, trouble)
     try:
         partition = broker.topic(where.topic).partition(where.partition)
         end = partition.last_stable_offset

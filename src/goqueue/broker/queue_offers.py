@@ -7,9 +7,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
-from goqueue.broker.fetch import Fetched
+from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.queue_reading import Stretches
-from goqueue.broker.reading import Reading, opened
 from goqueue.errors import Corrupt
 from goqueue.machines.delivery_commands import Offer
 from goqueue.machines.delivery_window import Window
@@ -19,6 +18,8 @@ from goqueue.runtime.partition import Partition
 
 # How many reads of one look may bring nothing: there may be much that nobody gets.
 _FRUITLESS_READS_MAX = 4
+# How much one look opens of what is ready again: there may be one message in each of many large batches.
+_OPENED_BYTES_MAX = 32 * 1024 * 1024
 _KEY_BYTES_MAX = 16
 
 
@@ -107,12 +108,12 @@ def _find_again(
     again: list[int] = []
     gone: list[int] = []
     size = 0
-    batch: Mapping[int, Record] = {}
-    for offset in islice(window.ready, limit):
-        if offset not in batch:
-            # Neighbours often lie in the same batch.
-            batch = {record.offset: record for record in _batch(partition, offset)}
-        record = batch.get(offset)
+    ready = list(islice(window.ready, limit))
+    finder = MessageFinder(partition, ready, bytes_max)
+    for offset in ready:
+        if finder.opened_bytes >= _OPENED_BYTES_MAX and not finder.is_near(offset):
+            break
+        record = finder.take(offset)
         if record is None:
             gone.append(offset)
             continue
@@ -127,15 +128,7 @@ def _find_again(
 
 def find(partition: Partition, offset: int) -> Record | None:
     """Return the message at an offset; None if it is not there any more."""
-    return next((record for record in _batch(partition, offset) if record.offset == offset), None)
-
-
-def _batch(partition: Partition, offset: int) -> list[Record]:
-    if offset < partition.log.start_offset:
-        return []
-    data = partition.read(offset, bytes_max=1)
-    records, _ = opened(Fetched(data), offset, Reading(limit=2**31, bytes_max=2**31)) if data else ([], 0)
-    return records
+    return MessageFinder(partition, (), 0).take(offset)
 
 
 def short_key(key: bytes) -> bytes:

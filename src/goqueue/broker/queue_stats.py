@@ -23,7 +23,7 @@ class QueueStats:
     """A queue group in a topic; `oldest_ms` is the time of the oldest message that is not done, None if nobody knows.
 
     `depth` is how many places of the log are not done; not all of them need be messages. `expired` is how many leases
-    have ended by themselves.
+    have ended by themselves, `stalled` how many dead messages cannot become letters now.
     """
 
     group: str
@@ -33,6 +33,7 @@ class QueueStats:
     in_flight: int
     oldest_ms: int | None
     expired: int
+    stalled: int
     tally: QueueTally
 
 
@@ -59,7 +60,7 @@ async def look_at_queues(broker: Broker, most: int | None = None) -> list[QueueS
 def _of_group(broker: Broker, group: QueueGroup) -> list[QueueStats]:
     by_topic: dict[str, list[PartitionView]] = {}
     for where, window in sorted(group.windows.items()):
-        by_topic.setdefault(where.topic, []).append(partition_view(broker, where, window))
+        by_topic.setdefault(where.topic, []).append(partition_view(broker, group.name, where, window))
     return [
         QueueStats(
             group=group.name,
@@ -69,6 +70,7 @@ def _of_group(broker: Broker, group: QueueGroup) -> list[QueueStats]:
             in_flight=sum(view.in_flight[FlightState.LEASED] for view in views),
             oldest_ms=min((view.oldest_ms for view in views if view.oldest_ms is not None), default=None),
             expired=group.expired[topic],
+            stalled=sum(view.in_flight[FlightState.DEAD] for view in views if view.letter_trouble),
             tally=broker.queues.tallies.find(group.name, topic),
         )
         for topic, views in by_topic.items()

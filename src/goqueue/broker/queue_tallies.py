@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from goqueue.machines.delivery_commands import Bury, Settle
-from goqueue.machines.delivery_steps import Result, Settled
-from goqueue.machines.delivery_values import Delivery, FlightState, Verdict
+from goqueue.machines.delivery_steps import Result, Settled, dead_as_told
+from goqueue.machines.delivery_values import Delivery, Verdict
 from goqueue.machines.group_values import TopicPartition
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class QueueTallies:
 def causes_of_death(group: QueueGroup | None, command: Bury) -> Sequence[str]:
     """Return what messages died of that are about to be forgotten."""
     window = None if group is None else group.windows.get(command.partition)
-    flights = [] if window is None else map(window.find, command.offsets)
-    return [each.reason for each in flights if each is not None and each.state is FlightState.DEAD]
+    flights = [] if window is None else map(window.find, dead_as_told(window, command))
+    return [each.reason for each in flights if each is not None]
 
 
 def _kind(command: Settle) -> str:

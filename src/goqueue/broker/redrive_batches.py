@@ -24,6 +24,7 @@ from goqueue.errors import (
 from goqueue.machines.redrive_values import Moves, Redrive, Terms
 from goqueue.model.dead_letters import Cause, cause_of, redriven_headers
 from goqueue.model.sinks import stage_id
+from goqueue.model.topic import check_name
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import arrival
@@ -36,6 +37,8 @@ _BATCH_BYTES = 4 * 1024 * 1024
 # How many letters are looked at for one batch: there may be many that are not meant.
 _LOOKED_AT_MAX = 5_000
 _TRANSACTION_MS = 60_000
+# Errors are stored with each batch, and may quote what anybody has written.
+_ERROR_CHARS_MAX = 500
 
 # What no later attempt would change.
 _REFUSALS = (
@@ -102,7 +105,7 @@ async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered
                 raise
             break
         moves += Moves(failed=unreadable)
-        trouble = error or trouble
+        trouble = error[:_ERROR_CHARS_MAX] or trouble
         for record in records:
             if len(letters) >= wanted or size >= _BATCH_BYTES or looked_at >= _LOOKED_AT_MAX:
                 return Gathered(letters, moves, position, trouble)
@@ -151,7 +154,7 @@ async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, Ca
         for (record, _), fate in zip(some, fates, strict=True):
             if isinstance(fate, _REFUSALS):
                 failed += 1
-                error = fate.message
+                error = fate.message[:_ERROR_CHARS_MAX]
             elif isinstance(fate, GoQueueError):
                 raise fate
             else:
@@ -165,6 +168,11 @@ async def _publish(
     if not target:
         unknown = InvalidRecord("a letter does not say which topic it comes from", hint="name a target")
         return [unknown] * len(letters)
+    try:
+        # Letters say where they come from, and anybody may have written them.
+        check_name(target)
+    except InvalidTopicName as error:
+        return [error] * len(letters)
     count = 0 if terms.target is not None else broker.partition_count(target)
     messages = [_message(record, cause, count) for record, cause in letters]
     try:

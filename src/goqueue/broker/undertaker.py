@@ -10,17 +10,19 @@ and is tried again, and keeps no other back.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import DeadLettersFailed
-from goqueue.broker.letters import Stretch
+from goqueue.broker.letter_search import find_written
+from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.messages import Limits, moved_batch, publish_sections
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
-from goqueue.broker.queue_offers import find
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
 from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
@@ -28,35 +30,55 @@ from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import Flight
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
-from goqueue.model.dead_letters import Cause, cause_of, dead_letters_of
+from goqueue.model.dead_letters import cause_of, dead_letters_of
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
 
 _AT_ONCE_MAX = 100
 _AT_ONCE_BYTES = 4 * 1024 * 1024
+# Of each of them so many bytes are in hand.
+_PARTITIONS_AT_ONCE = 8
 # For what a letter says beside what its message said.
 _HEADERS_BYTES = 64 * 1024
-# Where letters are looked for that were perhaps written.
-_LAST_LETTERS = 2_000
 _CERTAIN_MAX = 10_000
+# Messages stay dead meanwhile, so this has to be noticed.
+_REMIND_EVERY_S = 60.0
 
 
 class _Gathered(NamedTuple):
-    """Dead messages that were looked at, by offset: their letters, and why others cannot be read.
+    """Dead messages that were looked at, by offset: the leases they died of, letters, and why others cannot be read.
 
     Whether there are letters of the `doubtful` ones already, nobody knows.
     """
 
-    seen: list[int]
+    leases: dict[int, int]
     letters: dict[int, NewRecord]
     doubtful: set[int]
     unreadable: dict[int, GoQueueError]
+
+
+@dataclass(slots=True)
+class _Burial:
+    """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now."""
+
+    group: str
+    where: TopicPartition
+    refused: dict[int, GoQueueError] = field(default_factory=dict)
+    finder: MessageFinder | None = None
+
+    def finder_of(self, partition: Partition, window: Window, dead: Sequence[int]) -> MessageFinder:
+        """Return who finds dead messages, and knows what was opened of others that lie beside them."""
+        if self.finder is None or self.finder.partition is not partition or not self.finder.wants_all(dead):
+            self.finder = MessageFinder(partition, window.dead, _AT_ONCE_BYTES)
+        return self.finder
 
 
 class Undertaker:
@@ -64,46 +86,65 @@ class Undertaker:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        # Why dead messages could not be buried when that was tried last.
+        self.troubles: dict[tuple[str, TopicPartition], str] = {}
         self._under_way: set[tuple[str, TopicPartition]] = set()
+        self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
         # Whose dead are all settled whose letters were written since the start; not more than so many.
         self._certain: set[tuple[str, TopicPartition]] = set()
         # Who has died of an earlier lease may have got a letter before the start, however late that is noticed.
         self._began_ms = broker.clock.now_ms()
-        self._reminders = Reminders()
+        self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
         """Begin to bury whatever is dead; what has failed before is tried again."""
         self._reminders.prune(self._broker.clock.monotonic())
-        for machine in self._broker.queues.machines:
-            self.look(machine)
+        dying = [which for machine in self._broker.queues.machines for which in machine.dying()]
+        self.troubles = {which: self.troubles[which] for which in dying if which in self.troubles}
+        for group, where in dying:
+            self._begin(group, where)
 
     def look(self, machine: Deliveries) -> None:
-        """Begin to bury the dead of the groups of a machine."""
-        for group, partition in machine.dying():
-            which = (group, partition)
-            if which not in self._under_way:
-                self._under_way.add(which)
-                self._broker.tasks.start(self._bury_all(group, partition), f"dead letters of {group}")
+        """Begin to bury the dead of the groups of a machine, but where that has failed: decisions are many."""
+        for group, where in machine.dying():
+            if (group, where) not in self.troubles:
+                self._begin(group, where)
+
+    def _begin(self, group: str, where: TopicPartition) -> None:
+        if (group, where) not in self._under_way:
+            self._under_way.add((group, where))
+            self._broker.tasks.start(self._bury_all(group, where), f"dead letters of {group}")
 
     async def _bury_all(self, name: str, where: TopicPartition) -> None:
-        refused: dict[int, GoQueueError] = {}
+        burial = _Burial(name, where)
         try:
-            while await self._bury_some(name, where, refused):
+            while await self._have_turn(burial):
                 pass
-            if refused:
-                raise next(iter(refused.values()))
+            if burial.refused:
+                raise next(iter(burial.refused.values()))
+            self.troubles.pop((name, where), None)
         except GoQueueError as error:
-            # The messages stay as they are; the next look tries again.
+            # The messages stay as they are; the next look at all of them tries again.
+            self.troubles[name, where] = str(error)
             if self._reminders.is_due((name, where), self._broker.clock.monotonic()):
                 self._broker.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
         finally:
             self._under_way.discard((name, where))
 
-    async def _bury_some(self, name: str, where: TopicPartition, refused: dict[int, GoQueueError]) -> bool:
+    async def _have_turn(self, burial: _Burial) -> bool:
+        """Bury some of the dead, when there are not too many others who do; tell whether there were any."""
+        if self._turns.locked():
+            # Whoever waits has nothing in hand.
+            burial.finder = None
+        async with self._turns:
+            return await self._bury_some(burial)
+
+    async def _bury_some(self, burial: _Burial) -> bool:
         """Make letters of some dead messages of a partition; tell whether there were any.
 
         Those whose letters their topic does not take are put to the refused ones, and left alone.
         """
+        name, where, refused = burial.group, burial.where, burial.refused
         # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie.
         machine = await self._broker.queues.machine(name)
         group = machine.find(name)
@@ -113,34 +154,43 @@ class Undertaker:
         )
         if group is None or window is None or not dead:
             return False
-        found = self._gather(group, where, dead)
+        found = await self._gather(burial, group, window, dead)
         refused |= found.unreadable
         if found.letters:
             refused |= await self._write(group, where, found.letters, found.doubtful)
-        await self._broker.queues.submit(name, Bury(name, where, [each for each in found.seen if each not in refused]))
+        leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
+        await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         self._certain.add((name, where))
-        return True
+        return bool(found.leases)
 
-    def _gather(self, group: QueueGroup, where: TopicPartition, dead: Sequence[int]) -> _Gathered:
-        """Make letters of dead messages, of no more at once than a bounded number of bytes."""
-        partition = self._broker.topic(where.topic).partition(where.partition)
-        window = group.windows[where]
-        found = _Gathered([], {}, set(), {})
+    async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
+        """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
+        where = burial.where
+        finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
+        found = _Gathered({}, {}, set(), {})
         is_uncertain = (group.name, where) not in self._certain
-        size = 0
-        for offset in dead:
+        size, opened_before = 0, finder.opened_bytes
+        flights = [(offset, window.find(offset)) for offset in sorted(dead)]
+        for offset, flight in flights:
             if size >= _AT_ONCE_BYTES:
                 break
-            found.seen.append(offset)
+            if found.leases and not finder.is_near(offset):
+                if finder.opened_bytes - opened_before >= _AT_ONCE_BYTES:
+                    break
+                await arrival(asyncio.get_running_loop().call_soon)
+            if flight is None or flight.lease is None or window.find(offset) != flight:
+                # Somebody has moved the group meanwhile.
+                continue
+            found.leases[offset] = flight.lease.id
             try:
-                record, flight = find(partition, offset), window.find(offset)
+                record = finder.take(offset)
             except Corrupt as error:
                 found.unreadable[offset] = error
                 continue
-            if record is not None and flight is not None:
+            if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if is_uncertain or flight.lease is None or flight.lease.since_ms <= self._began_ms:
+                if is_uncertain or flight.lease.since_ms <= self._began_ms:
                     found.doubtful.add(offset)
         return found
 
@@ -156,7 +206,7 @@ class Undertaker:
         if doubtful:
             lying = target.partition(where.partition % len(target.partitions))
             causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-            written = await _written(lying, set(causes.values()))
+            written = await find_written(lying, set(causes.values()))
             letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
         if not letters:
             return {}
@@ -192,21 +242,6 @@ class Undertaker:
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
         outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
-
-
-async def _written(partition: Partition, causes: set[Cause]) -> set[Cause]:
-    """Return those causes of which a letter is among the last ones of a partition.
-
-    Two letters of the same message say the same only if they are of the same death.
-    """
-    end = partition.last_stable_offset
-    last = Stretch(partition, end - _LAST_LETTERS, end, is_backwards=True)
-    found: set[Cause] = set()
-    while len(found) < len(causes) and await last.first() is not None:
-        cause = cause_of(last.take().headers)
-        if cause in causes:
-            found.add(cause)
-    return found
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:

@@ -158,6 +158,10 @@ def show_queue(found: Queue, output_format: Format) -> None:
         for each in found.partitions
     ]
     print_table(_PARTITIONS, rows)
+    for each in found.partitions:
+        if each.dead_letter_trouble:
+            waiting = f"{count_text(each.dead, 'dead message')} of {each.topic}-{each.partition}"
+            typer.echo(f"{waiting} cannot become dead letters now: {each.dead_letter_trouble}")
 
 
 def _received_cells(received: QueueMessage) -> list[str]:

@@ -52,7 +52,10 @@ class SettledMessage(NamedTuple):
 
 
 class QueuePartition(msgspec.Struct, frozen=True, kw_only=True):
-    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered."""
+    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered.
+
+    `dead_letter_trouble` is why dead messages cannot become letters now, or empty.
+    """
 
     topic: str
     partition: int
@@ -66,6 +69,7 @@ class QueuePartition(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     end_offset: int | None = None
     oldest_seconds: float | None = None
+    dead_letter_trouble: str = ""
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):

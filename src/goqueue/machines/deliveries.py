@@ -17,7 +17,7 @@ from uuid import UUID
 
 from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
-from goqueue.machines.delivery_admin import administer, require, require_window
+from goqueue.machines.delivery_admin import administer, require
 from goqueue.machines.delivery_commands import Bury, Command, PassTime, Receive, Settle, Taker
 from goqueue.machines.delivery_group import NOTHING, Outcome, Place, QueueGroup, Tally, draft_records
 from goqueue.machines.delivery_records import (
@@ -30,7 +30,16 @@ from goqueue.machines.delivery_records import (
     read_key,
     read_partition,
 )
-from goqueue.machines.delivery_steps import Result, all_stale, lease, leases_due, opened, pass_time, settle
+from goqueue.machines.delivery_steps import (
+    Result,
+    all_stale,
+    dead_as_told,
+    lease,
+    leases_due,
+    opened,
+    pass_time,
+    settle,
+)
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import SHIFT, Draft, Move, Window
 from goqueue.machines.group_values import TopicPartition
@@ -57,6 +66,7 @@ class Deliveries:
         # Where messages are dead, and wait to become letters.
         self._dying: dict[tuple[str, TopicPartition], None] = {}
         self._deadlines: Deadlines[Place] = Deadlines()
+        self._tripped: list[tuple[str, str]] = []
 
     def find(self, group: str) -> QueueGroup | None:
         """Return a group, if there is one of that name."""
@@ -74,6 +84,11 @@ class Deliveries:
             if window is None or not window.dead:
                 del self._dying[name, partition]
         return list(self._dying)
+
+    def take_tripped(self) -> Sequence[tuple[str, str]]:
+        """Return the groups that have paused themselves, and why; each of them once."""
+        taken, self._tripped = self._tripped, []
+        return taken
 
     # -- what a shard asks for
 
@@ -117,6 +132,8 @@ class Deliveries:
         if group.paused and not value.paused:
             # Whoever resumes it wants to see whether it is better now.
             group.done = group.failed = 0
+        if value.paused and not group.paused and outcome.tally.failed:
+            self._tripped.append((group.name, value.paused))
         group.settings, group.paused = value.settings, value.paused
         _replace_windows(group, outcome.opened)
         for partition, draft in outcome.drafts.items():
@@ -250,12 +267,14 @@ class Deliveries:
         return _drafted(group, drafts, ticket, results, tally=Tally(done, failed))
 
     def _bury(self, command: Bury, ticket: int) -> Decision:
-        draft = Draft(require_window(self.groups, command.group, command.partition))
-        for offset in command.offsets:
-            flight = draft.find(offset)
-            if flight is not None and flight.state is FlightState.DEAD:
-                draft.finish(offset)
-        return _drafted(self.groups[command.group], {command.partition: draft}, ticket, None)
+        group = self.groups.get(command.group)
+        window = None if group is None else group.windows.get(command.partition)
+        if group is None or window is None:
+            return Decision(answers=[Answer(ticket, None)], outcome=(), is_idle=True)
+        draft = Draft(window)
+        for offset in dead_as_told(window, command):
+            draft.finish(offset)
+        return _drafted(group, {command.partition: draft}, ticket, None)
 
     def _pass_time(self, command: PassTime, ticket: int, now: Now) -> Decision:
         place = Place(command.group, command.partition, command.chunk)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never
 
-from goqueue.errors import UnknownQueue
+from goqueue.errors import Conflict, UnknownQueue
 from goqueue.machines.decision import Answer, Decision, KeyedRecord
 from goqueue.machines.delivery_commands import (
     Administration,
@@ -51,6 +51,8 @@ def administer(groups: Groups, command: Administration, ticket: int) -> Decision
     match command:
         case Configure(name, settings):
             known = groups.get(name)
+            if known is not None and settings.dead_letters != known.settings.dead_letters:
+                _check_letters(name, settings.dead_letters, {each.topic for each in known.windows})
             return _changed(known, name, GroupValue(settings, "" if known is None else known.paused), ticket)
         case Pause(name, reason):
             known = require(groups, name)
@@ -87,6 +89,9 @@ def _changed(known: QueueGroup | None, name: str, value: GroupValue, ticket: int
 
 
 def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
+    known_ids = {(each.topic, window.topic_id) for each, window in group.windows.items()}
+    begun = {each.topic for each in command.starts if (each.topic, command.topic_id) not in known_ids}
+    _check_letters(group.name, group.settings.dead_letters, begun)
     records: list[KeyedRecord] = []
     opened = {}
     for partition, offset in command.starts.items():
@@ -97,6 +102,15 @@ def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
         records.append(partition_record(group.name, partition, PartitionValue(command.topic_id, offset, offset)))
         opened[partition] = Window(command.topic_id, offset, offset)
     return _decided(records, [Outcome(group.name, group.value, opened=opened)], ticket)
+
+
+def _check_letters(group: str, letters: str, topics: Collection[str]) -> None:
+    """Raise Conflict if a group would get its own dead letters as messages."""
+    if letters in topics:
+        raise Conflict(
+            f"queue group {group!r} sends its dead letters to {letters!r}, and would get them as messages that die",
+            hint="name another topic for its dead letters (dead_letters), or consume it with another group",
+        )
 
 
 def _drop_topic(groups: Groups, command: DropTopic, ticket: int) -> Decision:

@@ -135,11 +135,15 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Take note that messages are dead letters now."""
+    """Take note that messages are dead letters now: those of a topic that have died of these leases, by offset.
+
+    What somebody has made anew or moved meanwhile is not meant.
+    """
 
     group: str
     partition: TopicPartition
-    offsets: Sequence[int]
+    topic_id: UUID
+    leases: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)

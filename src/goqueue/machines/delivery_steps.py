@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
-from goqueue.machines.delivery_commands import Claim, Offer, Receipt, Settle, Taker
+from goqueue.machines.delivery_commands import Bury, Claim, Offer, Receipt, Settle, Taker
 from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
 from goqueue.machines.delivery_window import Draft, Window
 from goqueue.machines.group_values import TopicPartition
@@ -198,6 +198,18 @@ def _after(flight: Flight, offset: int, command: Settle, settings: QueueSettings
 
 def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:
     return flight._replace(state=FlightState.DEAD, reason=reason.value, error=error)
+
+
+def dead_as_told(window: Window, command: Bury) -> list[int]:
+    """Return the messages that are buried by a command."""
+    if window.topic_id != command.topic_id:
+        return []
+    flights = ((offset, window.find(offset), lease_id) for offset, lease_id in command.leases.items())
+    return [offset for offset, flight, lease_id in flights if flight is not None and _died_of(lease_id, flight)]
+
+
+def _died_of(lease_id: int, flight: Flight) -> bool:
+    return flight.state is FlightState.DEAD and flight.lease is not None and flight.lease.id == lease_id
 
 
 # -- time

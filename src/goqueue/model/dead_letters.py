@@ -6,7 +6,10 @@ Whoever makes one (a queue group, a pipeline) sets those that it knows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple
+
+from goqueue.model.topic import NAME_MAX
 
 PREFIX: Final = "goqueue-dlq-"
 """How the names of all headers begin that say why a message died, and where it was."""
@@ -39,14 +42,21 @@ RETENTION_MS: Final = 336 * 3_600_000
 
 
 _SUFFIX: Final = ".dlq"
+_DIGEST_BYTES: Final = 8
 _DIGITS_MAX: Final = 19
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 def dead_letters_of(topic: str) -> str:
-    """Return the topic that gets the dead letters of a topic, if nobody says otherwise."""
-    return topic + _SUFFIX
+    """Return the topic that gets the dead letters of a topic, if nobody says otherwise.
+
+    Where a name has no room for more, its end is replaced by a digest of all of it.
+    """
+    if len(topic) + len(_SUFFIX) <= NAME_MAX:
+        return topic + _SUFFIX
+    digest = blake2b(topic.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{topic[: NAME_MAX - len(_SUFFIX) - len(digest) - 1]}-{digest}{_SUFFIX}"
 
 
 def is_for_dead_letters(topic: str) -> bool:

@@ -9,8 +9,9 @@ from enum import StrEnum
 
 import msgspec
 
-from goqueue.errors import Invalid
+from goqueue.errors import Invalid, InvalidTopicName
 from goqueue.model.start_at import StartAt
+from goqueue.model.topic import check_name, is_internal
 
 VISIBILITY_MS_MAX = 12 * 3_600_000
 """How long a lease lasts at most, as in SQS."""
@@ -34,8 +35,9 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The settings of one queue group.
 
     `start` is where a partition begins that the group has not read before; a number is a time in milliseconds since
-    1970. `dead_letters` is the topic for what cannot be processed: empty for the topic's own, `{topic}.dlq`. Of the
-    messages settled last, at most `breaker_ratio` may be rejected or out of retries; above that the group pauses.
+    1970. `dead_letters` is the topic for what cannot be processed, of which the group gets no messages: empty for the
+    topic's own, `{topic}.dlq`. Of the messages settled last, at most `breaker_ratio` may be rejected or out of retries;
+    above that the group pauses.
     """
 
     visibility_ms: int = 30_000
@@ -66,6 +68,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         ]
         if not isinstance(self.start, StartAt) and self.start < 0:
             wrong.append(f"start is {self.start}, and may be a time since 1970")
+        if self.dead_letters:
+            wrong += _wrong_with_letters(self.dead_letters)
         if wrong:
             raise Invalid("; ".join(wrong))
 
@@ -74,3 +78,13 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         # Powers of large numbers take long, and reach the limit early.
         factor = self.backoff_factor ** min(deliveries - 1, 64)
         return int(min(self.backoff_ms * factor, self.backoff_max_ms))
+
+
+def _wrong_with_letters(topic: str) -> list[str]:
+    """Return why dead letters cannot be sent to a topic."""
+    advice = "name another topic for dead letters, or none for {topic}.dlq"
+    try:
+        check_name(topic)
+    except InvalidTopicName as error:
+        return [f"dead_letters: {error.message} ({error.hint}); {advice}"]
+    return [f"dead_letters: {topic!r} is the broker's own; {advice}"] if is_internal(topic) else []

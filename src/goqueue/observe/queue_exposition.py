@@ -31,12 +31,16 @@ def _state(snapshot: QueueSnapshot) -> Iterator[Metric]:
     oldest = GaugeMetricFamily(
         "goqueue_queue_oldest_message_age_seconds", "The age of the oldest message that is not done.", labels=_LABELS
     )
+    stalled = GaugeMetricFamily(
+        "goqueue_queue_stalled_dead_messages", "Dead messages that cannot become letters now.", labels=_LABELS
+    )
     for group, is_paused in {each.group: bool(each.paused) for each in snapshot.queues}.items():
         paused.add_metric((shown(group),), is_paused)
     for each in snapshot.queues:
         labels = (shown(each.group), each.topic)
         depth.add_metric(labels, each.depth)
         leased.add_metric(labels, each.in_flight)
+        stalled.add_metric(labels, each.stalled)
         if each.depth == 0:
             oldest.add_metric(labels, 0)
         elif each.oldest_ms is not None:
@@ -46,7 +50,7 @@ def _state(snapshot: QueueSnapshot) -> Iterator[Metric]:
     )
     for group, count in snapshot.members.items():
         members.add_metric((shown(group),), count)
-    yield from (paused, depth, leased, oldest, members)
+    yield from (paused, depth, leased, oldest, stalled, members)
 
 
 def _history(snapshot: QueueSnapshot) -> Iterator[Metric]:

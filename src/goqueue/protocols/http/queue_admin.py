@@ -73,7 +73,10 @@ class QueueSettingsShown(msgspec.Struct):
 
 
 class QueuePartition(msgspec.Struct, kw_only=True):
-    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered."""
+    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered.
+
+    `dead_letter_trouble` is why dead messages cannot become letters now; that is tried again every second.
+    """
 
     topic: str
     partition: int
@@ -87,6 +90,7 @@ class QueuePartition(msgspec.Struct, kw_only=True):
     held: int
     dead: int
     oldest_seconds: float | None
+    dead_letter_trouble: str | UnsetType = UNSET
     error: MessageError | UnsetType = UNSET
 
 
@@ -268,6 +272,7 @@ def _partition(view: PartitionView, now_ms: int) -> QueuePartition:
         end_offset=None if view.end_offset < 0 else view.end_offset,
         backlog=view.backlog,
         oldest_seconds=None if view.oldest_ms is None else seconds(max(now_ms - view.oldest_ms, 0)),
+        dead_letter_trouble=view.letter_trouble or UNSET,
         error=UNSET if view.error is None else error_of(view.error),
         **{state.value: view.in_flight[state] for state in FlightState},
     )

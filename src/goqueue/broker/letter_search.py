@@ -1,0 +1,55 @@
+"""Looks for dead letters that were perhaps written, among the last ones of a partition.
+
+The undertaker writes letters outside of transactions. So those of others are passed over, and one that is open hides
+nothing: else a letter would be written again and again until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Set as AbstractSet
+
+from goqueue.broker.letters import open_batches
+from goqueue.model.dead_letters import Cause, cause_of
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import arrival
+
+_LAST_LETTERS = 2_000
+# Most often it is the very last ones.
+_FIRST_PIECE = 16
+_PIECE_GROWTH = 4
+
+
+async def find_written(partition: Partition, causes: AbstractSet[Cause]) -> set[Cause]:
+    """Return those causes of which a letter is among the last ones of a partition.
+
+    Two letters of the same message say the same only if they are of the same death.
+    """
+    found: set[Cause] = set()
+    end = partition.high_watermark
+    start = max(end - _LAST_LETTERS, partition.log.start_offset)
+    piece = _FIRST_PIECE
+    while start < end and len(found) < len(causes):
+        low = max(end - piece, start)
+        end = await _look_between(partition, low, end, causes, found)
+        piece *= _PIECE_GROWTH
+    return found
+
+
+async def _look_between(
+    partition: Partition, start: int, end: int, causes: AbstractSet[Cause], found: set[Cause]
+) -> int:
+    """Look at letters between two offsets, and at others of their batches; return where the first of these begins."""
+    position, first = start, start
+    while position < end:
+        reached = position
+        for batch in open_batches(partition, position, end, leaves_out_transactions=True):
+            found |= {cause_of(record.headers) for record in batch.records} & causes
+            reached, first = batch.end, min(first, batch.start)
+            await arrival(asyncio.get_running_loop().call_soon)
+            if reached >= end:
+                break
+        if reached == position:
+            break
+        position = reached
+    return first

@@ -1,0 +1,96 @@
+"""Finds messages of a partition by their offsets.
+
+Messages lie in batches, and to get at one of them its whole batch is opened, which holds up the loop. So a batch is
+opened once for all that are wanted of it, in whichever order they are asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from goqueue.broker.opened_batches import open_batch
+from goqueue.records.layout import headers
+from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
+
+# What a record takes in memory beside its key and value.
+_RECORD_BYTES = 300
+
+
+class MessageFinder:
+    """Finds those messages that are `wanted`; what was opened is kept until it is taken.
+
+    No more than about twice `bytes_max` is kept: if all of them have fewer bytes, no batch is opened twice.
+    `opened_bytes` is about how much was opened until now.
+    """
+
+    def __init__(self, partition: Partition, wanted: Iterable[int], bytes_max: int) -> None:
+        self.opened_bytes = 0
+        self.partition = partition
+        self._wanted = sorted(wanted)
+        self._bytes_max = bytes_max
+        # None where there is no message any more.
+        self._near: dict[int, Record | None] = {}
+        self._near_bytes = 0
+
+    def wants_all(self, offsets: Iterable[int]) -> bool:
+        """Tell whether all of these are wanted."""
+        return all(_has(self._wanted, offset) for offset in offsets)
+
+    def is_near(self, offset: int) -> bool:
+        """Tell whether a message can be taken without opening a batch."""
+        return offset in self._near
+
+    def take(self, offset: int) -> Record | None:
+        """Return the message at an offset, and keep it no longer; None if it is not there any more, Corrupt if so."""
+        if offset not in self._near:
+            self._open(offset)
+        record = self._near.pop(offset)
+        self._near_bytes -= _size(record)
+        return record
+
+    def _open(self, offset: int) -> None:
+        start, end, records = _batch(self.partition, offset)
+        self.opened_bytes += sum([_size(record) for record in records.values()])
+        first = bisect_left(self._wanted, start)
+        here = bisect_left(self._wanted, offset, first)
+        behind = bisect_left(self._wanted, end, here)
+        if self._near_bytes > self._bytes_max:
+            self._near, self._near_bytes = {}, 0
+        self._keep(offset, records)
+        # Whoever goes on does so upwards, most often.
+        for each in chain(self._wanted[here:behind], self._wanted[first:here]):
+            if self._near_bytes > 2 * self._bytes_max:
+                break
+            self._keep(each, records)
+
+    def _keep(self, offset: int, records: Mapping[int, Record]) -> None:
+        if offset not in self._near:
+            record = self._near[offset] = records.get(offset)
+            self._near_bytes += _size(record)
+
+
+def _batch(partition: Partition, offset: int) -> tuple[int, int, Mapping[int, Record]]:
+    """Return from where to where it is known then what lies there, and the messages."""
+    start = partition.log.start_offset
+    if offset < start:
+        return 0, start, {}
+    data = partition.read(offset, bytes_max=1)
+    for _, header in headers(data):
+        records: Sequence[Record] = () if header.is_control else open_batch(header, data)
+        begin, end = min(offset, header.base_offset), max(offset + 1, header.next_offset)
+        return begin, end, {record.offset: record for record in records}
+    return offset, offset + 1, {}
+
+
+def _has(wanted: Sequence[int], offset: int) -> bool:
+    place = bisect_left(wanted, offset)
+    return place < len(wanted) and wanted[place] == offset
+
+
+def _size(record: Record | None) -> int:
+    if record is None:
+        return _RECORD_BYTES
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")

@@ -1,0 +1,153 @@
+"""How dead messages become letters while others are at work: what is made anew, what fails, and how much at once."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.messages import publish_sections
+from goqueue.broker.produce import Acks, Section
+from goqueue.broker.topics import delete_topic
+from goqueue.broker.undertaker import Undertaker
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.model.queue_settings import QueueSettings
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.testing import SimDisk
+from tests.simulation.group_calls import CALLER, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+class Gate:
+    """Letters that were written, and of which nobody knows until the gate is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+        real = Undertaker._publish
+
+        async def publish(undertaker: Undertaker, *which: Any) -> Any:
+            outcomes = await real(undertaker, *which)
+            self.reached.set()
+            await self.opened.wait()
+            return outcomes
+
+        monkeypatch.setattr(Undertaker, "_publish", publish)
+
+
+async def _reject(broker: Broker, topic: str, limit: int = 1) -> list[str]:
+    given = await ReceiveSome("billing", (topic,), "ann", limit, 0, 60_000, 0).perform(broker)
+    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    return [each.value for each in given]
+
+
+def _states(broker: Broker) -> list[FlightState]:
+    return [
+        flight.state
+        for machine in broker.queues.machines
+        for group in machine.groups.values()
+        for window in group.windows.values()
+        for chunk in window.chunks.values()
+        for flight in chunk.flights.values()
+    ]
+
+
+def test_a_message_of_a_topic_that_was_made_anew_has_a_letter_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(broker: Broker) -> None:
+        gate = Gate(monkeypatch)
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "old", None).perform(broker)
+        await _reject(broker, "orders")
+        await gate.reached.wait()
+        await delete_topic(broker, CALLER, "orders")
+        await MakeTopic("orders", 1).perform(broker)
+        await PublishValue("orders", "new", None).perform(broker)
+        assert await _reject(broker, "orders") == ["new"]
+        gate.opened.set()
+        await let_pass(10)
+        assert _states(broker) == []
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", "old"), Letter("billing", "new")]
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
+def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+    disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+    tried = 0
+    real = Undertaker._publish
+
+    async def publish(undertaker: Undertaker, *which: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return await real(undertaker, *which)
+
+    monkeypatch.setattr(Undertaker, "_publish", publish)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq", "others"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "v", None).perform(broker)
+        for number in range(50):
+            await PublishValue("others", f"v{number}", None).perform(broker)
+        await _reject(broker, "orders")
+        await let_pass(2)
+        given = await ReceiveSome("billing", ("others",), "ann", 50, 0, 60_000, 0).perform(broker)
+        before = tried
+        for each in given:
+            await SettleSome("billing", (each,), Verdict.ACK).perform(broker)
+        # All that takes less than a second.
+        assert tried - before <= 1
+        before = tried
+        await let_pass(10)
+        assert 9 <= tried - before <= 11
+        disk.heal()
+        await let_pass(2)
+        assert _states(broker) == []
+        assert broker.queues.undertaker.troubles == {}
+
+    live(disk, 1, act, stops=True)
+
+
+def test_letters_of_a_bounded_number_of_partitions_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once: list[int] = []
+    now = 0
+    real = Undertaker._publish
+
+    async def publish(undertaker: Undertaker, *which: Any) -> Any:
+        nonlocal now
+        now += 1
+        at_once.append(now)
+        try:
+            return await real(undertaker, *which)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(Undertaker, "_publish", publish)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 30).perform(broker)
+        for index in range(30):
+            section = Section(broker.topic("orders").partition(index), build_batch([NewRecord(1, None, b"v")]))
+            await publish_sections(broker, CALLER, Acks.ALL, [section])
+        await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
+        assert len(await _reject(broker, "orders", 30)) == 30
+        await let_pass(10)
+        assert len(await ReadLetters("orders.dlq").perform(broker)) == 30
+
+    live(SimDisk(1), 1, act, stops=True)
+    assert max(at_once) == 8

@@ -1,0 +1,107 @@
+"""Messages that are wanted one by one, out of large batches: each batch is opened once, and others have their turns."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.messages import publish_sections
+from goqueue.broker.produce import Acks, Section
+from goqueue.errors import GoQueueError
+from goqueue.machines.delivery_values import Verdict
+from goqueue.model.queue_settings import QueueSettings
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.runtime.partition import Partition
+from goqueue.testing import SimDisk
+from goqueue.testing.loop import SimLoop
+from tests.simulation.group_calls import CALLER, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_calls import Given, ReadLetters, ReceiveSome, SetQueue, SettleSome
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+class Reading(NamedTuple):
+    """A batch that was read for one of its messages, and in which step of the loop."""
+
+    offset: int
+    step: int
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[Reading]:
+    """What is read of `orders` for single messages."""
+    found: list[Reading] = []
+    real = Partition.read
+
+    def read(partition: Partition, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> bytes:
+        if partition.topic == "orders" and bytes_max == 1:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimLoop)
+            found.append(Reading(offset, loop.steps))
+        return real(partition, offset, bytes_max=bytes_max, is_committed_only=is_committed_only)
+
+    monkeypatch.setattr(Partition, "read", read)
+    return found
+
+
+async def _receive(broker: Broker, batches: int, messages: int) -> list[Given]:
+    """Return the messages of some batches, all of them leased."""
+    await MakeTopic("orders", 1).perform(broker)
+    partition = broker.topic("orders").partition(0)
+    for _ in range(batches):
+        batch = build_batch([NewRecord(1, None, b"v")] * messages)
+        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, batch)])
+        assert not isinstance(outcome, GoQueueError)
+    await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
+    return await ReceiveSome("billing", ("orders",), "ann", batches * messages, 0, 60_000, 0).perform(broker)
+
+
+def test_a_batch_is_opened_once_for_all_its_messages_that_have_died(readings: list[Reading]) -> None:
+    async def act(broker: Broker) -> None:
+        given = await _receive(broker, 2, 300)
+        # In turn one of either batch.
+        mixed = [each for pair in zip(given[:300], given[300:], strict=True) for each in pair]
+        await SettleSome("billing", tuple(mixed), Verdict.REJECT).perform(broker)
+        await let_pass(10)
+        assert len(await ReadLetters("orders.dlq").perform(broker)) == 600
+
+    live(SimDisk(1), 1, act, stops=True, steps_max=100_000)
+    assert len(readings) == 2
+
+
+def test_others_have_a_turn_between_two_batches_of_dead_messages(readings: list[Reading]) -> None:
+    async def act(broker: Broker) -> None:
+        given = await _receive(broker, 50, 10)
+        await SettleSome("billing", tuple(given[::10]), Verdict.REJECT).perform(broker)
+        await let_pass(10)
+
+    live(SimDisk(1), 1, act, stops=True, steps_max=100_000)
+    assert len(readings) == 50
+    assert all(one.step < other.step for one, other in pairwise(readings))
+
+
+def test_a_batch_is_opened_once_for_all_its_messages_that_are_ready_again(readings: list[Reading]) -> None:
+    again: list[int] = []
+
+    async def act(broker: Broker) -> None:
+        given = await _receive(broker, 2, 50)
+        mixed = [each for pair in zip(given[50:], given[:50], strict=True) for each in pair]
+        for each in mixed:
+            await SettleSome("billing", (each,), Verdict.NACK, 0).perform(broker)
+        readings.clear()
+        received = await ReceiveSome("billing", ("orders",), "ann", 100, 0, 60_000, 0).perform(broker)
+        again.extend(each.offset for each in received)
+        # In the order in which they became ready.
+        assert again == [each.offset for each in mixed]
+
+    live(SimDisk(1), 1, act, stops=True)
+    assert len(again) == 100
+    assert len(readings) == 2
