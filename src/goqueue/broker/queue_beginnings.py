@@ -74,18 +74,22 @@ async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[
 
 
 async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partitions: Sequence[Partition]) -> None:
-    known = {each for each, window in group.windows.items() if window.topic_id == opened.topic.id}
-    # A partition that was added later begins with its first message, wherever the group has begun.
-    start = StartAt.EARLIEST if known else group.settings.start
-    starts = {}
+    new = []
     for partition in partitions:
-        where = TopicPartition(partition.topic, partition.index)
-        if where not in known:
-            starts[where] = await _start(broker, partition, start)
-        else:
-            await _retreat(broker, group, where, partition)
-    if starts:
+        window = group.windows.get(TopicPartition(partition.topic, partition.index))
+        if window is None or window.topic_id != opened.topic.id:
+            new.append(partition)
+        elif window.cursor > partition.log.end_offset:
+            await _retreat(broker, group, partition)
+    if new:
+        # A partition that was added later begins with its first message, wherever the group has begun.
+        start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
+        starts = {TopicPartition(each.topic, each.index): await _start(broker, each, start) for each in new}
         await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
+
+
+def _has_begun(group: QueueGroup, opened: OpenTopic) -> bool:
+    return any(window.topic_id == opened.topic.id for window in group.windows.values())
 
 
 async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> int:
@@ -100,21 +104,21 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
 async def retreat_all(broker: Broker) -> None:
     """Have groups forget what they were given and their logs have lost, before other messages come in its place."""
     windows = [
-        (group, where, window.topic_id)
+        (group, where, window)
         for machine in broker.queues.machines
         for group in machine.groups.values()
         for where, window in group.windows.items()
     ]
-    for group, where, topic_id in windows:
-        opened = broker.topics_by_id.get(topic_id)
+    for group, where, window in windows:
+        opened = broker.topics_by_id.get(window.topic_id)
         partition = None if opened is None else opened.partitions[where.partition]
-        if isinstance(partition, Partition):
+        if isinstance(partition, Partition) and window.cursor > partition.log.end_offset:
             # Without room nothing is published either: then the next receive says so.
             with suppress(Unavailable):
-                await _retreat(broker, group, where, partition)
+                await _retreat(broker, group, partition)
 
 
-async def _retreat(broker: Broker, group: QueueGroup, where: TopicPartition, partition: Partition) -> None:
-    if group.windows[where].cursor > partition.log.end_offset:
-        # Without a sync for each publish, a power loss takes messages that were delivered already.
-        await broker.queues.submit(group.name, Retreat(group.name, where, partition.log.end_offset))
+async def _retreat(broker: Broker, group: QueueGroup, partition: Partition) -> None:
+    """Have a group forget what a partition has lost: without a sync for each publish, a power loss takes messages."""
+    where, end = TopicPartition(partition.topic, partition.index), partition.log.end_offset
+    await broker.queues.submit(group.name, Retreat(group.name, where, end))

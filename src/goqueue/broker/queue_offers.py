@@ -108,6 +108,8 @@ def _find_again(
     again: list[int] = []
     gone: list[int] = []
     size = 0
+    if not window.ready:
+        return again, gone, size
     ready = list(islice(window.ready, limit))
     finder = MessageFinder(partition, ready, bytes_max)
     for offset in ready:
