@@ -6,9 +6,10 @@ import json
 import re
 
 import pytest
+import yaml
 
 from goqueue.testing.broker import Broker
-from tests.cli.command import Command, Row
+from tests.cli.command import Command
 
 START_MS = 1_700_000_000_000
 
@@ -93,11 +94,7 @@ def test_json_has_everything(goqueue: Command, filled: str) -> None:
 
 
 def test_yaml_has_the_same_as_json(goqueue: Command, filled: str) -> None:
-    entries = goqueue.done("consume", filled, "--format", "yaml").removeprefix("- ").split("\n- ")
-    rows: list[Row] = []
-    for entry in entries:
-        pairs = (line.strip().partition(": ") for line in entry.strip().splitlines())
-        rows.append({name: json.loads(value) for name, _, value in pairs})
+    rows = yaml.safe_load(goqueue.done("consume", filled, "--format", "yaml"))
     expected = goqueue.done("consume", filled, "--format", "json").splitlines()
     assert rows == [json.loads(line) for line in expected]
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from goqueue.broker.messages import MESSAGES_MAX
+from goqueue.cli import queue_words
+from goqueue.cli.tables import time_text
+from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
+from goqueue.model.units import parse_duration_ms
+from goqueue.protocols.http.messages import WAIT_MS_MAX
+from goqueue.protocols.http.queue_admin import QueueSettingsToChange
+from goqueue.protocols.http.queues import CONSUMER_CHARS_MAX
 from tests.cli.command import Command
 
 
@@ -43,9 +55,83 @@ def test_messages_are_received_settled_and_come_again(goqueue: Command, queue: s
 def test_a_receipt_that_is_stale_or_none_fails_the_command(goqueue: Command, queue: str) -> None:
     (message,) = receive(goqueue, queue, "--max", 1, "--ack")
     refusal = goqueue.refused("queue", "ack", message["receipt_handle"], message["receipt_handle"])
-    assert "is not leased under this receipt any more (and 1 more)" in refusal
-    assert "this is no receipt" in goqueue.refused("queue", "nack", "nonsense")
-    assert "there is no receipt" in goqueue.refused("queue", "ack", "-")
+    assert f"receipt {message['receipt_handle'][:37]}...: offset 0 of {queue}-0 is not leased" in refusal
+    assert "under this receipt any more (and 1 more)" in refusal
+    assert "receipt nonsense: this is no receipt" in goqueue.refused("queue", "nack", "nonsense")
+    assert "receipt AAAA" in goqueue.refused("queue", "ack", "A" * 5000)
+    assert "standard input has no receipts" in goqueue.refused("queue", "ack", "-", exit_code=2)
+
+
+def test_as_many_receipts_are_settled_as_are_given(goqueue: Command, queue: str) -> None:
+    (message,) = receive(goqueue, queue, "--max", 1)
+    lines = ["made-up"] * 10_000 + [message["receipt_handle"]]
+    result = goqueue("queue", "ack", "-", stdin="\n".join(lines).encode())
+    assert (result.exit_code, result.stdout) == (1, "1 message is done\n")
+    assert "receipt made-up: this is no receipt (and 9,999 more)" in result.stderr
+
+
+def test_each_command_that_receives_is_a_consumer_of_its_own(goqueue: Command, queue: str) -> None:
+    receive(goqueue, queue, "--max", 1)
+    receive(goqueue, queue, "--max", 1, "--consumer", "ann")
+    consumers = describe(goqueue, queue)["consumers"]
+    assert consumers == {f"cli-{socket.gethostname()}-{os.getpid()}": 1, "ann": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("receive", "g", "t", "--wait", "soon"), "--wait: 'soon' is no duration: write 500ms, 30s, 5m or 1h"),
+        (("receive", "g", "t", "--wait", "90s"), "--wait: '90s' is too long: at most 60s"),
+        (("receive", "g", "t", "--wait", "5"), "--wait: 5 has no unit: write 5s or 5ms"),
+        (("receive", "g", "t", "--visibility", "13h"), "--visibility: '13h' is too long: at most 12h"),
+        (("receive", "g", "t", "--max", "10001"), "10001 is not in the range 1<=x<=10000"),
+        (("receive", "g", "t", "--consumer", "c" * 251), "--consumer: 251 characters are too many: at most 250"),
+        (("receive", "g", ""), "TOPIC: '' cannot be the name of a topic"),
+        (("receive", "g", *["t"] * 101), "TOPIC: 101 topics are too many: at most 100"),
+        (("peek", "g", "a b"), "TOPIC: 'a b' cannot be the name of a topic"),
+        (("nack", "receipt", "--delay", "abc"), "--delay: 'abc' is no duration"),
+        (("nack", "receipt", "--reason", "r" * 4097), "--reason: 4,097 characters are too many: at most 4,096"),
+        (("extend", "receipt", "--for", "1d"), "--for: '1d' is too long: at most 12h"),
+        (("pause", "g", "--reason", ""), "--reason: say why"),
+        (("alter", "g", "--set", "retries"), "--set: 'retries' is not written as NAME=VALUE"),
+        (("alter", "g", "--set", "retries=1", "--set", "retries=2"), "--set: retries is there twice"),
+        (("alter", "g", "--set", "retry=3"), "--set: 'retry' is no setting of a queue group; there are visibility_t"),
+        (("alter", "g", "--set", "retries=many"), "--set: retries is 'many', and has to be a whole number"),
+        (("alter", "g", "--set", "backoff_factor=nan"), "backoff_factor is 'nan', and has to be a number"),
+        (("alter", "g", "--set", "visibility_timeout=abc"), "--set visibility_timeout: 'abc' is no duration: write 50"),
+        (("alter", "g", "--set", "backoff=5"), "--set backoff: 5 has no unit: write 5s or 5ms"),
+        (("alter", "g", "--set", "ordering=fifo"), "ordering is 'fifo', and has to be none or key"),
+        (("alter", "g", "--set", "start=noon"), "start is 'noon', and has to be earliest, latest, a time such as"),
+        (("alter", "g", "--set", "dead_letters=a/b"), "--set dead_letters: 'a/b' cannot be the name of a topic"),
+    ],
+)
+def test_what_is_written_wrongly_is_told_before_it_is_sent(
+    goqueue: Command, arguments: Sequence[str], said: str
+) -> None:
+    refusal = goqueue.refused("queue", *arguments, exit_code=2)
+    assert said in refusal
+
+
+def test_the_words_of_the_command_line_are_those_of_the_broker(goqueue: Command) -> None:
+    assert list(queue_words._READERS) == list(QueueSettingsToChange.__struct_fields__)
+    assert parse_duration_ms(queue_words.WAIT_MAX) == WAIT_MS_MAX
+    assert parse_duration_ms(queue_words.VISIBILITY_MAX) == VISIBILITY_MS_MAX
+    assert parse_duration_ms(queue_words.DELAY_MAX) == DELAY_MS_MAX
+    assert (queue_words.MESSAGES_MAX, queue_words.CONSUMER_CHARS_MAX) == (MESSAGES_MAX, CONSUMER_CHARS_MAX)
+    text = goqueue.done("queue", "alter", "--help")
+    for name in QueueSettingsToChange.__struct_fields__:
+        assert f" {name} " in text
+
+
+def test_where_a_group_begins_is_written_and_shown_as_a_time(goqueue: Command, queue: str) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    goqueue.done("queue", "alter", queue, "--set", "start=10m ago")
+    assert 0 <= describe(goqueue, queue)["settings"]["start"] - (now_ms - 600_000) < 60_000
+    goqueue.done("queue", "alter", queue, "--set", "start=2026-01-31T10:00:00Z")
+    assert describe(goqueue, queue)["settings"]["start"] == 1_769_853_600_000
+    shown = goqueue.done("queue", "alter", queue, "--set", "start=1769853600000")
+    assert f"start               {time_text(1_769_853_600_000)}\n" in shown
+    assert "dead_letters        {topic}.dlq\n" in shown
 
 
 def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
@@ -74,16 +160,23 @@ def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, 
     goqueue.done("queue", "alter", queue, "--set", "retries=7", "--set", "breaker_ratio=0.25", "--set", "backoff=2s")
     settings = describe(goqueue, queue)["settings"]
     assert (settings["retries"], settings["breaker_ratio"], settings["backoff"]) == (7, 0.25, "2s")
-    assert "retries" in goqueue.refused("queue", "alter", queue, "--set", "retries=many")
+    assert "retries is 5000, and may be 0 to 1000" in goqueue.refused("queue", "alter", queue, "--set", "retries=5000")
     assert "is the broker's own" in goqueue.refused("queue", "alter", queue, "--set", "dead_letters=__letters")
-    assert "'retries' is no setting" in goqueue.refused("queue", "alter", queue, "--set", "retries")
 
-    goqueue.done("queue", "pause", queue, "--reason", "the database moves")
+    told = goqueue.done("queue", "pause", queue, "--reason", "the database moves")
+    assert told == f"paused {queue}: the database moves\n"
+    (row,) = goqueue.rows("queue", "pause", queue, "--reason", "the database moves", kind="queue")
+    assert (row["paused"], row["pause_reason"]) == (True, "the database moves")
     paused = goqueue("queue", "receive", queue, queue)
     assert "the group is paused: the database moves" in paused.stderr
     assert goqueue.done("queue", "resume", queue) == f"resumed {queue}, with 5 messages to be done\n"
 
+    (row,) = goqueue.rows("queue", "resume", queue, kind="queue")
+    assert row["paused"] is False
+
     receive(goqueue, queue, "--max", 1)
+    would = f"would skip 5 messages of {queue} for {queue}\n"
+    assert goqueue.done("queue", "purge", queue, queue, "--dry-run") == would
     refusal = goqueue.refused("queue", "purge", queue, queue, stdin=b"another\n")
     assert f"This skips 5 messages of {queue} for {queue}." in refusal
     goqueue.done("queue", "purge", queue, queue, stdin=queue.encode() + b"\n")

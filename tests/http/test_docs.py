@@ -1,7 +1,8 @@
 """The calls in docs/http.md answer what it says.
 
 They are `shell` blocks: a call of curl behind a `$`, with `>` before its further lines, followed by what it prints, in
-which `...` stands for anything and white space does not count. A broker takes the place of `localhost:8080`.
+which `...` stands for anything and white space does not count. A broker takes the place of `localhost:8080`, and the
+receipt that was printed last that of `RECEIPT`.
 """
 
 from __future__ import annotations
@@ -53,13 +54,16 @@ def is_as_told(told: str, printed: str) -> bool:
 def test_every_call_answers_what_the_document_says() -> None:
     found = list(calls(DOCUMENT.read_text("utf-8")))
     assert len(found) > 10
+    receipt = ""
     with Broker() as broker:
         for call in found:
-            command = shlex.split(call.command.replace(ADDRESS, broker.http))
+            command = shlex.split(call.command.replace(ADDRESS, broker.http).replace("RECEIPT", receipt))
             assert command[0] == "curl"
             ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
             if not is_as_told(call.output, ended.stdout):
                 pytest.fail(f"{call.command}\nprints something else:\n{ended.stdout}", pytrace=False)
+            for printed in re.findall(r'"receipt_handle": ?"([^"]+)"', ended.stdout):
+                receipt = printed
 
 
 def test_another_answer_is_noticed() -> None:

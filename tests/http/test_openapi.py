@@ -76,6 +76,19 @@ def test_what_a_message_may_be_is_told_exactly(document: Any) -> None:
     assert not validator.is_valid({"messages": []})
 
 
+def test_the_bounds_of_durations_are_those_that_are_kept(document: Any) -> None:
+    def maximum(shape: str, field: str) -> int:
+        kinds = document["components"]["schemas"][shape]["properties"][field]["anyOf"]
+        return next(int(kind["maximum"]) for kind in kinds if kind["type"] == "integer")
+
+    day_ms = 24 * 3_600_000
+    assert maximum("ReceiveRequest", "visibility_timeout") == day_ms // 2
+    assert maximum("QueueSettingsToChange", "visibility_timeout") == day_ms // 2
+    assert maximum("Extension", "timeout") == day_ms // 2
+    assert maximum("ReceiveRequest", "wait") == 60_000
+    assert maximum("Nack", "delay") == maximum("QueueSettingsToChange", "backoff") == 7 * day_ms
+
+
 @pytest.mark.parametrize(("prefix", "examples"), [("", 15), ("/v1", 4)])
 def test_a_machine_that_tries_everything_finds_no_lie(prefix: str, examples: int, tmp_path: Path) -> None:
     """Every check is on. What it is told beside the document stands in `schemathesis_hooks`."""

@@ -160,6 +160,7 @@ class Queues(RuleBasedStateMachine):
         got = [(each.partition, offset) for each in leased.deliveries for offset in each.offsets]
         assert len(set(got)) == len(got) <= room
         assert set(got) <= deliverable
+        assert bool(leased.shortfall) is (len(got) == room < taker.limit)
         # Nothing is kept back, but for its order.
         assert self.is_ordered or len(got) == min(room, len(deliverable))
         for delivery in leased.deliveries:

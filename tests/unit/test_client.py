@@ -344,3 +344,14 @@ def test_an_address_may_end_with_a_slash_and_have_a_path() -> None:
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(Invalid, match="address"):
         Client(address)
+
+
+def test_an_option_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
+    unknown: dict[str, Any] = {"concurency": 4}
+    with pytest.raises(TypeError, match="'concurency' is no option of clients; there are timeout_s, patience"):
+        Client(**unknown)
+    for client in (Client(), AsyncClient()):
+        with pytest.raises(TypeError, match=r"'concurency' is no option of workers; there are concurrency, .*, sink"):
+            client.worker("billing", "orders", print, **unknown)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="'concurency' is no option of consumers; there are client_id"):
+            client.consumer("billing", **unknown)

@@ -35,6 +35,7 @@ from goqueue.client import (
     WorkCut,
     WorkFailed,
     WorkOverran,
+    WorkRetried,
     groups,
     queues,
     topics,
@@ -108,6 +109,9 @@ def test_a_handler_may_say_when_to_try_again(broker: Broker, kind: Kind) -> None
         assert len(handling.begun) == 1
         broker.advance(11)
         eventually(lambda: worker.stats.done == 1, "it is done")
+    assert worker.sink.of(WorkFailed) == []
+    (event,) = worker.sink.of(WorkRetried)
+    assert event.describe() == f"WorkRetried place={TOPIC}-0@0#1 after=3600 s reason=the bank is closed"
 
 
 def test_a_rejected_message_becomes_a_dead_letter_at_once(broker: Broker, kind: Kind) -> None:

@@ -233,3 +233,19 @@ def test_what_was_looked_for_before_the_group_went_back_skips_nothing() -> None:
     leased = stage.say(Receive("g", [Taker("bob", 1000, 30_000, 2)], [stale]))
     assert leased == [Leased([], stage.now.wall_ms + 30_000)]
     assert stage.machine.require("g").windows[P0].cursor == 3
+
+
+def test_a_consumer_is_told_of_its_limit_only_where_that_keeps_messages_back() -> None:
+    talk = Talk()
+    talk.begin(QueueSettings(in_flight_max=5))
+
+    def shortfall(count: int, offered: range) -> str:
+        leased = talk.say(Receive("g", [Taker("ann", 10, 30_000, 1)], [Offer(P0, offered, offered.stop)]))
+        assert isinstance(leased, list)
+        (got,) = leased
+        assert sum(len(each.offsets) for each in got.deliveries) == count
+        return str(got.shortfall)
+
+    assert shortfall(3, range(3)) == ""
+    assert shortfall(2, range(3, 9)) == "consumer 'ann' may hold 5 messages at once"
+    assert shortfall(0, range(5, 9)) == "consumer 'ann' may hold 5 messages at once"

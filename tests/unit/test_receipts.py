@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from goqueue.broker.receipts import Receipts
+from goqueue.broker.receipts import RECEIPT_CHARS_MAX, Receipts
 from goqueue.machines.delivery_commands import Claim
 from goqueue.machines.delivery_values import Delivery
 from goqueue.machines.group_values import TopicPartition
@@ -89,3 +89,13 @@ def test_one_that_is_none_is_told_and_spoils_no_other(spoil: object) -> None:
 
 def test_none_is_no_receipts() -> None:
     assert Receipts().read([]) == ({}, {})
+
+
+def test_a_receipt_of_the_longest_names_is_read_and_a_longer_one_is_none() -> None:
+    group = "\U0001f4ee" * 250
+    (written,) = Receipts().write(group, 1, Delivery(TopicPartition("t" * 249, 0), [0], 1))
+    assert len(written) <= RECEIPT_CHARS_MAX
+    shown, _ = Receipts().read([written])
+    assert list(shown) == [group]
+    _, unreadable = Receipts().read(["A" * (RECEIPT_CHARS_MAX + 4)])
+    assert list(unreadable) == [0]

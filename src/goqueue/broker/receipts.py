@@ -22,7 +22,8 @@ from goqueue.machines.delivery_commands import Claim
 from goqueue.machines.delivery_values import Delivery
 from goqueue.machines.group_values import TopicPartition
 
-RECEIPT_CHARS_MAX = 1_200
+RECEIPT_CHARS_MAX = 1_700
+"""How long a receipt is at most: the name of a group may have 1,000 bytes, that of a topic 249."""
 # A head is three numbers: the lease, the offset, and where that is.
 _NUMBERS = 3
 _HEAD_CHARS = 32
@@ -98,6 +99,9 @@ class Receipts:
         return tail
 
     def _read_tail(self, tail: str) -> tuple[str, str]:
+        if len(tail) > RECEIPT_CHARS_MAX - _HEAD_CHARS:
+            # Nobody has names of that length, and what is read is remembered.
+            raise ValueError("no names")
         text = a2b_base64(tail, strict_mode=True).decode("utf-8", "surrogateescape")
         # Groups may have any name; those of topics are letters.
         group, mark, topic = text.rpartition("\0")

@@ -4,13 +4,12 @@
 |--------|----------------------------------------------------------------------------------------------------|
 | lines  | the bytes of each value and a line feed; a value that is null is an empty line                     |
 | json   | a JSON object per message and line, as the HTTP interface writes it                                |
-| yaml   | a list with an entry per message; values are written as JSON, which YAML includes                  |
+| yaml   | a list with an entry per message, see `yaml_rows`                                                  |
 | table  | columns for people; on a terminal values are cut to its width, and nothing in them can control it |
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -20,6 +19,7 @@ from io import RawIOBase
 from typing import TYPE_CHECKING, BinaryIO
 
 from goqueue.cli.tables import time_text
+from goqueue.cli.yaml_rows import yaml_entry
 
 if TYPE_CHECKING:
     from goqueue.client import Message
@@ -86,11 +86,7 @@ def _json(messages: Iterable[Message]) -> bytes:
 def _yaml(messages: Iterable[Message]) -> bytes:
     from goqueue.client.messages import as_json
 
-    entries = []
-    for message in messages:
-        fields = [f"{name}: {json.dumps(value)}" for name, value in as_json(message).items()]
-        entries.append("- " + "\n  ".join(fields) + "\n")
-    return "".join(entries).encode()
+    return "".join(yaml_entry(as_json(message)) for message in messages).encode()
 
 
 class _Table:

@@ -268,16 +268,6 @@ def _letters(
 
 
 def _time(written: str | None, option: str) -> int | None:
-    from goqueue.cli.consume_start import AtTime, parse_start
+    from goqueue.cli.moments import parse_moment_ms
 
-    if written is None:
-        return None
-    try:
-        start = parse_start(written, now_ms=clock.time_ns() // 1_000_000)
-    except ValueError:
-        start = None
-    if not isinstance(start, AtTime):
-        raise typer.BadParameter(
-            f"{written!r} is no time such as 2026-01-31T10:00:00Z, and not '10m ago'", param_hint=option
-        )
-    return start.timestamp_ms
+    return None if written is None else parse_moment_ms(written, option)

@@ -4,7 +4,7 @@
 |--------|----------------------------------------------------------------------------------------------|
 | table  | a table per kind of row, in blocks, so that a million rows need no more memory than a hundred |
 | json   | one JSON object per row and line (JSON Lines); its `kind` says what it is                     |
-| yaml   | one list with an entry per row; values are written as JSON, which YAML includes               |
+| yaml   | one list with an entry per row, see `yaml_rows`                                              |
 
 Rows are streamed: each is printed, or its block, before all have been read.
 """
@@ -19,6 +19,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from goqueue.cli.yaml_rows import yaml_entry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,8 +54,7 @@ def show(kind: str, rows: Iterable[Row], output_format: Format, *, title: str = 
         if output_format is Format.JSON:
             sys.stdout.write(json.dumps(labelled) + "\n")
         else:
-            lines = [f"{name}: {json.dumps(value)}" for name, value in labelled.items()]
-            sys.stdout.write("- " + "\n  ".join(lines) + "\n")
+            sys.stdout.write(yaml_entry(labelled))
 
 
 def wide_console() -> Console:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,10 +11,10 @@ import typer
 from goqueue.cli.confirm import require_typed
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, complete_topic, connected
 from goqueue.cli.output import Format, FormatOption
-from goqueue.errors import Invalid
 
 if TYPE_CHECKING:
-    from goqueue.client.queues import Settling
+    from goqueue.client.queues import SettledMessage, Settling
+    from goqueue.errors import GoQueueError
 
 app = typer.Typer(no_args_is_help=True, help="Receive and settle messages of queue groups, and look after them.")
 
@@ -26,6 +26,7 @@ ReceiptsArgument = Annotated[
     list[str], typer.Argument(metavar="RECEIPT...", help="Receipts as `receive` prints them; - reads lines of them.")
 ]
 ReasonOption = Annotated[str, typer.Option(help="Why, for those who look at dead letters.")]
+MostOption = Annotated[int, typer.Option("--max", min=1, max=10_000, help="How many messages at most.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -34,12 +35,17 @@ def receive(
     group: QueueArgument,
     topics: TopicsArgument,
     *,
-    most: Annotated[int, typer.Option("--max", min=1, help="How many messages at most.")] = 10,
-    wait: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for the first one.")] = "0s",
+    most: MostOption = 10,
+    wait: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to wait for the first one, up to 60s.")
+    ] = "0s",
     visibility: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long to have them; otherwise as the group says.")
+        str | None,
+        typer.Option(metavar="DURATION", help="How long to have them, up to 12h; otherwise as the group says."),
     ] = None,
-    consumer: Annotated[str, typer.Option(help="Who receives; each may hold so many at once.")] = "",
+    consumer: Annotated[
+        str, typer.Option(help="Who receives; each may hold so many at once. A name of its own, if none is given.")
+    ] = "",
     acks: Annotated[bool, typer.Option("--ack", help="Say at once that they are done.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     output_format: FormatOption = Format.TABLE,
@@ -52,22 +58,25 @@ def receive(
 
     Example: [bold]goqueue queue receive billing orders --format json | jq -r .receipt_handle[/bold]
     """
-    from goqueue.cli import queue_output
+    from goqueue.cli import queue_output, queue_words
     from goqueue.client import queues
 
+    visibility_s = None
+    if visibility is not None:
+        visibility_s = queue_words.parse_duration_s(visibility, "--visibility", queue_words.VISIBILITY_MAX)
     call = queues.receive(
         group,
-        topics,
+        queue_words.check_topics(topics),
         limit=most,
-        wait_s=_seconds(wait),
-        visibility_s=None if visibility is None else _seconds(visibility),
-        consumer=consumer,
+        wait_s=queue_words.parse_duration_s(wait, "--wait", queue_words.WAIT_MAX),
+        visibility_s=visibility_s,
+        consumer=queue_words.check_consumer(consumer) or queue_words.own_name(),
     )
     with connected(server) as client:
         received = client.send(call)
         queue_output.show_received(received, output_format)
         if acks and received.messages:
-            queue_output.require_settled(client.send(queues.ack(*received.messages)))
+            queues.require_settled(client.send(queues.ack(*received.messages)))
 
 
 @app.command()
@@ -80,8 +89,7 @@ def ack(
     """
     from goqueue.client import queues
 
-    given = _given(receipts)
-    _settle(given, queues.ack(*given), server, output_format)
+    _settle(receipts, queues.ack, server, output_format)
 
 
 @app.command()
@@ -89,7 +97,8 @@ def nack(
     receipts: ReceiptsArgument,
     *,
     delay: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="When to try again; otherwise after the group's backoff.")
+        str | None,
+        typer.Option(metavar="DURATION", help="When to try again, up to 7d; otherwise after the group's backoff."),
     ] = None,
     reason: ReasonOption = "",
     server: ServerOption = DEFAULT_SERVER,
@@ -99,11 +108,12 @@ def nack(
 
     Example: [bold]goqueue queue nack RECEIPT --delay 1m --reason 'the bank does not answer'[/bold]
     """
+    from goqueue.cli import queue_words
     from goqueue.client import queues
 
-    given = _given(receipts)
-    delay_s = None if delay is None else _seconds(delay)
-    _settle(given, queues.nack(*given, delay_s=delay_s, reason=reason), server, output_format)
+    delay_s = None if delay is None else queue_words.parse_duration_s(delay, "--delay", queue_words.DELAY_MAX)
+    said = partial(queues.nack, delay_s=delay_s, reason=queue_words.check_reason(reason))
+    _settle(receipts, said, server, output_format)
 
 
 @app.command()
@@ -118,10 +128,11 @@ def reject(
 
     Example: [bold]goqueue queue reject RECEIPT --reason 'no such customer'[/bold]
     """
+    from goqueue.cli import queue_words
     from goqueue.client import queues
 
-    given = _given(receipts)
-    _settle(given, queues.reject(*given, reason=reason), server, output_format)
+    said = partial(queues.reject, reason=queue_words.check_reason(reason))
+    _settle(receipts, said, server, output_format)
 
 
 @app.command()
@@ -129,7 +140,7 @@ def extend(
     receipts: ReceiptsArgument,
     *,
     timeout: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long from now on; 0s gives them back.")
+        str, typer.Option("--for", metavar="DURATION", help="How long from now on, up to 12h; 0s gives them back.")
     ],
     server: ServerOption = DEFAULT_SERVER,
     output_format: FormatOption = Format.TABLE,
@@ -138,10 +149,11 @@ def extend(
 
     Example: [bold]goqueue queue extend RECEIPT --for 5m[/bold]
     """
+    from goqueue.cli import queue_words
     from goqueue.client import queues
 
-    given = _given(receipts)
-    _settle(given, queues.extend(*given, timeout_s=_seconds(timeout)), server, output_format)
+    timeout_s = queue_words.parse_duration_s(timeout, "--for", queue_words.VISIBILITY_MAX)
+    _settle(receipts, partial(queues.extend, timeout_s=timeout_s), server, output_format)
 
 
 @app.command("list")
@@ -179,19 +191,31 @@ def alter(
     group: QueueArgument,
     *,
     settings: Annotated[
-        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A setting; repeatable. docs/queues.md has all.")
+        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A setting, as listed above; repeatable.")
     ],
     server: ServerOption = DEFAULT_SERVER,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Change settings of a queue group, which is made if there is none.
 
+    \b
+    visibility_timeout  how long a lease lasts, if a receive does not say [dim](30s)[/dim]
+    retries             how often a message is tried again [dim](3)[/dim]
+    backoff             how long it waits after the first failure [dim](1s)[/dim]
+    backoff_factor      how much longer after each further one [dim](2)[/dim]
+    backoff_max         the longest wait [dim](60s)[/dim]
+    in_flight_max       how many messages a consumer may hold [dim](1000)[/dim]
+    ordering            none, or key: one after another of each key [dim](none)[/dim]
+    start               where a topic begins: earliest, latest, a time, '10m ago' [dim](earliest)[/dim]
+    dead_letters        the topic for dead letters [dim](TOPIC.dlq)[/dim]
+    breaker_ratio       the share of dead letters above which it pauses [dim](0.5)[/dim]
+
     Example: [bold]goqueue queue alter billing --set retries=5 --set visibility_timeout=2m[/bold]
     """
-    from goqueue.cli import queue_output
+    from goqueue.cli import queue_output, queue_words
     from goqueue.client import queues
 
-    wanted = dict(_setting(each) for each in settings)
+    wanted = queue_words.parse_settings(settings)
     with connected(server) as client:
         found = client.send(queues.alter(group, **wanted))
     queue_output.show_queue(found, output_format)
@@ -202,7 +226,7 @@ def peek(
     group: QueueArgument,
     topic: TopicArgument,
     *,
-    most: Annotated[int, typer.Option("--max", min=1, help="How many messages at most.")] = 10,
+    most: MostOption = 10,
     server: ServerOption = DEFAULT_SERVER,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
@@ -210,9 +234,10 @@ def peek(
 
     Example: [bold]goqueue queue peek billing orders[/bold]
     """
-    from goqueue.cli import queue_output
+    from goqueue.cli import queue_output, queue_words
     from goqueue.client import queues
 
+    (topic,) = queue_words.check_topics([topic])
     with connected(server) as client:
         found = client.send(queues.peek(group, topic, limit=most))
     queue_output.show_messages(found, output_format)
@@ -224,48 +249,65 @@ def pause(
     *,
     reason: Annotated[str, typer.Option(help="Why, for those who receive nothing.")] = "paused by hand",
     server: ServerOption = DEFAULT_SERVER,
+    output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Deliver nothing to a group until it is resumed; what is leased can still be settled.
 
     Example: [bold]goqueue queue pause billing --reason 'the database moves'[/bold]
     """
+    from goqueue.cli import queue_output, queue_words
     from goqueue.client import queues
 
+    call = queues.pause(group, queue_words.check_pause_reason(reason))
     with connected(server) as client:
-        client.send(queues.pause(group, reason))
-    typer.echo(f"paused {group}: {reason}")
+        found = client.send(call)
+    queue_output.show_changed(found, f"paused {group}: {reason}", output_format)
 
 
 @app.command()
-def resume(group: QueueArgument, *, server: ServerOption = DEFAULT_SERVER) -> None:
+def resume(
+    group: QueueArgument, *, server: ServerOption = DEFAULT_SERVER, output_format: FormatOption = Format.TABLE
+) -> None:
     """Deliver to a group again, which was paused or has paused itself.
 
     Example: [bold]goqueue queue resume billing[/bold]
     """
+    from goqueue.cli import queue_output
     from goqueue.client import queues
 
     with connected(server) as client:
         found = client.send(queues.resume(group))
-    typer.echo(f"resumed {group}, with {found.depth:,} messages to be done")
+    done = f"resumed {group}, with {queue_output.messages_text(found.depth)} to be done"
+    queue_output.show_changed(found, done, output_format)
 
 
 @app.command()
 def purge(
-    group: QueueArgument, topic: TopicArgument, *, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER
+    group: QueueArgument,
+    topic: TopicArgument,
+    *,
+    yes: YesOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be skipped.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
 ) -> None:
     """Have everything done for a group that is in a topic now; you are asked to type its name.
 
     The messages stay in the topic, and other groups notice nothing.
 
-    Example: [bold]goqueue queue purge billing orders --yes[/bold]
+    Example: [bold]goqueue queue purge billing orders --dry-run[/bold]
     """
+    from goqueue.cli import queue_output, queue_words
     from goqueue.client import queues
 
+    (topic,) = queue_words.check_topics([topic])
     with connected(server) as client:
         found = client.send(queues.describe(group))
+        what = f"{queue_output.messages_text(queue_output.open_in(found, topic))} of {topic} for {group}"
+        if dry_run:
+            typer.echo(f"would skip {what}")
+            return
         if not yes:
-            count = sum(_open_in(each) for each in found.partitions if each.topic == topic)
-            typer.echo(f"This skips {count:,} messages of {topic} for {group}.", err=True)
+            typer.echo(f"This skips {what}.", err=True)
             require_typed(group, "the name of the group", "nothing was purged")
         client.send(queues.purge(group, topic))
     typer.echo(f"purged {topic} for {group}")
@@ -289,41 +331,14 @@ def delete(group: QueueArgument, *, yes: YesOption = False, server: ServerOption
     typer.echo(f"deleted {group}")
 
 
-def _settle(given: Sequence[str], call: Settling, server: str, output_format: Format) -> None:
-    from goqueue.cli import queue_output
+def _settle(receipts: Sequence[str], said: Callable[..., Settling], server: str, output_format: Format) -> None:
+    """Say something about messages, however many, and print what became of each."""
+    from goqueue.cli import queue_output, queue_words
 
+    given = queue_words.given_receipts(receipts)
+    results: list[SettledMessage | GoQueueError] = []
     with connected(server) as client:
-        results = client.send(call)
+        for start in range(0, len(given), queue_words.MESSAGES_MAX):
+            results += client.send(said(*given[start : start + queue_words.MESSAGES_MAX]))
     queue_output.show_settled(given, results, output_format)
-    queue_output.require_settled(results)
-
-
-def _given(receipts: Sequence[str]) -> list[str]:
-    given = [line.strip() for line in sys.stdin if line.strip()] if list(receipts) == ["-"] else list(receipts)
-    if not given:
-        raise Invalid("there is no receipt", hint="receive prints them")
-    return given
-
-
-def _setting(written: str) -> tuple[str, str | float]:
-    name, equals, value = written.partition("=")
-    if not equals:
-        raise Invalid(f"{written!r} is no setting", hint="write NAME=VALUE")
-    try:
-        return name, int(value)
-    except ValueError:
-        pass
-    try:
-        return name, float(value)
-    except ValueError:
-        return name, value
-
-
-def _seconds(written: str) -> float:
-    from goqueue.model.units import parse_duration_ms
-
-    return parse_duration_ms(written) / 1000
-
-
-def _open_in(partition: object) -> int:
-    return sum(getattr(partition, name) for name in ("backlog", "leased", "waiting", "ready", "held", "dead"))
+    queue_output.require_settled(given, results)

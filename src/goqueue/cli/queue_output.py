@@ -10,13 +10,15 @@ import typer
 
 from goqueue.cli.group_words import age_text
 from goqueue.cli.output import Format, Value, show
-from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table, time_text
+from goqueue.cli.tables import Column, Row, clean, count_text, print_facts, print_table, time_text
 from goqueue.client import Message, Queue, QueueMessage, Received, SettledMessage
 from goqueue.client.messages import as_json
 from goqueue.errors import GoQueueError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _VALUE_CHARS_MAX = 60
+# Enough to tell messages of one partition apart.
+_RECEIPT_CHARS_MAX = 40
 _RECEIVED = (
     Column("receipt"),
     Column("delivery", is_number=True),
@@ -98,12 +100,19 @@ def show_settled(given: Sequence[str], results: Sequence[SettledMessage | GoQueu
         typer.echo(f"{count_text(count, 'message')} {'is' if count == 1 else 'are'} {status}")
 
 
-def require_settled(results: Sequence[SettledMessage | GoQueueError]) -> None:
-    """Raise the first error, if any receipt was refused."""
-    refused = [each for each in results if isinstance(each, GoQueueError)]
+def require_settled(given: Sequence[str], results: Sequence[SettledMessage | GoQueueError]) -> None:
+    """Raise why the first receipt was refused, if any was, and which one that is."""
+    pairs = zip(given, results, strict=True)
+    refused = [(receipt, result) for receipt, result in pairs if isinstance(result, GoQueueError)]
     if refused:
-        others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-        raise type(refused[0])(refused[0].message + others, hint=refused[0].hint)
+        receipt, error = refused[0]
+        others = f" (and {len(refused) - 1:,} more)" if len(refused) > 1 else ""
+        raise type(error)(f"receipt {_shortened(receipt)}: {error.message}{others}", hint=error.hint)
+
+
+def _shortened(receipt: str) -> str:
+    # The end is the same for all messages of a topic.
+    return clean(receipt if len(receipt) <= _RECEIPT_CHARS_MAX else receipt[: _RECEIPT_CHARS_MAX - 3] + "...")
 
 
 def show_list(found: Sequence[Queue], output_format: Format) -> None:
@@ -140,7 +149,7 @@ def show_queue(found: Queue, output_format: Format) -> None:
         ("in flight", count_text(found.in_flight, "message")),
         ("oldest", _age(found.oldest_seconds)),
         *((f"held by {name}", count_text(count, "message")) for name, count in sorted(found.consumers.items())),
-        *((name, str(value) or "-") for name, value in found.settings.items()),
+        *((name, _setting_text(name, value)) for name, value in found.settings.items()),
     ]
     print_facts(facts, title=f"queue group {found.group}")
     typer.echo()
@@ -162,6 +171,36 @@ def show_queue(found: Queue, output_format: Format) -> None:
         if each.dead_letter_trouble:
             waiting = f"{count_text(each.dead, 'dead message')} of {each.topic}-{each.partition}"
             typer.echo(f"{waiting} cannot become dead letters now: {each.dead_letter_trouble}")
+
+
+def show_changed(found: Queue, done: str, output_format: Format) -> None:
+    """Print what was done to a queue group: in a sentence, or the group as it is now."""
+    if output_format is Format.TABLE:
+        typer.echo(done)
+    else:
+        show_queue(found, output_format)
+
+
+def messages_text(count: int) -> str:
+    """Return so many messages in words."""
+    return count_text(count, "message")
+
+
+def open_in(found: Queue, topic: str) -> int:
+    """Return how many messages of a topic are not done."""
+    return sum(
+        each.backlog + each.leased + each.waiting + each.ready + each.held + each.dead
+        for each in found.partitions
+        if each.topic == topic
+    )
+
+
+def _setting_text(name: str, value: float | str) -> str:
+    if name == "start" and isinstance(value, int):
+        return time_text(value)
+    if name == "dead_letters" and not value:
+        return "{topic}.dlq"
+    return str(value)
 
 
 def _received_cells(received: QueueMessage) -> list[str]:

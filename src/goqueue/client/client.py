@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -55,6 +55,7 @@ class _Line:
 
     def __init__(self, server: str, options: Options) -> None:
         self.server = check_server(server)
+        _require_known(options, Options, "clients")
         self._options = options
         self._timeout_s = options.get("timeout_s", _TIMEOUT_S)
         self._patience = options.get("patience") or Patience()
@@ -66,9 +67,11 @@ class _Line:
         return converse(call, self.server, patience or self._patience, self._entropy)
 
     def _script(self, group: str, options: ConsumerOptions) -> MemberScript:
+        _require_known(options, ConsumerOptions, "consumers")
         return MemberScript(group, options, self._clock, self._entropy)
 
     def _work_script(self, group: str, topics: str | Sequence[str], options: WorkerOptions) -> WorkerScript:
+        _require_known(options, WorkerOptions, "workers")
         return WorkerScript(group, topics_of(topics), options, self._clock, self._entropy)
 
     def _wiring(self) -> dict[str, Any]:
@@ -252,6 +255,14 @@ def check_server(server: str) -> str:
     if parts.query or parts.fragment or parts.username:
         raise Invalid(f"{quoted(server)} has more than an address in it", hint=hint)
     return server.rstrip("/")
+
+
+def _require_known(options: Mapping[str, object], known: type, whose: str) -> None:
+    """Refuse options that nobody would look at, as Python does where they are written out."""
+    names = list(known.__annotations__)
+    for name in options:
+        if name not in names:
+            raise TypeError(f"{name!r} is no option of {whose}; there are {', '.join(names)}")
 
 
 def _require_open(*, is_closed: bool) -> None:

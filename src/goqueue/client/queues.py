@@ -179,7 +179,7 @@ def receive(
 
 
 def ack(*receipts: Receipt) -> Settling:
-    """Have messages done; the result has the fate of each."""
+    """Have messages done; the result has the fate of each, and `require_settled` raises what was refused."""
     return _settle("ack", receipts)
 
 
@@ -196,6 +196,15 @@ def reject(*receipts: Receipt, reason: str = "") -> Settling:
 def extend(*receipts: Receipt, timeout_s: float) -> Settling:
     """Have leases last so long from now on; with 0, give the messages back."""
     return _settle("visibility", receipts, timeout=_milliseconds(timeout_s))
+
+
+def require_settled(results: Sequence[SettledMessage | GoQueueError]) -> Sequence[SettledMessage]:
+    """Return what became of messages, if none was refused; else raise why the first one was, and how many more."""
+    refused = [each for each in results if isinstance(each, GoQueueError)]
+    if refused:
+        others = f" (and {len(refused) - 1:,} more)" if len(refused) > 1 else ""
+        raise type(refused[0])(refused[0].message + others, hint=refused[0].hint)
+    return [each for each in results if isinstance(each, SettledMessage)]
 
 
 def list_all() -> Call[list[Queue]]:

@@ -34,6 +34,7 @@ from goqueue.client.worker_values import (
     WorkFailed,
     WorkOverran,
     WorkRejected,
+    WorkRetried,
 )
 from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid
 from goqueue.seams.clock import Clock
@@ -180,7 +181,7 @@ class WorkerScript:
             self._sink.emit(WorkRejected(place, error.reason))
             return Statement("reject", error.reason)
         if isinstance(error, Retry):
-            self._sink.emit(WorkFailed(place, error.reason))
+            self._sink.emit(WorkRetried(place, error.reason, error.delay_s))
             return Statement("nack", error.reason, error.delay_s)
         reason = f"the handler took longer than {self.limits.lease_max_s:g} s" if job.is_given_up else _told(error)
         self._sink.emit(WorkFailed(place, reason))

@@ -152,6 +152,21 @@ class WorkFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkRetried(Event):
+    """A handler wants its message to be tried again: after so many seconds, or else after the group's backoff."""
+
+    place: Place
+    reason: str
+    delay_s: float | None
+
+    @override
+    def describe(self) -> str:
+        """Return the event as one line, without a reason that was not given."""
+        after = "the group's backoff" if self.delay_s is None else f"{self.delay_s:g} s"
+        return f"WorkRetried place={self.place} after={after}" + (f" reason={self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True)
 class WorkRejected(Event):
     """A handler has rejected a message, which is to become a dead letter."""
 

@@ -245,7 +245,7 @@ class Deliveries:
                     room -= sum([len(each.offsets) for each in leased])
                     deliveries += leased
             taken[taker.consumer] = before + most - room
-            reply.append(Leased(deliveries, now.wall_ms + taker.visibility_ms, _shortfall(group, taker, most)))
+            reply.append(Leased(deliveries, now.wall_ms + taker.visibility_ms, _shortfall(group, taker, most, room)))
         return _drafted(group, drafts, ticket, reply, is_told_at_once=True)
 
     def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
@@ -343,9 +343,10 @@ def _revived(flight: Flight, now: Now) -> Flight:
     return flight._replace(until=Now(flight.until.wall_ms, now.monotonic_ms + left_ms))
 
 
-def _shortfall(group: QueueGroup, taker: Taker, room: int) -> str:
+def _shortfall(group: QueueGroup, taker: Taker, most: int, left: int) -> str:
+    """Return why a consumer that may take `most` messages gets no more; where room is `left`, there are none."""
     if group.paused:
         return f"the group is paused: {group.paused}"
-    if room < taker.limit:
+    if most < taker.limit and not left:
         return f"consumer {taker.consumer!r} may hold {group.settings.in_flight_max} messages at once"
     return ""

@@ -12,6 +12,7 @@ import msgspec
 from goqueue.errors import Invalid, InvalidTopicName
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import check_name, is_internal
+from goqueue.model.units import duration_text
 
 VISIBILITY_MS_MAX = 12 * 3_600_000
 """How long a lease lasts at most, as in SQS."""
@@ -54,13 +55,19 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def check(self) -> None:
         """Raise Invalid, with all that is wrong."""
         wrong = [
+            f"{name} is {duration_text(value)}, and may be {duration_text(low)} to {duration_text(high)}"
+            for name, value, low, high in (
+                ("visibility_timeout", self.visibility_ms, 1, VISIBILITY_MS_MAX),
+                ("backoff", self.backoff_ms, 0, DELAY_MS_MAX),
+                ("backoff_max", self.backoff_max_ms, 0, DELAY_MS_MAX),
+            )
+            if not low <= value <= high
+        ]
+        wrong += [
             f"{name} is {value}, and may be {low} to {high}"
             for name, value, low, high in (
-                ("visibility_ms", self.visibility_ms, 1, VISIBILITY_MS_MAX),
                 ("retries", self.retries, 0, RETRIES_MAX),
-                ("backoff_ms", self.backoff_ms, 0, DELAY_MS_MAX),
                 ("backoff_factor", self.backoff_factor, 1, BACKOFF_FACTOR_MAX),
-                ("backoff_max_ms", self.backoff_max_ms, 0, DELAY_MS_MAX),
                 ("in_flight_max", self.in_flight_max, 1, IN_FLIGHT_MAX),
                 ("breaker_ratio", self.breaker_ratio, 0, 1),
             )

@@ -58,7 +58,7 @@ _ONLY_WITH = {"OffsetsReset": ("to", ("offset", "time", "group"))}
 _ONE_OF = {
     "ReceiveRequest": ("topic", "topics"),
     "SeekRequest": ("to", "offset", "time"),
-    **dict.fromkeys(("Ack", "Nack", "Reject", "Visibility"), ("receipt_handle", "receipt_handles")),
+    **dict.fromkeys(("Ack", "Nack", "Reject", "Extension"), ("receipt_handle", "receipt_handles")),
 }
 
 # The shapes that have settings of topics, and what else than a value they may have.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -24,13 +25,15 @@ from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.delivery_values import FlightState
 from goqueue.model.queue_settings import BACKOFF_FACTOR_MAX, IN_FLIGHT_MAX, RETRIES_MAX, Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
-from goqueue.model.units import duration_text, parse_duration_ms
+from goqueue.model.units import duration_text
 from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.durations import Delay, LastingVisibility, delay_ms_of, visibility_ms_of
 from goqueue.protocols.http.group_shapes import seconds
 from goqueue.protocols.http.messages import OFFSET_MAX, Message, Milliseconds, Moment, message_of, timestamp_of
 from goqueue.protocols.http.problems import MessageError, error_of
-from goqueue.protocols.http.queues import Duration, TopicName
+from goqueue.protocols.http.queues import TopicName
 
+_DIGITS = re.compile("[0-9]{1,15}")
 _Start = Annotated[
     str | int,
     Meta(description="earliest, latest, or a time: ISO 8601, or milliseconds since 1970."),
@@ -45,11 +48,11 @@ def _between(low: int, high: int) -> Meta:
 class QueueSettingsToChange(msgspec.Struct, forbid_unknown_fields=True):
     """Settings of a queue group; what is left out stays as it is."""
 
-    visibility_timeout: Duration | UnsetType = UNSET
+    visibility_timeout: LastingVisibility | UnsetType = UNSET
     retries: Annotated[int, _between(0, RETRIES_MAX)] | UnsetType = UNSET
-    backoff: Duration | UnsetType = UNSET
+    backoff: Delay | UnsetType = UNSET
     backoff_factor: Annotated[float, _between(1, BACKOFF_FACTOR_MAX)] | UnsetType = UNSET
-    backoff_max: Duration | UnsetType = UNSET
+    backoff_max: Delay | UnsetType = UNSET
     in_flight_max: Annotated[int, _between(1, IN_FLIGHT_MAX)] | UnsetType = UNSET
     ordering: Ordering | UnsetType = UNSET
     start: _Start | UnsetType = UNSET
@@ -226,17 +229,21 @@ async def peek(context: Context, query: PeekQuery) -> Answer:
 
 def _changes(request: QueueSettingsToChange) -> dict[str, object]:
     given = {name: value for name in request.__struct_fields__ if (value := getattr(request, name)) is not UNSET}
-    for name, field in (
-        ("visibility_timeout", "visibility_ms"),
-        ("backoff", "backoff_ms"),
-        ("backoff_max", "backoff_max_ms"),
-    ):
+    if "visibility_timeout" in given:
+        given["visibility_ms"] = visibility_ms_of(given.pop("visibility_timeout"), "visibility_timeout")
+    for name in ("backoff", "backoff_max"):
         if name in given:
-            given[field] = parse_duration_ms(given.pop(name))
+            given[f"{name}_ms"] = delay_ms_of(given.pop(name), name)
     if "start" in given:
-        start = given["start"]
-        given["start"] = StartAt(start) if start in set(StartAt) else _time(start)
+        given["start"] = _start(given["start"])
     return given
+
+
+def _start(written: int | str) -> StartAt | int:
+    if written in set(StartAt):
+        return StartAt(written)
+    # A number may come as text from where all settings are texts.
+    return _time(int(written) if isinstance(written, str) and _DIGITS.fullmatch(written) else written)
 
 
 def _time(written: int | str) -> int:

@@ -137,5 +137,5 @@ OPERATIONS: Sequence[Operation] = (
     _of_messages("ack", "Have messages done", queues.ack, queues.Ack),
     _of_messages("nack", "Have messages tried again later", queues.nack, queues.Nack),
     _of_messages("reject", "Have messages become dead letters", queues.reject, queues.Reject),
-    _of_messages("visibility", "Have leases end later, or at once", queues.extend, queues.Visibility),
+    _of_messages("visibility", "Have leases end later, or at once", queues.extend, queues.Extension),
 )

@@ -17,25 +17,18 @@ from goqueue.broker.receipts import RECEIPT_CHARS_MAX
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.machines.delivery_steps import DONE, Result
 from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
-from goqueue.model.units import parse_duration_ms
 from goqueue.protocols.http.calls import Answer, Context
-from goqueue.protocols.http.messages import WAIT_MS_MAX, WAIT_PATTERN, Message, filled
+from goqueue.protocols.http.durations import Delay, Visibility, Wait, delay_ms_of, visibility_ms_of, wait_ms_of
+from goqueue.protocols.http.messages import Message, filled
 from goqueue.protocols.http.problems import MessageError, error_of
 
 CONSUMER_CHARS_MAX = 250
 _TOPICS_MAX = 100
-_DURATION_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)?$"
 
-Duration = (
-    Annotated[str, Meta(pattern=_DURATION_PATTERN, description="Such as 500ms, 30s, 5m, 1h.")]
-    | Annotated[int, Meta(ge=0, le=DELAY_MS_MAX, description="Milliseconds.")]
-)
-_Wait = (
-    Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")]
-    | Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="Milliseconds.")]
-)
-_Receipt = Annotated[str, Meta(max_length=RECEIPT_CHARS_MAX, description="As a received message has it.")]
+# One that is too long is no receipt, and told so with the others.
+_Receipt = Annotated[
+    str, Meta(description="As a received message has it.", extra_json_schema={"maxLength": RECEIPT_CHARS_MAX})
+]
 _Reason = Annotated[str, Meta(max_length=4096, description="Why, for those who look at dead letters.")]
 TopicName = Annotated[str, Meta(min_length=1, max_length=249)]
 
@@ -46,10 +39,14 @@ class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
     topic: TopicName | UnsetType = UNSET
     topics: Annotated[list[TopicName], Meta(min_length=1, max_length=_TOPICS_MAX)] | UnsetType = UNSET
     max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 10
-    wait: _Wait = 0
-    visibility_timeout: Duration | UnsetType = UNSET
+    wait: Wait = 0
+    visibility_timeout: Visibility | UnsetType = UNSET
     consumer: Annotated[
-        str, Meta(max_length=CONSUMER_CHARS_MAX, description="Who receives; messages in flight are limited for each.")
+        str,
+        Meta(
+            max_length=CONSUMER_CHARS_MAX,
+            description="Who receives: messages in flight are limited for each. If empty, the address of the client.",
+        ),
     ] = ""
 
 
@@ -74,6 +71,11 @@ class Receipts(msgspec.Struct, forbid_unknown_fields=True):
     receipt_handle: _Receipt | UnsetType = UNSET
     receipt_handles: Annotated[list[_Receipt], Meta(min_length=1, max_length=MESSAGES_MAX)] | UnsetType = UNSET
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it is about one message, whose failure is that of the request."""
+        return self.receipt_handle is not UNSET
+
     def all(self) -> Sequence[str]:
         """Return the receipts, one or many; MalformedRequest if there are both, or none."""
         if (self.receipt_handle is UNSET) is (self.receipt_handles is UNSET):
@@ -90,7 +92,7 @@ class Ack(Receipts):
 class Nack(Receipts):
     """Messages that failed, and are to be tried again: after the delay, or after the group's backoff."""
 
-    delay: Duration | UnsetType = UNSET
+    delay: Delay | UnsetType = UNSET
     reason: _Reason = ""
 
 
@@ -100,10 +102,10 @@ class Reject(Receipts):
     reason: _Reason = ""
 
 
-class Visibility(Receipts, kw_only=True):
+class Extension(Receipts, kw_only=True):
     """Messages that need longer: their lease ends after the timeout, counted from now; with 0 it ends at once."""
 
-    timeout: Duration
+    timeout: Visibility
 
 
 class SettledAs(StrEnum):
@@ -134,13 +136,14 @@ class SettledMessages(msgspec.Struct):
 
 async def receive_messages(context: Context, request: ReceiveRequest) -> Answer:
     """Lease messages to a consumer."""
+    given = request.visibility_timeout
     wish = Wish(
         group=context.group,
         topics=_topics(request),
         consumer=request.consumer or context.caller.host,
         limit=request.max,
-        wait_ms=min(parse_duration_ms(request.wait), WAIT_MS_MAX),
-        visibility_ms=_duration(request.visibility_timeout, VISIBILITY_MS_MAX, "visibility_timeout"),
+        wait_ms=wait_ms_of(request.wait),
+        visibility_ms=None if given is UNSET else visibility_ms_of(given, "visibility_timeout"),
     )
     received = await receive(context.broker, context.caller, wish)
     messages = [message for each in received.received for message in _messages(each, received.deadline_ms)]
@@ -169,30 +172,33 @@ def _messages(received: Received, deadline_ms: int) -> list[ReceivedMessage]:
 
 async def ack(context: Context, request: Ack) -> Answer:
     """Have messages done."""
-    return await _settle(context, request.all(), Statement(Verdict.ACK))
+    return await _settle(context, request, Statement(Verdict.ACK))
 
 
 async def nack(context: Context, request: Nack) -> Answer:
     """Have messages tried again."""
-    delay_ms = _duration(request.delay, DELAY_MS_MAX, "delay")
-    return await _settle(context, request.all(), Statement(Verdict.NACK, delay_ms, request.reason))
+    delay_ms = None if request.delay is UNSET else delay_ms_of(request.delay, "delay")
+    return await _settle(context, request, Statement(Verdict.NACK, delay_ms, request.reason))
 
 
 async def reject(context: Context, request: Reject) -> Answer:
     """Have messages become dead letters."""
-    return await _settle(context, request.all(), Statement(Verdict.REJECT, None, request.reason))
+    return await _settle(context, request, Statement(Verdict.REJECT, None, request.reason))
 
 
-async def extend(context: Context, request: Visibility) -> Answer:
+async def extend(context: Context, request: Extension) -> Answer:
     """Have leases end later, or earlier."""
-    timeout_ms = _duration(request.timeout, VISIBILITY_MS_MAX, "timeout")
-    return await _settle(context, request.all(), Statement(Verdict.EXTEND, timeout_ms))
+    timeout_ms = visibility_ms_of(request.timeout, "timeout")
+    return await _settle(context, request, Statement(Verdict.EXTEND, timeout_ms))
 
 
-async def _settle(context: Context, receipts: Sequence[str], statement: Statement) -> Answer:
+async def _settle(context: Context, request: Receipts, statement: Statement) -> Answer:
+    receipts = request.all()
     results = await settle(context.broker, context.caller, receipts, statement)
     if results.count(DONE) == len(receipts):
         return Answer(SettledMessages([SettledMessage(receipt, SettledAs.DONE) for receipt in receipts]))
+    if request.is_single and isinstance(results[0], GoQueueError):
+        raise results[0]
     told = [_told(receipt, result) for receipt, result in zip(receipts, results, strict=True)]
     failures = [each.error for each in told if each.error is not UNSET]
     status = 200 if not failures else 207 if len(failures) < len(told) else failures[0].status
@@ -206,12 +212,3 @@ def _told(receipt: str, result: Result) -> SettledMessage:
         return SettledMessage(receipt, SettledAs.DONE)
     is_timed = result.state in {FlightState.LEASED, FlightState.WAITING}
     return SettledMessage(receipt, SettledAs(result.state), result.until_ms if is_timed else UNSET)
-
-
-def _duration(given: Duration | UnsetType, most_ms: int, name: str) -> int | None:
-    if given is UNSET:
-        return None
-    duration_ms = parse_duration_ms(given)
-    if duration_ms > most_ms:
-        raise MalformedRequest(f"{name} is {given}, and at most {most_ms} ms are taken")
-    return duration_ms
