@@ -86,6 +86,10 @@ def test_letters_are_published_again(goqueue: Command, letters: str) -> None:
     status = goqueue.done("dlq", "status", done["id"])
     assert f"redrive {done['id']}" in status
     assert done["id"] in goqueue.done("dlq", "redrives")
+    listed = goqueue.done("dlq", "list").splitlines()
+    assert listed[0].endswith("not redriven, by reason")
+    (line,) = [line for line in listed if line.startswith(f"{letters}.dlq ")]
+    assert (line.split()[1:3], line.split()[-1]) == (["3", "3"], "-")
     values = goqueue.done("consume", letters, "--from", "beginning", "--count", 6).splitlines()
     assert values == ["order0", "order1", "order2", "order1", "order2", "order0"]
     assert "there is no redrive" in goqueue.refused("dlq", "status", "0" * 32)
@@ -96,6 +100,7 @@ def test_a_redrive_is_cancelled(goqueue: Command, letters: str) -> None:
     assert "is running" in goqueue.refused("dlq", "redrive", letters)
     (done,) = goqueue.rows("dlq", "cancel", job["id"], kind="redrive")
     assert (done["state"], done["reason"]) == ("cancelled", "cancelled")
+    assert "state            cancelled\n" in goqueue.done("dlq", "status", job["id"])
 
 
 def test_whoever_waits_may_leave_and_the_redrive_goes_on(

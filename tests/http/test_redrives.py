@@ -119,6 +119,8 @@ def test_a_redrive_takes_only_what_is_meant(http: httpx.Client, topic: str) -> N
     for terms, count in chosen:
         assert preview(http, topic, **terms)["moves"]["moved"] == count, terms
     done = redrive(http, topic, limit=2)
+    assert (done["state"], done["progress"]) == ("done", 1.0)
+    assert done["reason"] == "as many letters as were asked for are moved"
     assert (done["moves"]["moved"], done["reason"]) == (2, "as many letters as were asked for are moved")
     assert redrive(http, topic, key="c")["moves"]["moved"] == 1
     assert values_read(read(http, topic, offset=4)) == ["a", "b", "c"]

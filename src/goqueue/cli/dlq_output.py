@@ -20,7 +20,7 @@ _TOPICS = (
     Column("letters", is_number=True),
     Column("redriven", is_number=True),
     Column("newest", spared=1),
-    Column("reasons"),
+    Column("not redriven, by reason"),
 )
 _LETTERS = (
     Column("died"),
@@ -130,7 +130,8 @@ def show_redrive(job: Redrive, output_format: Format) -> None:
         show("redrive", [_plain(job)], output_format)
         return
     facts = [
-        ("state", job.state + (f": {clean(job.reason)}" if job.reason else "")),
+        # Of one that was cancelled there is no more to say.
+        ("state", job.state + (f": {clean(job.reason)}" if job.reason not in {"", job.state} else "")),
         ("letters", job.topic),
         ("target", job.target or "where each came from"),
         ("progress", f"{job.progress:.0%}"),

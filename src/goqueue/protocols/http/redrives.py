@@ -84,7 +84,7 @@ class RedriveSelection(msgspec.Struct):
 
 
 class Redrive(msgspec.Struct, kw_only=True):
-    """A redrive: `progress` is the share of letters that were looked at, from 0 to 1; times are milliseconds.
+    """A redrive: `progress` is the share of letters that were looked at, 1 if it is done; times are milliseconds.
 
     `reason` says why it ended, `trouble` what keeps it from going on until the next attempt, `failures` how often that
     has failed, and `error` why the last letter of those failed that never can be published.
@@ -194,7 +194,8 @@ def _told(view: RedriveView) -> Redrive:
         limit=terms.limit,
         max_redrives=terms.redrives_max,
         repeat=terms.repeats,
-        progress=round(done / all_letters, 4) if all_letters else 1.0,
+        # One that was to move only so many has done all that it was asked for.
+        progress=1.0 if job.state is RedriveState.DONE or not all_letters else round(done / all_letters, 4),
         moves=_moves(job.moves),
         reason=job.reason,
         error=job.error,
