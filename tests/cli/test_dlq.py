@@ -86,9 +86,9 @@ def test_letters_are_published_again(goqueue: Command, letters: str) -> None:
     status = goqueue.done("dlq", "status", done["id"])
     assert f"redrive {done['id']}" in status
     assert done["id"] in goqueue.done("dlq", "redrives")
-    told = goqueue.done("dlq", "list").splitlines()
-    assert told[0].endswith("not redriven, by reason")
-    (line,) = [line for line in told if line.startswith(f"{letters}.dlq ")]
+    listed = goqueue.done("dlq", "list").splitlines()
+    assert listed[0].endswith("not redriven, by reason")
+    (line,) = [line for line in listed if line.startswith(f"{letters}.dlq ")]
     assert (line.split()[1:3], line.split()[-1]) == (["3", "3"], "-")
     values = goqueue.done("consume", letters, "--from", "beginning", "--count", 6).splitlines()
     assert values == ["order0", "order1", "order2", "order1", "order2", "order0"]
