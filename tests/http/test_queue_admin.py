@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from goqueue.broker.events import QueuePaused
 from goqueue.testing import Broker
 from tests.http.expect import publish, refused
 from tests.http.queue_kit import Consumer, fill, values
@@ -179,7 +180,7 @@ def test_a_paused_group_gets_nothing_and_says_why(http: httpx.Client, topic: str
 
 
 def test_a_group_that_rejects_too_much_pauses_and_a_resume_gives_it_another_chance(
-    http: httpx.Client, topic: str
+    http: httpx.Client, broker: Broker, topic: str
 ) -> None:
     alter(http, topic, breaker_ratio=0.3)
     fill(http, topic, range(300))
@@ -192,6 +193,10 @@ def test_a_group_that_rejects_too_much_pauses_and_a_resume_gives_it_another_chan
     told = describe(http, topic)
     assert told["pause_reason"] == "50 of the last 130 messages became dead letters, more than a share of 0.3"
     assert told["pause_reason"] in consumer.shortfall()
+    # A pause by hand is no news.
+    http.post(f"/queues/{topic}/pause", json={}).raise_for_status()
+    events = [event for event in broker.events if isinstance(event, QueuePaused) and event.group == topic]
+    assert [event.reason for event in events] == [told["pause_reason"]]
     http.post(f"/queues/{topic}/resume", json={}).raise_for_status()
     consumer.settle("reject", consumer.receive(10), reason="bad")
     assert describe(http, topic)["paused"] is False

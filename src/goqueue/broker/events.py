@@ -146,6 +146,15 @@ class HoldExceeded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class QueuePaused(Event):
+    """A queue group has paused itself, since too many of its messages became dead letters; it has to be resumed."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    group: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLettersFailed(Event):
     """Dead letters cannot be written; their messages stay in flight, and are tried again."""
 

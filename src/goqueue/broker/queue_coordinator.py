@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from goqueue.broker.coordinator import Coordinator
+from goqueue.broker.events import QueuePaused
 from goqueue.broker.queue_reading import Stretches
 from goqueue.broker.queue_receiving import receive_together
 from goqueue.broker.queue_rounds import Rounds
@@ -92,5 +93,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         return () if group is None else group.windows
 
     def _has_changed(self, machine: Deliveries) -> None:
+        for group, reason in machine.take_tripped():
+            self._broker.sink.emit(QueuePaused(group, reason))
         self.waits.changed(machine)
         self.undertaker.look(machine)

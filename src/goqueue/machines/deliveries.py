@@ -67,6 +67,7 @@ class Deliveries:
         # Where messages are dead, and wait to become letters.
         self._dying: dict[tuple[str, TopicPartition], None] = {}
         self._deadlines: Deadlines[Place] = Deadlines()
+        self._tripped: list[tuple[str, str]] = []
 
     def find(self, group: str) -> QueueGroup | None:
         """Return a group, if there is one of that name."""
@@ -84,6 +85,11 @@ class Deliveries:
             if window is None or not window.dead:
                 del self._dying[name, partition]
         return list(self._dying)
+
+    def take_tripped(self) -> Sequence[tuple[str, str]]:
+        """Return the groups that have paused themselves, and why; each of them once."""
+        taken, self._tripped = self._tripped, []
+        return taken
 
     # -- what a shard asks for
 
@@ -127,6 +133,8 @@ class Deliveries:
         if group.paused and not value.paused:
             # Whoever resumes it wants to see whether it is better now.
             group.done = group.failed = 0
+        if value.paused and not group.paused and outcome.tally.failed:
+            self._tripped.append((group.name, value.paused))
         group.settings, group.paused = value.settings, value.paused
         _replace_windows(group, outcome.opened)
         for partition, draft in outcome.drafts.items():
