@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         WorkFailed,
         WorkOverran,
         WorkRejected,
+        WorkWithheld,
     )
     from goqueue.model.start_at import StartAt
 
@@ -136,6 +137,7 @@ _NAMES_BY_MODULE = {
         "WorkFailed",
         "WorkOverran",
         "WorkRejected",
+        "WorkWithheld",
     ),
     "goqueue.model.start_at": ("StartAt",),
 }
@@ -216,6 +218,7 @@ __all__ = [
     "WorkFailed",
     "WorkOverran",
     "WorkRejected",
+    "WorkWithheld",
     "Worker",
     "WorkerDraining",
     "WorkerStats",
