@@ -92,8 +92,6 @@ class Undertaker:
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
         # Whose dead are all settled whose letters were written since the start; not more than so many.
         self._certain: set[tuple[str, TopicPartition]] = set()
-        # Who has died of an earlier lease may have got a letter before the start, however late that is noticed.
-        self._began_ms = broker.clock.now_ms()
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
@@ -190,7 +188,7 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if is_uncertain or flight.lease.since_ms <= self._began_ms:
+                if is_uncertain or flight.lease.id in window.old_leases:
                     found.doubtful.add(offset)
         return found
 
