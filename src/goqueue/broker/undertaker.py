@@ -153,13 +153,15 @@ class Undertaker:
         if group is None or window is None or not dead:
             return False
         found = await self._gather(burial, group, window, dead)
+        if not found.leases:
+            return False
         refused |= found.unreadable
         if found.letters:
             refused |= await self._write(group, where, found.letters, found.doubtful)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         self._certain.add((name, where))
-        return bool(found.leases)
+        return True
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
