@@ -46,13 +46,15 @@ def live(
     *,
     stops: bool = False,
     steps_max: int = 20_000,
+    clock_jump_ms: int = 0,
 ) -> RecordingSink:
-    """Run a broker on a disk for one act; without a stop, it is just gone."""
+    """Run a broker on a disk for one act; without a stop, it is just gone. The wall clock may have been set before."""
     sink = RecordingSink()
 
     async def main(simulation: Simulation) -> None:
         options = BrokerOptions(auto_create_topics=False)
         clock, entropy = simulation.clock, simulation.entropy
+        clock.jump_ms(clock_jump_ms)
         broker = Broker(disk, PurePath("data"), options, clock=clock, entropy=entropy, sink=sink)
         await broker.start()
         await act(broker)

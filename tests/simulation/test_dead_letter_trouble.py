@@ -18,12 +18,13 @@ from goqueue.broker.transactions import abort_transaction, init_transactions
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
 from goqueue.model.dead_letters import GROUP_HEADER
+from goqueue.model.queue_settings import QueueSettings
 from goqueue.observe.queue_metrics import look_at_queue_groups
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SettleSome
+from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.redrive_calls import ReadCopies, StartRedrive, WriteLetter
 
 
@@ -104,6 +105,36 @@ def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
 
     live(disk, 1, act, stops=True)
+
+
+def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
+        for value in ("slow", "quick"):
+            await PublishValue("orders", value, None).perform(broker)
+        await ReceiveSome("billing", ("orders",), "ann", 1, 0, 10_000, 0).perform(broker)
+        await let_pass(9)
+        # Its lease ends, and its letter is written; what says that it is buried is not.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
+        await let_pass(3)
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "slow")]
+
+    async def go_on(broker: Broker) -> None:
+        given = await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        # By this clock, the lease lasts as long as it did in all.
+        await let_pass(30)
+        assert _states(broker) == []
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", "slow"), Letter("billing", "quick")]
+
+    live(disk, 1, act)
+    disk.heal()
+    live(disk, 2, go_on, stops=True, clock_jump_ms=-3_600_000)
 
 
 async def _open_a_transaction(broker: Broker, topic: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from pathlib import PurePath
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +16,7 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
+from goqueue.records.layout import HEADER_BYTES
 from goqueue.runtime.partition import Partition
 from goqueue.testing import SimDisk
 from goqueue.testing.loop import SimLoop
@@ -75,6 +77,23 @@ def test_a_batch_is_opened_once_for_all_its_messages_that_have_died(readings: li
 
     live(SimDisk(1), 1, act, stops=True, steps_max=100_000)
     assert len(readings) == 2
+
+
+def test_a_batch_that_cannot_be_read_is_opened_once_for_all_its_messages_that_have_died(
+    readings: list[Reading],
+) -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        given = await _receive(broker, 1, 50)
+        (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
+        # The length of the first record.
+        disk.flip(path, HEADER_BYTES)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(0.5)
+
+    live(disk, 1, act)
+    assert len(readings) == 1
 
 
 def test_others_have_a_turn_between_two_batches_of_dead_messages(readings: list[Reading]) -> None:

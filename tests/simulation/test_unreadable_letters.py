@@ -16,10 +16,12 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.redrive_values import Moves, RedriveState, Terms
 from goqueue.records.builder import NewRecord, build_batch
+from goqueue.records.compression import Codec
+from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.queue_calls import PublishValue, ReceiveSome, SettleSome
+from tests.simulation.queue_calls import Given, PublishValue, ReceiveSome, SettleSome
 from tests.simulation.redrive_calls import LookAtRedrives, StartRedrive, WriteLetter
 
 
@@ -84,5 +86,30 @@ def test_messages_become_letters_beside_those_that_cannot_be_read() -> None:
         await let_pass(5)
         page = await browse_letters(broker, CALLER, "orders", Look())
         assert page.letters[0].record.value == b"v1"
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
+def test_the_largest_message_that_can_be_delivered_is_so_as_a_letter_and_as_a_copy_of_that() -> None:
+    value = bytes(DECOMPRESSED_BYTES_MAX - 24)
+
+    async def receive(broker: Broker, group: str, topic: str) -> list[Given]:
+        given = await ReceiveSome(group, (topic,), "ann", 1, 0, 60_000, 0).perform(broker)
+        assert [len(each.value) for each in given] == [len(value)]
+        return given
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        batch = build_batch([NewRecord(1, None, value)], codec=Codec.ZSTD)
+        section = Section(broker.topic("orders").partition(0), batch)
+        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
+        assert not isinstance(outcome, GoQueueError)
+        given = await receive(broker, "billing", "orders")
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(2)
+        await receive(broker, "triage", "orders.dlq")
+        await StartRedrive("orders.dlq", Terms()).perform(broker)
+        await let_pass(5)
+        await receive(broker, "billing", "orders")
 
     live(SimDisk(1), 1, act, stops=True)

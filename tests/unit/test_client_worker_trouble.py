@@ -23,7 +23,18 @@ from tests.unit.worker_kit import (
 )
 from typing_extensions import override
 
-from goqueue.client import AsyncClient, Client, QueueMessage, RequestFailed, WorkCut, WorkFailed, topics, worker_crew
+from goqueue.client import (
+    AsyncClient,
+    Client,
+    QueueMessage,
+    RequestFailed,
+    WorkCut,
+    WorkFailed,
+    WorkWithheld,
+    queues,
+    topics,
+    worker_crew,
+)
 from goqueue.testing.broker import Broker
 
 
@@ -53,6 +64,25 @@ def test_a_worker_outlives_whatever_a_handler_raises(broker: Broker, kind: Kind,
         assert worker.is_running
     assert worker.failure is None
     assert type(error).__name__ in worker.sink.of(WorkFailed)[0].error
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_worker_says_once_why_it_gets_nothing(broker: Broker, kind: Kind) -> None:
+    def reasons() -> list[str]:
+        return [event.reason for event in worker.sink.of(WorkWithheld)]
+
+    with Client(broker.http) as client:
+        client.send(queues.alter(GROUP))
+        client.send(queues.pause(GROUP, "the database moves"))
+        publish(broker, ["order"])
+        with hired(kind, broker.http, Handling(), wait_s=0.1) as worker:
+            eventually(lambda: reasons() == ["the group is paused: the database moves"], "it says why")
+            client.send(queues.pause(GROUP, "the bank is closed"))
+            eventually(lambda: len(reasons()) == 2, "it says that the reason is another one")
+            assert reasons()[1] == "the group is paused: the bank is closed"
+            client.send(queues.resume(GROUP))
+            eventually(lambda: worker.stats.done == 1, "it works again")
+        assert len(reasons()) == 2
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])

@@ -60,7 +60,11 @@ def test_content_survives_every_codec_at_exactly_its_own_limit(codec: Codec, con
         assert decompress(codec, buffer, bytes_max=len(content)) == content
 
 
-@pytest.mark.parametrize("codec", Codec)
+def test_what_is_not_compressed_may_be_of_any_size() -> None:
+    assert decompress(Codec.NONE, CONTENTS[2], bytes_max=1) == CONTENTS[2]
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
 @pytest.mark.parametrize("content", CONTENTS[1:])
 def test_one_byte_over_the_limit_is_too_large(codec: Codec, content: bytes) -> None:
     with pytest.raises(TooLarge, match=str(len(content) - 1)):

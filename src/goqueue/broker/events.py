@@ -147,7 +147,7 @@ class HoldExceeded(Event):
 
 @dataclass(frozen=True, slots=True)
 class QueuePaused(Event):
-    """A queue group has paused itself: too many of its messages become dead letters. Somebody has to resume it."""
+    """A queue group has paused itself, since too many of its messages became dead letters; it has to be resumed."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     group: str

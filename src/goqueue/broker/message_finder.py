@@ -9,14 +9,26 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from goqueue.broker.opened_batches import open_batch
+from goqueue.errors import Corrupt
 from goqueue.records.layout import headers
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
 # What a record takes in memory beside its key and value.
 _RECORD_BYTES = 300
+
+
+class _Batch(NamedTuple):
+    """What is known once a batch is opened: the messages from one offset to another, or why they cannot be read."""
+
+    start: int
+    end: int
+    records: Mapping[int, Record]
+    size_bytes: int = 0
+    error: Corrupt | None = None
 
 
 class MessageFinder:
@@ -31,8 +43,8 @@ class MessageFinder:
         self.partition = partition
         self._wanted = sorted(wanted)
         self._bytes_max = bytes_max
-        # None where there is no message any more.
-        self._near: dict[int, Record | None] = {}
+        # None where there is no message any more, an error where it cannot be read.
+        self._near: dict[int, Record | Corrupt | None] = {}
         self._near_bytes = 0
 
     def wants_all(self, offsets: Iterable[int]) -> bool:
@@ -44,45 +56,50 @@ class MessageFinder:
         return offset in self._near
 
     def take(self, offset: int) -> Record | None:
-        """Return the message at an offset, and keep it no longer; None if it is not there any more, Corrupt if so."""
+        """Return the message at an offset, and keep it no longer; None if it is gone, Corrupt if unreadable."""
         if offset not in self._near:
             self._open(offset)
         record = self._near.pop(offset)
         self._near_bytes -= _size(record)
+        if isinstance(record, Corrupt):
+            raise record.with_traceback(None)
         return record
 
     def _open(self, offset: int) -> None:
-        start, end, records = _batch(self.partition, offset)
-        self.opened_bytes += sum([_size(record) for record in records.values()])
-        first = bisect_left(self._wanted, start)
+        batch = _batch(self.partition, offset)
+        self.opened_bytes += batch.size_bytes
+        first = bisect_left(self._wanted, batch.start)
         here = bisect_left(self._wanted, offset, first)
-        behind = bisect_left(self._wanted, end, here)
+        behind = bisect_left(self._wanted, batch.end, here)
         if self._near_bytes > self._bytes_max:
             self._near, self._near_bytes = {}, 0
-        self._keep(offset, records)
+        self._keep(offset, batch)
         # Whoever goes on does so upwards, most often.
         for each in chain(self._wanted[here:behind], self._wanted[first:here]):
             if self._near_bytes > 2 * self._bytes_max:
                 break
-            self._keep(each, records)
+            self._keep(each, batch)
 
-    def _keep(self, offset: int, records: Mapping[int, Record]) -> None:
+    def _keep(self, offset: int, batch: _Batch) -> None:
         if offset not in self._near:
-            record = self._near[offset] = records.get(offset)
+            record = self._near[offset] = batch.error or batch.records.get(offset)
             self._near_bytes += _size(record)
 
 
-def _batch(partition: Partition, offset: int) -> tuple[int, int, Mapping[int, Record]]:
-    """Return from where to where it is known then what lies there, and the messages."""
+def _batch(partition: Partition, offset: int) -> _Batch:
     start = partition.log.start_offset
     if offset < start:
-        return 0, start, {}
+        return _Batch(0, start, {})
     data = partition.read(offset, bytes_max=1)
     for _, header in headers(data):
-        records: Sequence[Record] = () if header.is_control else open_batch(header, data)
         begin, end = min(offset, header.base_offset), max(offset + 1, header.next_offset)
-        return begin, end, {record.offset: record for record in records}
-    return offset, offset + 1, {}
+        try:
+            records: Sequence[Record] = () if header.is_control else open_batch(header, data)
+        except Corrupt as error:
+            return _Batch(begin, end, {}, len(data), error)
+        size = sum([_size(record) for record in records])
+        return _Batch(begin, end, {record.offset: record for record in records}, size)
+    return _Batch(offset, offset + 1, {})
 
 
 def _has(wanted: Sequence[int], offset: int) -> bool:
@@ -90,7 +107,7 @@ def _has(wanted: Sequence[int], offset: int) -> bool:
     return place < len(wanted) and wanted[place] == offset
 
 
-def _size(record: Record | None) -> int:
-    if record is None:
+def _size(record: Record | Corrupt | None) -> int:
+    if not isinstance(record, Record):
         return _RECORD_BYTES
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")

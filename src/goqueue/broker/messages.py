@@ -26,6 +26,7 @@ from goqueue.model.partitioners import RoundRobin, murmur2_partition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES
+from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.runtime.partition import Outcome, Partition
 from goqueue.runtime.waiters import hand_over
 
@@ -324,7 +325,12 @@ async def publish_sections(
 
 
 def moved_batch(records: Sequence[NewRecord], batch_bytes_max: int, **fields: Any) -> bytearray:
-    """Return a batch of what the broker took before, compressed if it would be too large for a topic otherwise."""
+    """Return a batch of what the broker took before, compressed if it would be too large for a topic otherwise.
+
+    What nobody would open if it was compressed is not: headers may have made it larger than that.
+    """
     batch = build_batch(records, **fields)
+    if len(batch) <= batch_bytes_max or len(batch) - HEADER_BYTES > DECOMPRESSED_BYTES_MAX:
+        return batch
     # The codec that takes the least time: this is done on the loop.
-    return batch if len(batch) <= batch_bytes_max else build_batch(records, codec=Codec.LZ4, **fields)
+    return build_batch(records, codec=Codec.LZ4, **fields)

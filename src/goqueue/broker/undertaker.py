@@ -92,8 +92,6 @@ class Undertaker:
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
         # Whose dead are all settled whose letters were written since the start; not more than so many.
         self._certain: set[tuple[str, TopicPartition]] = set()
-        # Who has died of an earlier lease may have got a letter before the start, however late that is noticed.
-        self._began_ms = broker.clock.now_ms()
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
@@ -155,13 +153,15 @@ class Undertaker:
         if group is None or window is None or not dead:
             return False
         found = await self._gather(burial, group, window, dead)
+        if not found.leases:
+            return False
         refused |= found.unreadable
         if found.letters:
             refused |= await self._write(group, where, found.letters, found.doubtful)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         self._certain.add((name, where))
-        return bool(found.leases)
+        return True
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
@@ -190,7 +190,7 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if is_uncertain or flight.lease.since_ms <= self._began_ms:
+                if is_uncertain or flight.lease.id in window.old_leases:
                     found.doubtful.add(offset)
         return found
 

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         WorkOverran,
         WorkRejected,
         WorkRetried,
+        WorkWithheld,
     )
     from goqueue.model.start_at import StartAt
 
@@ -138,6 +139,7 @@ _NAMES_BY_MODULE = {
         "WorkOverran",
         "WorkRejected",
         "WorkRetried",
+        "WorkWithheld",
     ),
     "goqueue.model.start_at": ("StartAt",),
 }
@@ -219,6 +221,7 @@ __all__ = [
     "WorkOverran",
     "WorkRejected",
     "WorkRetried",
+    "WorkWithheld",
     "Worker",
     "WorkerDraining",
     "WorkerStats",

@@ -35,6 +35,7 @@ from goqueue.client.worker_values import (
     WorkOverran,
     WorkRejected,
     WorkRetried,
+    WorkWithheld,
 )
 from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid
 from goqueue.seams.clock import Clock
@@ -71,6 +72,8 @@ class WorkerScript:
         self._outbox = Outbox()
         self._handling_s: float | None = None
         self._failures: dict[str, int] = {}
+        # Why the last receive has brought nothing.
+        self._shortfall = ""
 
     @property
     def stats(self) -> WorkerStats:
@@ -123,6 +126,13 @@ class WorkerScript:
         now = self._clock.monotonic()
         self._stats.received += len(received.messages)
         self._waiting += [self._job(message, now) for message in received.messages]
+        self._note_shortfall("" if received.messages else received.shortfall)
+
+    def _note_shortfall(self, reason: str) -> None:
+        """Tell why nothing comes, once; it would look as if there was nothing."""
+        if reason and reason != self._shortfall:
+            self._sink.emit(WorkWithheld(self._group, reason))
+        self._shortfall = reason
 
     def _job(self, message: QueueMessage, now: float) -> Job:
         where = message.message

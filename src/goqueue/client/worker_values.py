@@ -221,6 +221,15 @@ class RequestFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkWithheld(Event):
+    """The broker gives a worker nothing, whatever there is: its group is paused, or it may hold no more."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    group: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerDraining(Event):
     """A worker receives nothing more: so many handlers run on, and so many messages are given back unopened."""
 

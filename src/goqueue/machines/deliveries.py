@@ -188,7 +188,9 @@ class Deliveries:
             group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
             for partition, window in group.windows.items():
                 window.loaded()
-                moves = [Move((offset,), None, _revived(flight, now)) for offset, flight in _flights(window)]
+                flights = _flights(window)
+                window.old_leases = frozenset(flight.lease.id for _, flight in flights if flight.lease is not None)
+                moves = [Move((offset,), None, _revived(flight, now)) for offset, flight in flights]
                 for move in moves:
                     assert move.after is not None
                     (offset,) = move.offsets

@@ -59,6 +59,8 @@ class Window:
         self.dead: dict[int, None] = {}
         # Of each key its messages in flight, in the order of their offsets: only the first of them is not held.
         self.by_key: dict[bytes, dict[int, None]] = {}
+        # Who has died of one of these may have got a letter before the start, however late that is noticed.
+        self.old_leases: Collection[int] = ()
         self.leased = 0
         self.held = 0
         self.in_flight = 0
