@@ -123,7 +123,8 @@ def _progress(group: QueueGroup) -> Sequence[tuple[int, int]]:
 
 async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supplies: Mapping[Place, Supply]) -> Leased:
     group, consumer = session.key
-    limit = sum(supply.messages for supply in supplies.values())
+    # One more than there are: what lies where nobody gets anything is passed only while there is room.
+    limit = sum(supply.messages for supply in supplies.values()) + 1
     offers = [supply.offer for supply in supplies.values()]
     command = Receive(group, [Taker(consumer, limit, visibility_ms, session.lease_id)], offers)
     try:
