@@ -196,6 +196,20 @@ def test_seek_and_purge_move_a_group_and_old_receipts_mean_nothing(http: httpx.C
     assert len(consumer.receive()) == 5
 
 
+def test_a_group_that_is_not_there_is_not_moved_and_not_made(http: httpx.Client, topic: str) -> None:
+    fill(http, topic, range(3))
+    for verb, more in (("seek", {"to": "latest"}), ("purge", {})):
+        refused(http.post(f"/queues/{topic}/{verb}", json={"topic": topic, **more}), 404, "unknown_queue")
+    refused(http.get(f"/queues/{topic}"), 404, "unknown_queue")
+
+
+def test_a_group_is_told_where_to_begin_with_a_topic(http: httpx.Client, topic: str) -> None:
+    fill(http, topic, range(3))
+    alter(http, topic, retries=1)
+    http.post(f"/queues/{topic}/seek", json={"topic": topic, "offset": 2}).raise_for_status()
+    assert values(Consumer(http, topic, topic).receive()) == ["2"]
+
+
 def test_a_peek_leases_nothing(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(3))
     consumer = Consumer(http, topic, topic)

@@ -92,10 +92,10 @@ async def pause_queue(broker: Broker, name: str, reason: str) -> QueueView:
 async def seek_queue(broker: Broker, name: str, topic: str, where: StartAt | int, *, is_offset: bool) -> QueueView:
     """Go on with a topic at its start, its end, an offset or a time; what is in flight there is forgotten.
 
-    The group is made if need be, so that it can be told where to begin.
+    The topic may be one with which the group has not begun yet.
     """
     opened = require_topic(broker, topic)
-    group = await ensure_group(broker, name)
+    group = _require(broker, name)
     for partition in await ensure_partitions(broker, group, [opened]):
         offset = await _offset(broker, partition, where, is_offset=is_offset)
         await broker.queues.submit(name, Seek(name, TopicPartition(topic, partition.index), offset))
