@@ -70,6 +70,41 @@ def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
     assert "there is nothing to receive now" in goqueue("queue", "receive", queue, queue, "--wait", "20ms").stderr
 
 
+def test_a_group_goes_on_where_it_is_told(goqueue: Command, queue: str) -> None:
+    receive(goqueue, queue, "--max", 3, "--ack")
+    receive(goqueue, queue, "--max", 1)
+    (move,) = goqueue.rows("queue", "seek", queue, queue, "--to", "start", "--dry-run", kind="move")
+    assert [move[name] for name in ("cursor", "offset", "in_flight", "skipped", "again")] == [4, 0, 1, 0, 4]
+    assert move["is_done"] is False
+    assert describe(goqueue, queue)["depth"] == 2
+    table = goqueue.done("queue", "seek", queue, queue, "--to", 5, "--dry-run")
+    assert table.startswith(f"would move {queue} in 1 partition")
+    assert table.splitlines()[-1].split() == [f"{queue}-0", "4", "5", "2", "0", "1"]
+
+    refusal = goqueue.refused("queue", "seek", queue, queue, "--to", "start", stdin=b"another\n")
+    assert "nothing was moved" in refusal
+    assert f"This moves {queue} in {queue}, and forgets what is in flight there:" in refusal
+    goqueue.done("queue", "seek", queue, queue, "--to", "1h ago", stdin=queue.encode() + b"\n")
+    assert [each["value"] for each in receive(goqueue, queue)] == [f"order{number}" for number in range(5)]
+    goqueue.done("queue", "seek", queue, queue, "--to", "end", "--partition", 0, "--yes")
+    assert receive(goqueue, queue) == []
+
+    for wrong in ("-3", "middle"):
+        goqueue.refused("queue", "seek", queue, queue, "--to", wrong, "--yes", exit_code=2)
+    assert "[unknown_queue]" in goqueue.refused("queue", "seek", "nope", queue, "--to", "start", "--yes")
+    assert "[unknown_partition]" in goqueue.refused(
+        "queue", "seek", queue, queue, "--to", "start", "--partition", 7, "--dry-run"
+    )
+
+
+def test_a_queue_group_is_not_moved_as_a_stream_group_is(goqueue: Command, queue: str) -> None:
+    receive(goqueue, queue, "--max", 1)
+    for how in ("--dry-run", "--yes"):
+        refusal = goqueue.refused("group", "seek", queue, "--to", "start", "--topic", queue, how)
+        assert "is a queue group" in refusal
+        assert "goqueue queue seek" in refusal
+
+
 def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, queue: str) -> None:
     goqueue.done("queue", "alter", queue, "--set", "retries=7", "--set", "breaker_ratio=0.25", "--set", "backoff=2s")
     settings = describe(goqueue, queue)["settings"]

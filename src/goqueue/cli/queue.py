@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goqueue.cli.confirm import require_typed
-from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, complete_topic, connected
+from goqueue.cli.confirm import YesOption, require_typed
+from goqueue.cli.connection import (
+    DEFAULT_SERVER,
+    QueueArgument,
+    ServerOption,
+    TopicArgument,
+    complete_topic,
+    connected,
+)
 from goqueue.cli.output import Format, FormatOption
+from goqueue.cli.queue_seek import seek
 from goqueue.errors import Invalid
 
 if TYPE_CHECKING:
@@ -18,7 +26,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Receive and settle messages of queue groups, and look after them.")
 
-QueueArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the queue group.")]
 TopicsArgument = Annotated[
     list[str], typer.Argument(metavar="TOPIC...", help="The topics to receive from.", autocompletion=complete_topic)
 ]
@@ -26,7 +33,6 @@ ReceiptsArgument = Annotated[
     list[str], typer.Argument(metavar="RECEIPT...", help="Receipts as `receive` prints them; - reads lines of them.")
 ]
 ReasonOption = Annotated[str, typer.Option(help="Why, for those who look at dead letters.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command()
@@ -247,6 +253,9 @@ def resume(group: QueueArgument, *, server: ServerOption = DEFAULT_SERVER) -> No
     with connected(server) as client:
         found = client.send(queues.resume(group))
     typer.echo(f"resumed {group}, with {found.depth:,} messages to be done")
+
+
+app.command()(seek)
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 from goqueue.cli.group_words import age_text
 from goqueue.cli.output import Format, Value, show
 from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table, time_text
-from goqueue.client import Message, Queue, QueueMessage, Received, SettledMessage
+from goqueue.client import Message, Queue, QueueMessage, QueueMove, Received, SettledMessage
 from goqueue.client.messages import as_json
 from goqueue.errors import GoQueueError
 
@@ -52,6 +52,14 @@ _PARTITIONS = (
     Column("oldest", is_number=True, spared=1),
     Column("floor", is_number=True, spared=2),
     Column("cursor", is_number=True, spared=3),
+)
+_MOVES = (
+    Column("partition"),
+    Column("now", is_number=True),
+    Column("then", is_number=True),
+    Column("skipped", is_number=True),
+    Column("again", is_number=True),
+    Column("in flight", is_number=True),
 )
 
 
@@ -158,6 +166,28 @@ def show_queue(found: Queue, output_format: Format) -> None:
         for each in found.partitions
     ]
     print_table(_PARTITIONS, rows)
+
+
+def show_plan(group: str, topic: str, moves: Sequence[QueueMove]) -> None:
+    """Tell whoever is about to move a group what that means."""
+    typer.echo(f"This moves {group} in {topic}, and forgets what is in flight there:\n", err=True)
+    print_table(_MOVES, [Row(_move_cells(each)) for each in moves], is_aside=True)
+    typer.echo(err=True)
+
+
+def show_moves(group: str, moves: Sequence[QueueMove], output_format: Format, *, is_done: bool) -> None:
+    """Print how a group was moved, or would be."""
+    if output_format is not Format.TABLE:
+        show("move", [{"group": group, **_plain(each), "is_done": is_done} for each in moves], output_format)
+        return
+    typer.echo(f"{'moved' if is_done else 'would move'} {group} in {count_text(len(moves), 'partition')}\n")
+    print_table(_MOVES, [Row(_move_cells(each)) for each in moves])
+
+
+def _move_cells(move: QueueMove) -> list[str]:
+    now = "-" if move.cursor is None else count_text(move.cursor)
+    numbers = (move.offset, move.skipped, move.again, move.in_flight)
+    return [f"{move.topic}-{move.partition}", now, *map(count_text, numbers)]
 
 
 def _received_cells(received: QueueMessage) -> list[str]:

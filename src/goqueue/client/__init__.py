@@ -47,7 +47,16 @@ if TYPE_CHECKING:
     from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
     from goqueue.client.pipeline_values import Pipeline, PipelineReport, PipelineStop, PipelineSummary, QueryProgress
     from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
-    from goqueue.client.queues import Queue, QueueMessage, QueuePartition, QueueStats, Received, SettledMessage
+    from goqueue.client.queues import (
+        MovedQueue,
+        Queue,
+        QueueMessage,
+        QueueMove,
+        QueuePartition,
+        QueueStats,
+        Received,
+        SettledMessage,
+    )
     from goqueue.client.server import Check, Health, Version
     from goqueue.client.topics import Partition, Topic, TopicSetting
     from goqueue.client.transaction_values import (
@@ -112,7 +121,16 @@ _NAMES_BY_MODULE = {
         "QueryProgress",
     ),
     "goqueue.client.problems": ("BadReply", "RequestTimedOut", "ServerUnreachable"),
-    "goqueue.client.queues": ("Queue", "QueueMessage", "QueuePartition", "QueueStats", "Received", "SettledMessage"),
+    "goqueue.client.queues": (
+        "MovedQueue",
+        "Queue",
+        "QueueMessage",
+        "QueueMove",
+        "QueuePartition",
+        "QueueStats",
+        "Received",
+        "SettledMessage",
+    ),
     "goqueue.client.server": ("Check", "Health", "Version"),
     "goqueue.client.topics": ("Partition", "Topic", "TopicSetting"),
     "goqueue.client.transaction_values": (
@@ -177,6 +195,7 @@ __all__ = [
     "LettersOfTopic",
     "Membership",
     "Message",
+    "MovedQueue",
     "NewMessage",
     "OffsetMove",
     "OpenTransaction",
@@ -194,6 +213,7 @@ __all__ = [
     "QueryProgress",
     "Queue",
     "QueueMessage",
+    "QueueMove",
     "QueuePartition",
     "QueueStats",
     "Received",

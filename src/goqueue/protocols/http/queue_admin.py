@@ -18,7 +18,6 @@ from goqueue.broker.queue_admin import (
     list_queues,
     pause_queue,
     peek_queue,
-    seek_queue,
 )
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.delivery_values import FlightState
@@ -27,7 +26,7 @@ from goqueue.model.start_at import StartAt
 from goqueue.model.units import duration_text, parse_duration_ms
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.group_shapes import seconds
-from goqueue.protocols.http.messages import OFFSET_MAX, Message, Milliseconds, Moment, message_of, timestamp_of
+from goqueue.protocols.http.messages import Message, message_of, timestamp_of
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.protocols.http.queues import Duration, TopicName
 
@@ -124,21 +123,6 @@ class ResumeRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Nothing has to be said to resume a group."""
 
 
-class SeekRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a group goes on with a topic: at its start, its end, an offset of each partition, or a time."""
-
-    topic: TopicName
-    to: StartAt | UnsetType = UNSET
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] | UnsetType = UNSET
-    time: Milliseconds | Moment | UnsetType = UNSET
-
-
-class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The topic of which everything that is there now is done for the group."""
-
-    topic: TopicName
-
-
 class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Of which topic, and how many."""
 
@@ -155,12 +139,12 @@ class PeekedMessages(msgspec.Struct):
 async def list_all(context: Context, _: None) -> Answer:
     """List all queue groups."""
     views = await list_queues(context.broker, context.caller)
-    return Answer(Queues([_queue(context, view) for view in views]))
+    return Answer(Queues([told_queue(context, view) for view in views]))
 
 
 async def describe(context: Context, _: None) -> Answer:
     """Describe a queue group."""
-    return Answer(_queue(context, await describe_queue(context.broker, context.caller, context.group)))
+    return Answer(told_queue(context, await describe_queue(context.broker, context.caller, context.group)))
 
 
 async def alter(context: Context, request: QueueSettingsToChange) -> Answer:
@@ -169,7 +153,7 @@ async def alter(context: Context, request: QueueSettingsToChange) -> Answer:
     view = await configure_queue(
         context.broker, context.caller, context.group, lambda settings: replace(settings, **changes)
     )
-    return Answer(_queue(context, view))
+    return Answer(told_queue(context, view))
 
 
 async def delete(context: Context, _: None) -> Answer:
@@ -181,37 +165,12 @@ async def delete(context: Context, _: None) -> Answer:
 async def pause(context: Context, request: PauseRequest) -> Answer:
     """Deliver nothing to a group until it is resumed."""
     view = await pause_queue(context.broker, context.caller, context.group, request.reason)
-    return Answer(_queue(context, view))
+    return Answer(told_queue(context, view))
 
 
 async def resume(context: Context, _: ResumeRequest) -> Answer:
     """Deliver to a group again."""
-    return Answer(_queue(context, await pause_queue(context.broker, context.caller, context.group, "")))
-
-
-async def seek(context: Context, request: SeekRequest) -> Answer:
-    """Go on with a topic elsewhere."""
-    given = [each for each in (request.to, request.offset, request.time) if each is not UNSET]
-    if len(given) != 1:
-        raise MalformedRequest("one of to, offset and time has to be given")
-    where: StartAt | int = 0
-    if request.to is not UNSET:
-        where = request.to
-    elif request.offset is not UNSET:
-        where = request.offset
-    elif request.time is not UNSET:
-        where = _time(request.time)
-    is_offset = request.offset is not UNSET
-    view = await seek_queue(context.broker, context.caller, context.group, request.topic, where, is_offset=is_offset)
-    return Answer(_queue(context, view))
-
-
-async def purge(context: Context, request: PurgeRequest) -> Answer:
-    """Have everything done that is in a topic now."""
-    view = await seek_queue(
-        context.broker, context.caller, context.group, request.topic, StartAt.LATEST, is_offset=False
-    )
-    return Answer(_queue(context, view))
+    return Answer(told_queue(context, await pause_queue(context.broker, context.caller, context.group, "")))
 
 
 async def peek(context: Context, query: PeekQuery) -> Answer:
@@ -231,18 +190,20 @@ def _changes(request: QueueSettingsToChange) -> dict[str, object]:
             given[field] = parse_duration_ms(given.pop(name))
     if "start" in given:
         start = given["start"]
-        given["start"] = StartAt(start) if start in set(StartAt) else _time(start)
+        given["start"] = StartAt(start) if start in set(StartAt) else time_of(start)
     return given
 
 
-def _time(written: int | str) -> int:
+def time_of(written: int | str) -> int:
+    """Return a time in milliseconds since 1970, as it is written in a request."""
     try:
         return timestamp_of(written)
     except InvalidRecord as error:
         raise MalformedRequest(error.message, hint=error.hint) from None
 
 
-def _queue(context: Context, view: QueueView) -> Queue:
+def told_queue(context: Context, view: QueueView) -> Queue:
+    """Return a queue group, as JSON has it."""
     now_ms = context.broker.clock.now_ms()
     partitions = [_partition(each, now_ms) for each in view.partitions]
     ages = [each.oldest_seconds for each in partitions if each.oldest_seconds is not None]
