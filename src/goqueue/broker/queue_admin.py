@@ -11,6 +11,7 @@ from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.queue_offers import find, look
+from goqueue.broker.share_groups import members_of
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
@@ -18,6 +19,7 @@ from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import FlightState
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.share_values import ShareMember
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.records.reader import Record
@@ -47,12 +49,16 @@ class PartitionView(NamedTuple):
 
 
 class QueueView(NamedTuple):
-    """A queue group as it is now; `consumers` says how many messages each of them holds."""
+    """A queue group as it is now; `consumers` says how many messages each of them holds.
+
+    `members` are the share consumers in it: those that hold something are consumers by their ids, too.
+    """
 
     name: str
     settings: QueueSettings
     paused: str
     consumers: dict[str, int]
+    members: Sequence[ShareMember]
     partitions: Sequence[PartitionView]
 
 
@@ -201,7 +207,8 @@ def _require(broker: Broker, name: str) -> QueueGroup:
 
 def _view(broker: Broker, group: QueueGroup) -> QueueView:
     partitions = [partition_view(broker, each, window) for each, window in sorted(group.windows.items())]
-    return QueueView(group.name, group.settings, group.paused, dict(group.leases), partitions)
+    members = members_of(broker, group.name)
+    return QueueView(group.name, group.settings, group.paused, dict(group.leases), members, partitions)
 
 
 def partition_view(broker: Broker, where: TopicPartition, window: Window) -> PartitionView:

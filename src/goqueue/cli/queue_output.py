@@ -11,7 +11,7 @@ import typer
 from goqueue.cli.group_words import age_text
 from goqueue.cli.output import Format, Value, show
 from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table, time_text
-from goqueue.client import Message, Queue, QueueMessage, QueueMove, Received, SettledMessage
+from goqueue.client import Message, Queue, QueueMember, QueueMessage, QueueMove, Received, SettledMessage
 from goqueue.client.messages import as_json
 from goqueue.errors import GoQueueError
 
@@ -126,7 +126,7 @@ def show_list(found: Sequence[Queue], output_format: Format) -> None:
                 count_text(each.depth),
                 count_text(each.in_flight),
                 _age(each.oldest_seconds),
-                str(len(each.consumers)),
+                str(len({*each.consumers, *(member.member_id for member in each.members)})),
                 each.pause_reason or "-",
             ]
         )
@@ -142,12 +142,14 @@ def show_queue(found: Queue, output_format: Format) -> None:
     if output_format is not Format.TABLE:
         show("queue", [_queue_row(found)], output_format)
         return
+    strangers = found.consumers.keys() - {each.member_id for each in found.members}
     facts = [
         ("state", f"paused: {found.pause_reason}" if found.paused else "delivering"),
         ("depth", count_text(found.depth, "message")),
         ("in flight", count_text(found.in_flight, "message")),
         ("oldest", _age(found.oldest_seconds)),
-        *((f"held by {name}", count_text(count, "message")) for name, count in sorted(found.consumers.items())),
+        *((f"held by {name}", count_text(found.consumers[name], "message")) for name in sorted(strangers)),
+        *((f"member {each.client_id or each.member_id}", _member_text(each)) for each in found.members),
         *((name, str(value) or "-") for name, value in found.settings.items()),
     ]
     print_facts(facts, title=f"queue group {found.group}")
@@ -166,6 +168,11 @@ def show_queue(found: Queue, output_format: Format) -> None:
         for each in found.partitions
     ]
     print_table(_PARTITIONS, rows)
+
+
+def _member_text(member: QueueMember) -> str:
+    place = f" on {member.host}" if member.host else ""
+    return f"{count_text(member.in_flight, 'message')} of {', '.join(member.topics)} ({member.member_id}{place})"
 
 
 def show_plan(group: str, topic: str, moves: Sequence[QueueMove]) -> None:

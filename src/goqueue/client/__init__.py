@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from goqueue.client.queues import (
         MovedQueue,
         Queue,
+        QueueMember,
         QueueMessage,
         QueueMove,
         QueuePartition,
@@ -124,6 +125,7 @@ _NAMES_BY_MODULE = {
     "goqueue.client.queues": (
         "MovedQueue",
         "Queue",
+        "QueueMember",
         "QueueMessage",
         "QueueMove",
         "QueuePartition",
@@ -212,6 +214,7 @@ __all__ = [
     "Published",
     "QueryProgress",
     "Queue",
+    "QueueMember",
     "QueueMessage",
     "QueueMove",
     "QueuePartition",

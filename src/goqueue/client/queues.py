@@ -68,8 +68,21 @@ class QueuePartition(msgspec.Struct, frozen=True, kw_only=True):
     oldest_seconds: float | None = None
 
 
+class QueueMember(msgspec.Struct, frozen=True):
+    """A share consumer that is a member of a queue group, whether it holds messages or none."""
+
+    member_id: str
+    client_id: str
+    host: str
+    topics: tuple[str, ...]
+    in_flight: int
+
+
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue group: how many messages are not done (at most), how many of them are leased, and its settings."""
+    """A queue group: how many messages are not done (at most), how many of them are leased, and its settings.
+
+    `consumers` are those who hold messages, and how many each of them; `members` are Kafka's share consumers in it.
+    """
 
     group: str
     paused: bool
@@ -79,6 +92,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     consumers: dict[str, int]
     settings: dict[str, str | int | float]
     partitions: list[QueuePartition]
+    members: tuple[QueueMember, ...] = ()
     oldest_seconds: float | None = None
 
 

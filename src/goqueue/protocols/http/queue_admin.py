@@ -89,8 +89,20 @@ class QueuePartition(msgspec.Struct, kw_only=True):
     error: MessageError | UnsetType = UNSET
 
 
+class QueueMember(msgspec.Struct):
+    """A share consumer that is a member of a queue group, whether it holds messages or none."""
+
+    member_id: str
+    client_id: str
+    host: str
+    topics: list[str]
+    in_flight: int
+
+
 class Queue(msgspec.Struct, kw_only=True):
     """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased.
+
+    `consumers` are those who hold messages, and how many each of them; `members` are Kafka's share consumers in it.
 
     `depth` and `backlog` count places in the log: where there are transactions, or compaction, there are at most so
     many messages, since what is never delivered counts until the group comes by.
@@ -103,6 +115,7 @@ class Queue(msgspec.Struct, kw_only=True):
     in_flight: int
     oldest_seconds: float | None
     consumers: dict[str, int]
+    members: list[QueueMember]
     settings: QueueSettingsShown
     partitions: list[QueuePartition]
 
@@ -215,6 +228,10 @@ def told_queue(context: Context, view: QueueView) -> Queue:
         in_flight=sum(each.in_flight[FlightState.LEASED] for each in view.partitions),
         oldest_seconds=max(ages, default=None),
         consumers=view.consumers,
+        members=[
+            QueueMember(each.id, each.client_id, each.client_host, sorted(each.topics), view.consumers.get(each.id, 0))
+            for each in view.members
+        ],
         settings=_settings(view.settings),
         partitions=partitions,
     )
