@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import ShareConsumer
 
+from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 
 
@@ -60,7 +62,14 @@ def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
     assert row.split() == [queue, "queue", "stable", "1", "2"]
     (offset,) = goqueue.rows("group", "describe", queue, kind="offset")
     assert (offset["offset"], offset["lag"]) == (3, 2)
-    assert "is a queue group, 1 consumer of it" in goqueue.done("group", "explain", queue)
+    assert offset["committed_at"] is None
+    explained = goqueue.done("group", "explain", queue)
+    assert "is a queue group, 1 consumer of it has messages now" in explained
+    assert "ann holds 1 message." in explained
+    described = goqueue.done("group", "describe", queue)
+    assert "1970" not in described
+    (line,) = [line for line in described.splitlines() if line.startswith("ann ")]
+    assert line.split() == ["ann", "ann", "-", "1", "-"]
     assert "is a queue group" in goqueue.refused("group", "delete", queue, "--yes")
     peeked = goqueue.rows("queue", "peek", queue, queue, kind="message")
     assert [each["value"] for each in peeked] == ["order4"]
@@ -68,6 +77,34 @@ def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
     (line,) = goqueue.done("queue", "receive", queue, queue).splitlines()[2:]
     assert line.split()[-1] == "order4"
     assert "there is nothing to receive now" in goqueue("queue", "receive", queue, queue, "--wait", "20ms").stderr
+
+
+def test_share_consumers_are_shown_whether_they_hold_something_or_not(
+    goqueue: Command, queue: str, goqueue_session_broker: Broker
+) -> None:
+    receive(goqueue, queue, "--max", 5)
+    settings = {"bootstrap.servers": goqueue_session_broker.bootstrap, "group.id": queue, "client.id": "app"}
+
+    def joined() -> list[str]:
+        found = goqueue.done("queue", "describe", queue).splitlines()
+        return [line for line in found if line.strip().startswith("member app")]
+
+    with ShareConsumer(settings) as member:
+        member.subscribe([queue])
+        for _ in range(300):
+            member.poll(0.1)
+            if joined():
+                break
+        (line,) = joined()
+        assert f"0 messages of {queue} (" in line
+        (row,) = [line.split() for line in goqueue.done("queue", "list").splitlines() if line.startswith(f"{queue} ")]
+        assert row[-2] == "2"
+        (row,) = [line.split() for line in goqueue.done("group", "list").splitlines() if line.startswith(f"{queue} ")]
+        assert row == [queue, "queue", "stable", "2", "5"]
+        (row,) = [line.split() for line in goqueue.done("group", "describe", queue).splitlines() if "app " in line]
+        assert (row[0], row[-2:]) == ("app", ["0", f"{queue}-0"])
+        assert f"holds 0 messages, and looks at {queue}-0." in goqueue.done("group", "explain", queue)
+        assert "has share consumers as members" in goqueue.refused("queue", "delete", queue, "--yes")
 
 
 def test_a_group_goes_on_where_it_is_told(goqueue: Command, queue: str) -> None:
