@@ -8,9 +8,11 @@ from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.queue_admin import configure_queue
 from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.testing.clock import START_MS
 from tests.kafka.api_kit import pass_time, run
-from tests.kafka.raw import RawClient
-from tests.kafka.requests import create_topic
+from tests.kafka.raw import PRODUCE, RawClient
+from tests.kafka.requests import create_topic, produce, produced
 from tests.kafka.server import SimServer
 from tests.kafka.share_kit import ACCEPT, ShareMember, Where, ack_errors, publish, taken
 
@@ -19,6 +21,17 @@ async def _ordered_topic(server: SimServer, client: RawClient) -> Where:
     await configure_queue(server.server.broker, INSIDE, "g", lambda _: QueueSettings(ordering=Ordering.KEY))
     topic_id: UUID = (await create_topic(client, "t"))["topic_id"]
     return topic_id, 0
+
+
+def test_one_message_of_each_key_comes_of_a_batch_and_all_without_one() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _ordered_topic(server, client)
+        keyed = [("a1", b"a"), ("n1", None), ("a2", b"a"), ("b1", b"b"), ("n2", None)]
+        batch = build_batch([NewRecord(START_MS, key, value.encode()) for value, key in keyed])
+        assert produced(await client.call(PRODUCE, 9, produce("t", batch)))["error_code"] == 0
+        assert await ShareMember(client).take(where, max_records=1) == ["a1", "n1", "b1", "n2"]
+
+    run(act)
 
 
 def test_a_waiting_fetch_hears_that_a_key_is_free_behind_as_many_messages_as_are_held() -> None:
