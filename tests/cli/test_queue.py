@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import ShareConsumer
 
 from goqueue.broker.messages import MESSAGES_MAX
 from goqueue.cli import queue_words
@@ -18,6 +19,7 @@ from goqueue.model.units import parse_duration_ms
 from goqueue.protocols.http.messages import WAIT_MS_MAX
 from goqueue.protocols.http.queue_admin import QueueSettingsToChange
 from goqueue.protocols.http.queues import CONSUMER_CHARS_MAX
+from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 
 
@@ -146,7 +148,14 @@ def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
     assert row.split() == [queue, "queue", "stable", "1", "2"]
     (offset,) = goqueue.rows("group", "describe", queue, kind="offset")
     assert (offset["offset"], offset["lag"]) == (3, 2)
-    assert "is a queue group, 1 consumer of it" in goqueue.done("group", "explain", queue)
+    assert offset["committed_at"] is None
+    explained = goqueue.done("group", "explain", queue)
+    assert "is a queue group, 1 consumer of it has messages now" in explained
+    assert "ann holds 1 message." in explained
+    described = goqueue.done("group", "describe", queue)
+    assert "1970" not in described
+    (line,) = [line for line in described.splitlines() if line.startswith("ann ")]
+    assert line.split() == ["ann", "ann", "-", "1", "-"]
     assert "is a queue group" in goqueue.refused("group", "delete", queue, "--yes")
     peeked = goqueue.rows("queue", "peek", queue, queue, kind="message")
     assert [each["value"] for each in peeked] == ["order4"]
@@ -154,6 +163,69 @@ def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
     (line,) = goqueue.done("queue", "receive", queue, queue).splitlines()[2:]
     assert line.split()[-1] == "order4"
     assert "there is nothing to receive now" in goqueue("queue", "receive", queue, queue, "--wait", "20ms").stderr
+
+
+def test_share_consumers_are_shown_whether_they_hold_something_or_not(
+    goqueue: Command, queue: str, goqueue_session_broker: Broker
+) -> None:
+    receive(goqueue, queue, "--max", 5)
+    settings = {"bootstrap.servers": goqueue_session_broker.bootstrap, "group.id": queue, "client.id": "app"}
+
+    def joined() -> list[str]:
+        found = goqueue.done("queue", "describe", queue).splitlines()
+        return [line for line in found if line.strip().startswith("member app")]
+
+    with ShareConsumer(settings) as member:
+        member.subscribe([queue])
+        for _ in range(300):
+            member.poll(0.1)
+            if joined():
+                break
+        (line,) = joined()
+        assert f"0 messages of {queue} (" in line
+        (row,) = [line.split() for line in goqueue.done("queue", "list").splitlines() if line.startswith(f"{queue} ")]
+        assert row[-2] == "2"
+        (row,) = [line.split() for line in goqueue.done("group", "list").splitlines() if line.startswith(f"{queue} ")]
+        assert row == [queue, "queue", "stable", "2", "5"]
+        (row,) = [line.split() for line in goqueue.done("group", "describe", queue).splitlines() if "app " in line]
+        assert (row[0], row[-2:]) == ("app", ["0", f"{queue}-0"])
+        assert f"holds 0 messages, and looks at {queue}-0." in goqueue.done("group", "explain", queue)
+        assert "has share consumers as members" in goqueue.refused("queue", "delete", queue, "--yes")
+
+
+def test_a_group_goes_on_where_it_is_told(goqueue: Command, queue: str) -> None:
+    receive(goqueue, queue, "--max", 3, "--ack")
+    receive(goqueue, queue, "--max", 1)
+    (move,) = goqueue.rows("queue", "seek", queue, queue, "--to", "start", "--dry-run", kind="move")
+    assert [move[name] for name in ("cursor", "offset", "in_flight", "skipped", "again")] == [4, 0, 1, 0, 4]
+    assert move["is_done"] is False
+    assert describe(goqueue, queue)["depth"] == 2
+    table = goqueue.done("queue", "seek", queue, queue, "--to", 5, "--dry-run")
+    assert table.startswith(f"would move {queue} in 1 partition")
+    assert table.splitlines()[-1].split() == [f"{queue}-0", "4", "5", "2", "0", "1"]
+
+    refusal = goqueue.refused("queue", "seek", queue, queue, "--to", "start", stdin=b"another\n")
+    assert "nothing was moved" in refusal
+    assert f"This moves {queue} in {queue}, and forgets what is in flight there:" in refusal
+    goqueue.done("queue", "seek", queue, queue, "--to", "1h ago", stdin=queue.encode() + b"\n")
+    assert [each["value"] for each in receive(goqueue, queue)] == [f"order{number}" for number in range(5)]
+    goqueue.done("queue", "seek", queue, queue, "--to", "end", "--partition", 0, "--yes")
+    assert receive(goqueue, queue) == []
+
+    for wrong in ("-3", "middle"):
+        goqueue.refused("queue", "seek", queue, queue, "--to", wrong, "--yes", exit_code=2)
+    assert "[unknown_queue]" in goqueue.refused("queue", "seek", "nope", queue, "--to", "start", "--yes")
+    assert "[unknown_partition]" in goqueue.refused(
+        "queue", "seek", queue, queue, "--to", "start", "--partition", 7, "--dry-run"
+    )
+
+
+def test_a_queue_group_is_not_moved_as_a_stream_group_is(goqueue: Command, queue: str) -> None:
+    receive(goqueue, queue, "--max", 1)
+    for how in ("--dry-run", "--yes"):
+        refusal = goqueue.refused("group", "seek", queue, "--to", "start", "--topic", queue, how)
+        assert "is a queue group" in refusal
+        assert "goqueue queue seek" in refusal
 
 
 def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, queue: str) -> None:

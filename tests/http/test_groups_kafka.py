@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer
 
 from goqueue.testing import Broker
 from tests.http.expect import publish, read, refused, values
@@ -45,6 +45,43 @@ def until(fact: Callable[[], bool], *turns: Callable[[], object]) -> None:
         if fact():
             return
     raise AssertionError("it did not happen in time")
+
+
+def test_share_consumers_are_seen_though_they_hold_nothing(
+    http: httpx.Client, new_topic: Callable[..., str], broker: Broker
+) -> None:
+    topic = new_topic(1)
+    member = ShareConsumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": topic,
+            "client.id": "librdkafka",
+            "share.acknowledgement.mode": "explicit",
+        }
+    )
+    member.subscribe([topic])
+
+    def listed() -> dict[str, Any]:
+        (found,) = [each for each in done(http.get("/groups"))["groups"] if each["name"] == topic] or [{}]
+        return dict(found)
+
+    until(lambda: listed().get("members") == 1, lambda: member.poll(TURN_S))
+    assert (listed()["kind"], listed()["state"]) == ("queue", "stable")
+    (seen,) = done(http.get(f"/queues/{topic}"))["members"]
+    assert (seen["client_id"], seen["topics"], seen["in_flight"]) == ("librdkafka", [topic], 0)
+    assert seen["host"]
+    (told,) = describe(http, topic)["members"]
+    assert (told["member_id"], told["client_id"], told["host"]) == (seen["member_id"], "librdkafka", seen["host"])
+    assert (told["topics"], told["assigned"]) == ([topic], [{"topic": topic, "partition": 0}])
+    assert told["in_flight"] == 0
+    refused(http.delete(f"/queues/{topic}"), 409, "group_not_empty")
+
+    publish(http, topic, *({"value": str(number)} for number in range(3)))
+    until(lambda: describe(http, topic)["members"][0]["in_flight"] == 3, lambda: member.poll(TURN_S))
+    assert done(http.get(f"/queues/{topic}"))["members"] == [{**seen, "in_flight": 3}]
+    member.close()
+    until(lambda: listed()["members"] == 0)
+    assert (listed()["state"], done(http.get(f"/queues/{topic}"))["members"]) == ("empty", [])
 
 
 def test_a_kafka_member_and_an_http_member_share_a_group(

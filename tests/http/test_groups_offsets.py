@@ -34,6 +34,17 @@ def committed(http: httpx.Client, group: str) -> dict[int, int]:
 # -- committing
 
 
+def test_a_queue_group_has_no_offsets_to_set(http: httpx.Client, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(1)
+    fill(http, topic, 3)
+    done(http.post(f"/groups/{topic}/receive", json={"topic": topic}))
+    refused(commit(http, topic, topic, (0, 1)), 409, "inconsistent_group_protocol")
+    for is_dry_run in (True, False):
+        body = {"to": "earliest", "topics": [topic], "dry_run": is_dry_run}
+        problem = refused(http.post(f"/groups/{topic}/offsets/reset", json=body), 409, "inconsistent_group_protocol")
+        assert "queue seek" in problem["hint"]
+
+
 def test_offsets_without_members_can_be_set_by_anybody(http: httpx.Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
     fill(http, topic, 3, 3)

@@ -223,6 +223,51 @@ def test_seek_and_purge_move_a_group_and_old_receipts_mean_nothing(http: httpx.C
     assert len(consumer.receive()) == 5
 
 
+def test_a_dry_run_tells_what_a_seek_would_do_and_changes_nothing(
+    http: httpx.Client, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(2)
+    for number in range(10):
+        publish(http, topic, {"value": str(number), "partition": number % 2})
+    consumer = Consumer(http, topic, topic)
+    messages = [each for each in consumer.receive(10) if each["partition"] == 0]
+    consumer.ack(messages[1:3])
+
+    def seek(**more: object) -> list[tuple[int, ...]]:
+        told = http.post(f"/queues/{topic}/seek", json={"topic": topic, **more}).json()
+        assert told["dry_run"] is more.get("dry_run", False)
+        names = ("partition", "cursor", "offset", "in_flight", "skipped", "again")
+        return [tuple(each[name] for name in names) for each in told["moves"]]
+
+    before = describe(http, topic)
+    plan = [(0, 5, 4, 3, 2, 1), (1, 5, 4, 5, 4, 1)]
+    assert seek(offset=4, dry_run=True) == plan
+    assert seek(offset=4, partitions=[1], dry_run=True) == plan[1:]
+    assert seek(to="earliest", partitions=[0], dry_run=True) == [(0, 5, 0, 3, 0, 5)]
+    after = describe(http, topic)
+    assert [each["floor"] for each in after["partitions"]] == [each["floor"] for each in before["partitions"]]
+    assert seek(offset=4, partitions=[1]) == plan[1:]
+    assert [each["cursor"] for each in describe(http, topic)["partitions"]] == [5, 4]
+    for trouble in ({"partitions": [2]}, {"partitions": [2], "dry_run": True}):
+        refused(
+            http.post(f"/queues/{topic}/seek", json={"topic": topic, "offset": 0, **trouble}), 404, "unknown_partition"
+        )
+
+
+def test_a_group_that_is_not_there_is_not_moved_and_not_made(http: httpx.Client, topic: str) -> None:
+    fill(http, topic, range(3))
+    for verb, more in (("seek", {"to": "latest"}), ("seek", {"to": "latest", "dry_run": True}), ("purge", {})):
+        refused(http.post(f"/queues/{topic}/{verb}", json={"topic": topic, **more}), 404, "unknown_queue")
+    refused(http.get(f"/queues/{topic}"), 404, "unknown_queue")
+
+
+def test_a_group_is_told_where_to_begin_with_a_topic(http: httpx.Client, topic: str) -> None:
+    fill(http, topic, range(3))
+    alter(http, topic, retries=1)
+    http.post(f"/queues/{topic}/seek", json={"topic": topic, "offset": 2}).raise_for_status()
+    assert values(Consumer(http, topic, topic).receive()) == ["2"]
+
+
 def test_a_peek_leases_nothing(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(3))
     consumer = Consumer(http, topic, topic)

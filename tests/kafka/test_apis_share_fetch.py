@@ -6,6 +6,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.queue_admin import configure_queue
+from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers
 from goqueue.testing.clock import START_MS
@@ -81,6 +84,18 @@ def test_the_number_of_messages_is_rounded_up_to_whole_batches_unless_it_is_stri
         assert await member.take(where, max_records=1, version=2, share_acquire_mode=1) == ["d"]
         assert await member.take(where, max_records=0) == []
         assert await member.take(where) == ["e"]
+
+    run(act)
+
+
+def test_a_batch_is_parted_where_the_group_has_no_more_in_flight() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        await configure_queue(server.server.broker, INSIDE, "g", lambda _: QueueSettings(in_flight_max=3))
+        where = await _topic(client)
+        await publish(client, "t", *"abcdefgh")
+        member = ShareMember(client)
+        assert await member.take(where, max_records=1) == ["a", "b", "c"]
+        assert await member.take(acks={where: [(0, 2, [ACCEPT])]}, max_records=1) == ["d", "e", "f"]
 
     run(act)
 
@@ -470,10 +485,6 @@ def _v3(who: dict[str, object]) -> dict[str, object]:
 
 def test_messages_of_one_key_come_one_after_another_if_the_group_wants_that() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
-        from goqueue.broker.pipeline import INSIDE
-        from goqueue.broker.queue_admin import configure_queue
-        from goqueue.model.queue_settings import Ordering, QueueSettings
-
         broker = server.server.broker
         await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings(ordering=Ordering.KEY))
         where = await _topic(client)

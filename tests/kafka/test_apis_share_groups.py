@@ -16,15 +16,19 @@ from tests.kafka.group_kit import (
     UNKNOWN_MEMBER,
     ConsumerMember,
     Member,
+    commit,
+    committed,
     delete_groups,
     describe,
     list_groups,
+    offsets,
 )
 from tests.kafka.messages import Plain
 from tests.kafka.raw import RawClient
 from tests.kafka.requests import create_topic, delete_topic, grow_topic
 from tests.kafka.server import SimServer
 from tests.kafka.share_kit import ACCEPT, JOIN, LEAVE, SHARE_DESCRIBE, SHARE_OFFSETS, ShareMember, publish
+from tests.kafka.transaction_kit import TxnProducer
 
 
 def _assigned(reply: Plain) -> list[int]:
@@ -192,6 +196,27 @@ def test_a_name_belongs_to_a_stream_group_or_to_a_share_group() -> None:
         stream = ConsumerMember(client, "c", group="shares")
         assert (await stream.heartbeat())["error_code"] == INCONSISTENT_PROTOCOL
         assert (await Member(client, group="shares").join())["error_code"] == INCONSISTENT_PROTOCOL
+
+    run(act)
+
+
+def test_offsets_are_not_committed_under_the_name_of_a_share_group_nor_the_other_way_round() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        await create_topic(client, "t")
+        share = ShareMember(client)
+        await share.heartbeat()
+        assert await commit(client, offsets({0: 0})) == [INCONSISTENT_PROTOCOL]
+        producer = TxnProducer(client)
+        await producer.init()
+        assert await producer.add_group() == INCONSISTENT_PROTOCOL
+        assert await producer.commit_offsets({0: 0}) == [INCONSISTENT_PROTOCOL]
+        assert await committed(client) == {}
+        await share.heartbeat(member_epoch=LEAVE)
+        assert await delete_groups(client, "g") == [0]
+        assert await commit(client, offsets({0: 0})) == [0]
+        assert (await ShareMember(client).heartbeat())["error_code"] == INCONSISTENT_PROTOCOL
+        assert await delete_groups(client, "g") == [0]
+        assert (await ShareMember(client).heartbeat())["error_code"] == 0
 
     run(act)
 

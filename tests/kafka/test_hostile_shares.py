@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import seek_queue
+from goqueue.broker.queue_admin import QueueSeek, seek_queue
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import read_header, write_header
@@ -167,7 +167,7 @@ def test_messages_that_a_batch_only_claims_to_have_are_not_acquired(codec: Codec
         assert acquired(reply) == [(0, 0, 2)], "what can be read comes, whatever lies behind"
         reply = await member.fetch()
         assert (ack_errors(reply), acquired(reply)) == ({where: CORRUPT_MESSAGE}, [])
-        await seek_queue(server.server.broker, INSIDE, "g", "t", 21, is_offset=True)
+        await seek_queue(server.server.broker, INSIDE, "g", QueueSeek("t", 21, is_offset=True))
         assert await member.take() == ["behind"]
 
     run(act)

@@ -77,6 +77,31 @@ def test_a_group_that_works_is_told_with_who_reads_what() -> None:
     assert told.trouble == []
 
 
+def test_a_queue_group_is_told_with_who_holds_how_much() -> None:
+    members = (
+        member("app", ZERO, topics=("orders",), in_flight=0),
+        member("ann", in_flight=1, host=""),
+        member("bob", in_flight=3, host=""),
+    )
+
+    def state(*who: GroupMember, **fields: Any) -> str:
+        (text,) = said(kind="queue", members=who, **fields).about("state")
+        return text.removeprefix("Group billing is a queue group, ").removesuffix(
+            "; goqueue queue describe billing tells more."
+        )
+
+    assert state(*members) == "2 consumers of it have messages now"
+    assert state(*members[:2]) == "1 consumer of it has messages now"
+    assert state(members[0]) == "1 member of it has none of its messages now"
+    assert state() == "idle"
+    assert state(*members, state="paused") == "paused"
+    assert said(kind="queue", members=members).about("member") == [
+        "app (app-id on 10.0.0.7) holds 0 messages, and looks at orders-0.",
+        "ann holds 1 message.",
+        "bob holds 3 messages.",
+    ]
+
+
 def test_groups_without_members_say_so() -> None:
     assert said(state="empty").about("state") == ["Group billing has no members; its offsets are kept."]
     assert "never had members" in said(kind="offsets", state="empty").about("state")[0]

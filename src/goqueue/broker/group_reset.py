@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.group_view_queues import find_queue
 from goqueue.broker.groups import check_group_name, set_offsets
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import operation
-from goqueue.errors import GoQueueError, GroupNotEmpty, UnknownGroup, UnknownMember
+from goqueue.errors import GoQueueError, GroupNotEmpty, InconsistentProtocol, UnknownGroup, UnknownMember
 from goqueue.machines.group_commands import CommitOffsets
 from goqueue.machines.group_kinds import is_in_use
 from goqueue.machines.group_values import TopicPartition
@@ -102,6 +103,11 @@ class _Known(NamedTuple):
 @operation("groups.plan_reset")
 async def look_up_scope(broker: Broker, reset: Reset) -> Mapping[TopicPartition, _Known]:
     """Return the partitions that a reset is about, with the offsets that are known of them."""
+    if find_queue(broker, reset.group) is not None:
+        raise InconsistentProtocol(
+            f"{reset.group!r} is a queue group, which has no offsets to move",
+            hint="goqueue queue seek and POST /queues/{group}/seek move queue groups",
+        )
     own = _offsets(broker, reset.group)
     other = _offsets(broker, reset.other_group) if reset.target is ResetTarget.GROUP else {}
     if reset.target is ResetTarget.GROUP and not other:

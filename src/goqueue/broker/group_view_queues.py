@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from goqueue.broker.group_members import MemberProgress
 from goqueue.broker.group_view_values import Books, GroupKind, GroupState, GroupView, MemberView, OffsetView, Overview
 from goqueue.broker.lag import lag_of
+from goqueue.broker.share_groups import members_of
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset
+from goqueue.machines.share_values import ShareMember
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -24,9 +26,10 @@ def find_queue(broker: Broker, name: str) -> QueueGroup | None:
 
 
 def queue_overview(broker: Broker, group: QueueGroup) -> Overview:
-    """Return a queue group in a line; its members are the consumers that hold messages."""
+    """Return a queue group in a line; its members are its share consumers, and all others that hold messages."""
     lag = sum(_depth(broker, each, window) or 0 for each, window in group.windows.items())
-    return Overview(group.name, GroupKind.QUEUE, _state_of(group), len(group.leases), lag)
+    members = len({*group.leases, *(member.id for member in members_of(broker, group.name))})
+    return Overview(group.name, GroupKind.QUEUE, _state_of(group, members), members, lag)
 
 
 async def queue_view(broker: Broker, group: QueueGroup) -> GroupView:
@@ -38,14 +41,18 @@ async def queue_view(broker: Broker, group: QueueGroup) -> GroupView:
             # Above the floor there are messages that are done.
             lag = lag._replace(messages=_depth(broker, each, window))
         offsets.append(OffsetView(each, CommittedOffset(window.floor), lag, None))
+    now_ms = broker.shares.now_ms()
+    shares = {each.id: each for each in members_of(broker, group.name)}
+    members = [_share_member(group, each, now_ms) for each in shares.values()]
+    members += [_consumer(name, held) for name, held in group.leases.items() if name not in shares]
     return GroupView(
         name=group.name,
         kind=GroupKind.QUEUE,
-        state=_state_of(group),
+        state=_state_of(group, len(members)),
         epoch=0,
         assignor="",
-        topics=sorted({each.topic for each in group.windows}),
-        members=[_consumer(name) for name in sorted(group.leases)],
+        topics=sorted({each.topic for each in group.windows}.union(*(each.topics for each in shares.values()))),
+        members=sorted(members, key=lambda member: member.id),
         offsets=offsets,
         books=Books(group.name, 0, 0, ()),
     )
@@ -60,13 +67,24 @@ def _depth(broker: Broker, where: TopicPartition, window: Window) -> int | None:
     return window.in_flight + max(partition.high_watermark - max(window.cursor, partition.log.start_offset), 0)
 
 
-def _state_of(group: QueueGroup) -> GroupState:
+def _state_of(group: QueueGroup, members: int) -> GroupState:
     if group.paused:
         return GroupState.PAUSED
-    return GroupState.STABLE if group.leases else GroupState.EMPTY
+    return GroupState.STABLE if members else GroupState.EMPTY
 
 
-def _consumer(name: str) -> MemberView:
+def _share_member(group: QueueGroup, member: ShareMember, now_ms: int) -> MemberView:
+    return _consumer(member.id, group.leases.get(member.id, 0))._replace(
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=member.epoch,
+        topics=sorted(member.topics),
+        assigned=frozenset(TopicPartition(each.topic, each.partition) for each in member.told),
+        silent_ms=max(now_ms - member.heard_ms, 0),
+    )
+
+
+def _consumer(name: str, held: int) -> MemberView:
     return MemberView(
         id=name,
         instance_id=None,
@@ -82,4 +100,5 @@ def _consumer(name: str) -> MemberView:
         joined_ms=None,
         silent_ms=None,
         revoke_within_ms=None,
+        in_flight=held,
     )

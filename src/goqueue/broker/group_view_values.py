@@ -39,7 +39,7 @@ class MemberView(NamedTuple):
     """A member; `assigned` is what it may work on, `revoking` what it was asked to give back, `target` its due.
 
     `silent_ms` is since when nothing was heard of it, `revoke_within_ms` how long it has to give back before it is
-    removed; None where there is nothing to tell.
+    removed, `in_flight` how many messages it holds; None where there is nothing to tell.
     """
 
     id: str
@@ -56,6 +56,7 @@ class MemberView(NamedTuple):
     joined_ms: int | None
     silent_ms: int | None
     revoke_within_ms: int | None
+    in_flight: int | None = None
 
 
 class OffsetView(NamedTuple):

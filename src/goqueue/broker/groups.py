@@ -94,6 +94,7 @@ async def commit_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQ
 async def set_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
     """Set offsets as `commit_offsets` does, for operations that have more to do."""
     check_group_name(command.group)
+    require_no_queue(broker, command.group)
     refusals = [_refusal(broker, each.partition, each.value) for each in command.offsets]
     if any(refusals):
         wanted = [each for each, refusal in zip(command.offsets, refusals, strict=True) if refusal is None]

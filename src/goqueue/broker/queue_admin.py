@@ -11,6 +11,7 @@ from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.queue_offers import find, look
+from goqueue.broker.share_groups import members_of
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
@@ -18,13 +19,14 @@ from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import FlightState
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.share_values import ShareMember
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.broker import Broker, OpenTopic
 
 _PEEK_BYTES = 8 * 1024 * 1024
 
@@ -49,13 +51,44 @@ class PartitionView(NamedTuple):
 
 
 class QueueView(NamedTuple):
-    """A queue group as it is now; `consumers` says how many messages each of them holds."""
+    """A queue group as it is now; `consumers` says how many messages each of them holds.
+
+    `members` are the share consumers in it: those that hold something are consumers by their ids, too.
+    """
 
     name: str
     settings: QueueSettings
     paused: str
     consumers: dict[str, int]
+    members: Sequence[ShareMember]
     partitions: Sequence[PartitionView]
+
+
+class QueueSeek(NamedTuple):
+    """Where a group is to go on with a topic: at its start, its end, an offset of each partition, or a time.
+
+    It is about all partitions unless some are named.
+    """
+
+    topic: str
+    where: StartAt | int
+    is_offset: bool = False
+    partitions: Sequence[int] | None = None
+
+
+class QueueMove(NamedTuple):
+    """How a group is moved in a partition; it has no `cursor` if it has not begun there.
+
+    What is `in_flight` is forgotten, `skipped` is what is not done and is not delivered then, and `again` counts the
+    offsets that were looked at already.
+    """
+
+    partition: TopicPartition
+    cursor: int | None
+    offset: int
+    in_flight: int = 0
+    skipped: int = 0
+    again: int = 0
 
 
 @operation("queues.list")
@@ -90,29 +123,56 @@ async def pause_queue(broker: Broker, name: str, reason: str) -> QueueView:
     return _view(broker, _require(broker, name))
 
 
+@operation("queues.plan_seek")
+async def plan_seek(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueView, Sequence[QueueMove]]:
+    """Return a group as it is, and what a seek would do to it; changes nothing."""
+    opened = require_topic(broker, seek.topic)
+    group = _require(broker, name)
+    usable = [each for each in opened.partitions if isinstance(each, Partition)]
+    moves = [await _planned(broker, group, partition, seek) for partition in _sought(opened, seek, usable)]
+    return _view(broker, group), moves
+
+
 @operation("queues.seek")
-async def seek_queue(broker: Broker, name: str, topic: str, where: StartAt | int, *, is_offset: bool) -> QueueView:
-    """Go on with a topic at its start, its end, an offset or a time; what is in flight there is forgotten.
+async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueView, Sequence[QueueMove]]:
+    """Go on with a topic elsewhere, and return what was done; whatever is in flight there is forgotten.
 
-    The group is made if need be, so that it can be told where to begin.
+    The topic may be one with which the group has not begun yet.
     """
-    opened = require_topic(broker, topic)
-    group = await ensure_group(broker, name)
-    for partition in await ensure_partitions(broker, group, [opened]):
-        offset = await _offset(broker, partition, where, is_offset=is_offset)
-        await broker.queues.submit(name, Seek(name, TopicPartition(topic, partition.index), offset))
-    return _view(broker, _require(broker, name))
+    opened = require_topic(broker, seek.topic)
+    group = _require(broker, name)
+    moves = []
+    for partition in _sought(opened, seek, await ensure_partitions(broker, group, [opened])):
+        move = await _planned(broker, group, partition, seek)
+        await broker.queues.submit(name, Seek(name, move.partition, move.offset))
+        moves.append(move)
+    return _view(broker, _require(broker, name)), moves
 
 
-async def _offset(broker: Broker, partition: Partition, where: StartAt | int, *, is_offset: bool) -> int:
+def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> Sequence[Partition]:
+    return usable if seek.partitions is None else [opened.partition(index) for index in sorted({*seek.partitions})]
+
+
+async def _planned(broker: Broker, group: QueueGroup, partition: Partition, seek: QueueSeek) -> QueueMove:
+    offset = await _offset(broker, partition, seek)
+    where = TopicPartition(partition.topic, partition.index)
+    window = group.windows.get(where)
+    if window is None or window.topic_id != broker.topic(seek.topic).topic.id:
+        return QueueMove(where, None, offset)
+    flying = sum(each < offset for chunk in window.chunks.values() for each in chunk.flights)
+    skipped = flying + max(offset - max(window.cursor, partition.log.start_offset), 0)
+    return QueueMove(where, window.cursor, offset, window.in_flight, skipped, max(window.cursor - offset, 0))
+
+
+async def _offset(broker: Broker, partition: Partition, seek: QueueSeek) -> int:
     start, end = partition.log.start_offset, partition.last_stable_offset
-    if where is StartAt.EARLIEST:
+    if seek.where is StartAt.EARLIEST:
         return start
-    if where is StartAt.LATEST:
+    if seek.where is StartAt.LATEST:
         return end
-    if is_offset:
-        return min(max(where, start), end)
-    found = await find_offset(broker, INSIDE, partition.topic, partition.index, where)
+    if seek.is_offset:
+        return min(max(seek.where, start), end)
+    found = await find_offset(broker, INSIDE, partition.topic, partition.index, seek.where)
     return end if found.offset == NO_OFFSET else found.offset
 
 
@@ -149,7 +209,8 @@ def _require(broker: Broker, name: str) -> QueueGroup:
 
 def _view(broker: Broker, group: QueueGroup) -> QueueView:
     partitions = [partition_view(broker, group.name, each, window) for each, window in sorted(group.windows.items())]
-    return QueueView(group.name, group.settings, group.paused, dict(group.leases), partitions)
+    members = members_of(broker, group.name)
+    return QueueView(group.name, group.settings, group.paused, dict(group.leases), members, partitions)
 
 
 def partition_view(broker: Broker, group: str, where: TopicPartition, window: Window) -> PartitionView:

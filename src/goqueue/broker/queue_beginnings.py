@@ -49,7 +49,7 @@ async def ensure_group(broker: Broker, name: str, wanted: Configure | None = Non
     group = None if machine is None else machine.find(name)
     if group is None:
         streams = broker.groups.peek(name)
-        if streams is not None and streams.find(name) is not None:
+        if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
             raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
         wanted = wanted or Configure(name, QueueSettings())
     if wanted is not None:

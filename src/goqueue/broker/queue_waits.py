@@ -8,7 +8,7 @@ and has left something wakes the next, whatever became of it (`Waits.pass_on`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from goqueue.broker.queue_offers import is_worth_a_look
@@ -19,6 +19,8 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over
 
 Place = frozenset[Partition]
+BusyKeys = Mapping[TopicPartition, bytes]
+"""The key that is in flight, of the message that would come next."""
 
 
 class Line:
@@ -80,15 +82,18 @@ class Waits:
     def __init__(self) -> None:
         self.is_closed = False
         self._lines: dict[str, dict[Place, Line]] = {}
-        self._waiting: dict[str, dict[Wake, None]] = {}
-        self._short: dict[str, dict[Wake, None]] = {}
+        self._waiting: dict[str, dict[Wake, BusyKeys]] = {}
+        self._short: dict[str, dict[Wake, BusyKeys]] = {}
         # Those whose topic is not there yet.
         self._early: dict[Wake, None] = {}
 
-    def begin(self, group: str, wake: Wake, *, is_short: bool) -> None:
-        """Have somebody woken when a group may have something for them; news of partitions are their own affair."""
+    def begin(self, group: str, wake: Wake, *, is_short: bool, busy_keys: BusyKeys | None = None) -> None:
+        """Have somebody woken when a group may have something for them; news of partitions are their own affair.
+
+        That is when something is ready again, or a key is free behind which nothing could be looked at.
+        """
         waiting = self._short if is_short else self._waiting
-        waiting.setdefault(group, {})[wake] = None
+        waiting.setdefault(group, {})[wake] = busy_keys or {}
 
     def end(self, group: str, wake: Wake) -> None:
         """Forget somebody who waits no longer."""
@@ -156,8 +161,9 @@ class Waits:
             if group is None:
                 continue
             self.pass_on(group)
-            if any(window.ready for window in group.windows.values()):
-                for wake in list(self._waiting.get(name, ())):
+            has_ready = any(window.ready for window in group.windows.values())
+            for wake, keys in list(self._waiting.get(name, {}).items()):
+                if has_ready or (keys and _has_free(group, keys)):
                     wake()
             for wake in list(self._short.get(name, ())):
                 wake()
@@ -166,6 +172,11 @@ class Waits:
         """Wake all; from now on nobody waits."""
         self.is_closed = True
         self.topics_changed()
+
+
+def _has_free(group: QueueGroup, keys: BusyKeys) -> bool:
+    windows = group.windows
+    return any(where not in windows or key not in windows[where].by_key for where, key in keys.items())
 
 
 async def _woken(deadline: float, begin: Callable[[Wake], object], end: Callable[[Wake], object]) -> None:

@@ -2,7 +2,8 @@
 
 A partition is settled as a whole or not at all: if one of its messages is not leased under the session, nothing that
 was said about the partition holds. (A lease that ends just between the look and the decision is told as an error, too;
-then the rest has been taken.) Whatever is taken is durable at return.
+then the rest has been taken.) Messages that are gone from the log are done, whatever is said about them, and spoil
+nothing. Whatever is taken is durable at return.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from goqueue.machines.delivery_commands import Receipt, Settle, claims_of
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import Result, stale
 from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.delivery_window import Window
+from goqueue.machines.delivery_window import SHIFT, Window
 from goqueue.machines.group_values import TopicPartition
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ async def settle_shares(broker: Broker, session: ShareSession, acks: Acks) -> Ac
     # They wait for the disk together.
     told = await asyncio.gather(*(_settle(broker, session, verdict, each) for verdict, each in said.items()))
     for each, outcomes in zip(said.values(), told, strict=True):
-        for (place, _), outcome in zip(each, outcomes, strict=True):
-            if isinstance(outcome, GoQueueError):
+        for (place, receipt), outcome in zip(each, outcomes, strict=True):
+            if isinstance(outcome, GoQueueError) and receipt.offset >= _log_start(broker, receipt.partition):
                 results[place] = outcome
     return results
 
@@ -92,17 +93,35 @@ def _understood(
     _check_ranges(ranges)
     window = None if group is None else group.windows.get(where)
     held = 0 if group is None else group.leases.get(session.key.member_id, 0)
+    start = _log_start(broker, where)
     # Nobody holds more than that, so no list is made of whatever somebody claims.
-    if window is None or sum(each.last - each.first + 1 for each in ranges) > held:
+    if window is None or sum(max(each.last - max(each.first, start) + 1, 0) for each in ranges) > held:
         raise StaleReceipt(f"not all of these messages of {where.topic}-{where.partition} are leased by the session")
     now_ms = int(broker.clock.monotonic() * 1000)
-    said = []
-    for verdict, offset in _each(ranges):
+    said = [(Verdict.ACK, receipt) for receipt in _gone(window, where, session.lease_id, start)]
+    for verdict, offset in _each(ranges, start):
         receipt = Receipt(where, offset, session.lease_id)
         if not _is_held(window, receipt, now_ms):
             raise stale(where, offset)
         said.append((verdict, receipt))
     return said
+
+
+def _log_start(broker: Broker, where: TopicPartition) -> int:
+    """Return where a log begins; if it cannot be used, nobody says that anything of it is gone."""
+    try:
+        return broker.topic(where.topic).partition(where.partition).log.start_offset
+    except GoQueueError:
+        return 0
+
+
+def _gone(window: Window, where: TopicPartition, lease_id: int, start: int) -> Iterator[Receipt]:
+    """Yield what is leased still, and is in the log no more."""
+    for index, chunk in window.chunks.items() if start > window.floor else ():
+        if index << SHIFT < start:
+            for offset, flight in chunk.flights.items():
+                if offset < start and flight.lease is not None and flight.lease.id == lease_id:
+                    yield Receipt(where, offset, lease_id)
 
 
 def _check_ranges(ranges: Sequence[Acked]) -> None:
@@ -115,9 +134,9 @@ def _check_ranges(ranges: Sequence[Acked]) -> None:
         end = last + 1
 
 
-def _each(ranges: Sequence[Acked]) -> Iterator[tuple[Verdict, int]]:
+def _each(ranges: Sequence[Acked], start: int) -> Iterator[tuple[Verdict, int]]:
     for first, last, verdicts in ranges:
-        for offset in range(first, last + 1):
+        for offset in range(max(first, start), last + 1):
             yield verdicts[0 if len(verdicts) == 1 else offset - first], offset
 
 

@@ -14,7 +14,7 @@ from goqueue.broker.queue_beginnings import ensure_group
 from goqueue.errors import UnknownGroup
 from goqueue.machines.delivery_commands import DeleteQueue
 from goqueue.machines.share_members import check_share_heartbeat
-from goqueue.machines.share_values import JOIN_EPOCH, ShareGroup, ShareHeartbeat, ShareReply
+from goqueue.machines.share_values import JOIN_EPOCH, ShareGroup, ShareHeartbeat, ShareMember, ShareReply
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -66,6 +66,11 @@ def is_share_group(broker: Broker, name: str) -> bool:
     """Tell whether there is a queue group of that name."""
     machine = broker.queues.peek(name)
     return machine is not None and machine.find(name) is not None
+
+
+def members_of(broker: Broker, name: str) -> Sequence[ShareMember]:
+    """Return the share consumers that are members of a group now, in order of their ids."""
+    return sorted(_view(broker, name).members.values(), key=lambda member: member.id)
 
 
 def _view(broker: Broker, name: str) -> ShareGroup:

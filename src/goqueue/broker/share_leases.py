@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.presence import Presence
+from goqueue.broker.queue_waits import BusyKeys
 from goqueue.broker.share_offers import Search, Supply, Wanted
 from goqueue.broker.share_sessions import Place, ShareSession
 from goqueue.errors import GoQueueError, UnknownQueue
 from goqueue.machines.deliveries import Leased
-from goqueue.machines.delivery_commands import Receive, Taker
+from goqueue.machines.delivery_commands import Offer, Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
@@ -79,7 +80,7 @@ async def lease_shares(
         elif is_late:
             break
         else:
-            await _news(broker, group.name, sources.partitions.values(), deadline, presence, is_short=not room)
+            await _news(broker, group, sources, supplies, deadline, presence, is_short=not room)
     return {}
 
 
@@ -123,7 +124,8 @@ def _progress(group: QueueGroup) -> Sequence[tuple[int, int]]:
 
 async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supplies: Mapping[Place, Supply]) -> Leased:
     group, consumer = session.key
-    limit = sum(supply.messages for supply in supplies.values())
+    # One more than there are: what lies where nobody gets anything is passed only while there is room.
+    limit = sum(supply.messages for supply in supplies.values()) + 1
     offers = [supply.offer for supply in supplies.values()]
     command = Receive(group, [Taker(consumer, limit, visibility_ms, session.lease_id)], offers)
     try:
@@ -150,8 +152,9 @@ def _shared(sources: Sources, supplies: Mapping[Place, Supply], leased: Leased) 
 
 async def _news(
     broker: Broker,
-    group: str,
-    partitions: Collection[Partition],
+    group: QueueGroup,
+    sources: Sources,
+    supplies: Mapping[Place, Supply],
     deadline: float,
     presence: Presence,
     *,
@@ -162,15 +165,22 @@ async def _news(
     woken: asyncio.Future[None] = loop.create_future()
     wake: Wake = partial(hand_over, woken, None)
     timer = loop.call_at(deadline, wake)
-    broker.queues.waits.begin(group, wake, is_short=is_short)
+    busy_keys = _busy_keys(group, [supply.offer for supply in supplies.values()])
+    broker.queues.waits.begin(group.name, wake, is_short=is_short, busy_keys=busy_keys)
     presence.watch(wake)
-    for partition in partitions:
+    for partition in sources.partitions.values():
         partition.waiters.watch(wake)
     try:
         await woken
     finally:
         timer.cancel()
-        broker.queues.waits.end(group, wake)
+        broker.queues.waits.end(group.name, wake)
         presence.forget(wake)
-        for partition in partitions:
+        for partition in sources.partitions.values():
             partition.waiters.forget(wake)
+
+
+def _busy_keys(group: QueueGroup, offers: Iterable[Offer]) -> BusyKeys:
+    """Return the keys without which nothing is had of partitions: as many messages as may be are held before them."""
+    firsts = {each.partition: each.keys.get(each.fresh[0]) for each in offers if each.keys and each.fresh}
+    return {where: key for where, key in firsts.items() if key is not None and key in group.windows[where].by_key}

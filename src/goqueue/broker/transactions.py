@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from goqueue.broker.groups import check_group_name, set_offsets
+from goqueue.broker.groups import check_group_name, require_no_queue, set_offsets
 from goqueue.broker.pipeline import operation
 from goqueue.broker.producers import take_producer_id
 from goqueue.errors import (
@@ -135,6 +135,7 @@ def _refusal(broker: Broker, partition: TopicPartition) -> GoQueueError | None:
 async def add_offsets(broker: Broker, transactional_id: str, identity: ProducerIdentity, group: str) -> None:
     """Say that a transaction is going to set offsets of a group; whoever sets them waits until that is `known`."""
     check_group_name(group)
+    require_no_queue(broker, group)
     await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, group))
 
 
@@ -147,6 +148,7 @@ async def commit_transaction_offsets(
     With `adds_group` the group becomes part of the transaction on the way, otherwise it has to be already.
     """
     check_group_name(command.group)
+    require_no_queue(broker, command.group)
     held_transaction(broker, transactional_id, identity)
     # Nothing may come between the look at the transaction and what is stored because of it: the log of the group has to
     # be there, and that the group is part of the transaction has to be durable.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
 from goqueue.errors import Conflict
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def require_typed(expected: str, what: str, otherwise: str) -> None:

@@ -118,6 +118,7 @@ TopicArgument = Annotated[
 GroupArgument = Annotated[
     str, typer.Argument(metavar="GROUP", help="The name of the group.", autocompletion=complete_group)
 ]
+QueueArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the queue group.")]
 TransactionArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The transactional id.", autocompletion=complete_transaction)
 ]

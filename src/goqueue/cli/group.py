@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goqueue.cli.confirm import require_typed
+from goqueue.cli.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.connection import (
     DEFAULT_SERVER,
     GroupArgument,
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from goqueue.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, explain, move and delete groups.")
-
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 FromGroupOption = Annotated[
     str | None,

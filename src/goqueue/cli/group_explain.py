@@ -26,8 +26,8 @@ class Sentence(NamedTuple):
 def explained(group: Group) -> list[Sentence]:
     """Return what there is to say about a group: what it does, each member, how far behind, and the last rebalances."""
     found = [_state(group)]
-    for member in group.members if group.kind != "queue" else ():
-        found += _member(group, member)
+    for member in group.members:
+        found += [_consumer(member)] if group.kind == "queue" else _member(group, member)
     found += _lag(group)
     found += [Sentence("retention", text, is_trouble=True) for text in retention_sentences(group)]
     found += _rebalances(group)
@@ -38,8 +38,7 @@ def _state(group: Group) -> Sentence:
     if group.kind == "offsets":
         return Sentence("state", f"Group {group.name} never had members; it has offsets that a client set by itself.")
     if group.kind == "queue":
-        who = f"{count_text(len(group.members), 'consumer')} of it have messages now" if group.members else "idle"
-        what = f"Group {group.name} is a queue group, {'paused' if group.state == 'paused' else who}"
+        what = f"Group {group.name} is a queue group, {'paused' if group.state == 'paused' else _work(group)}"
         return Sentence("state", f"{what}; goqueue queue describe {group.name} tells more.")
     if not group.members:
         return Sentence("state", f"Group {group.name} has no members; its offsets are kept.")
@@ -51,6 +50,27 @@ def _state(group: Group) -> Sentence:
     if group.state == "rebalancing":
         return Sentence("state", f"Group {group.name} is rebalancing{_reason(group)}: {what}; {how}.")
     return Sentence("state", f"Group {group.name} is stable: {what}; {how}.")
+
+
+def _work(group: Group) -> str:
+    """Return what the consumers of a queue group do."""
+    if not group.members:
+        return "idle"
+    busy = sum(bool(member.in_flight) for member in group.members)
+    if busy:
+        return f"{count_text(busy, 'consumer')} of it {'has' if busy == 1 else 'have'} messages now"
+    count = len(group.members)
+    return f"{count_text(count, 'member')} of it {'has' if count == 1 else 'have'} none of its messages now"
+
+
+def _consumer(member: GroupMember) -> Sentence:
+    """Return what there is to say about a consumer of a queue group; one that receives by HTTP has only a name."""
+    held = count_text(member.in_flight or 0, "message")
+    if not member.topics:
+        return Sentence("member", f"{member_name(member)} holds {held}.")
+    place = f" on {member.host}" if member.host else ""
+    where = partitions_text(member.assigned)
+    return Sentence("member", f"{member_name(member)} ({member.member_id}{place}) holds {held}, and looks at {where}.")
 
 
 def _reason(group: Group) -> str:
@@ -105,9 +125,10 @@ def _lag(group: Group) -> Iterator[Sentence]:
     if behind:
         worst = behind[0]
         unread = count_text(group.lag or 0, "message")
+        are = "is" if group.lag == 1 else "are"
         yield Sentence(
             "lag",
-            f"{unread} in {count_text(len(behind), 'partition')} are unread{_oldest(group)}; "
+            f"{unread} in {count_text(len(behind), 'partition')} {are} unread{_oldest(group)}; "
             f"furthest behind is {worst.topic}-{worst.partition} with {_behind(worst)}.",
         )
     elif any(each.offset is not None for each in group.offsets):

@@ -31,6 +31,13 @@ _MEMBERS = (
     Column("state", spared=1),
     Column("reads"),
 )
+_QUEUE_MEMBERS = (
+    Column("member"),
+    Column("id", spared=3),
+    Column("host", spared=2),
+    Column("holds", is_number=True),
+    Column("looks at", spared=1),
+)
 _OFFSETS = (
     Column("partition"),
     Column("offset", is_number=True),
@@ -85,7 +92,10 @@ def show_group(group: Group, output_format: Format) -> None:
     print_facts(_facts(group), title=f"group {group.name}")
     if group.members:
         typer.echo()
-        print_table(_MEMBERS, [Row(_member_cells(each)) for each in group.members])
+        if group.kind == "queue":
+            print_table(_QUEUE_MEMBERS, [Row(_queue_member_cells(each)) for each in group.members])
+        else:
+            print_table(_MEMBERS, [Row(_member_cells(each)) for each in group.members])
     if group.offsets:
         typer.echo()
         print_table(_OFFSETS, [Row(_offset_cells(each)) for each in group.offsets])
@@ -180,6 +190,13 @@ def _member_cells(member: GroupMember) -> list[str]:
     if member.revoking:
         reads += f"; to give back: {partitions_text(member.revoking)}"
     return [member_name(member), member.member_id, member.host, str(member.generation), member.state, reads]
+
+
+def _queue_member_cells(member: GroupMember) -> list[str]:
+    # Whoever receives by HTTP says with each receive where.
+    looks_at = partitions_text(member.assigned) if member.topics else "-"
+    held = count_text(member.in_flight or 0)
+    return [member_name(member), member.member_id, member.host or "-", held, looks_at]
 
 
 def _offset_cells(offset: GroupOffset) -> list[str]:

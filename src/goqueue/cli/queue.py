@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goqueue.cli.confirm import require_typed
-from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, complete_topic, connected
+from goqueue.cli.confirm import YesOption, require_typed
+from goqueue.cli.connection import (
+    DEFAULT_SERVER,
+    QueueArgument,
+    ServerOption,
+    TopicArgument,
+    complete_topic,
+    connected,
+)
 from goqueue.cli.output import Format, FormatOption
+from goqueue.cli.queue_seek import seek
 
 if TYPE_CHECKING:
     from goqueue.client.queues import SettledMessage, Settling
@@ -18,7 +26,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Receive and settle messages of queue groups, and look after them.")
 
-QueueArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the queue group.")]
 TopicsArgument = Annotated[
     list[str], typer.Argument(metavar="TOPIC...", help="The topics to receive from.", autocompletion=complete_topic)
 ]
@@ -27,7 +34,6 @@ ReceiptsArgument = Annotated[
 ]
 ReasonOption = Annotated[str, typer.Option(help="Why, for those who look at dead letters.")]
 MostOption = Annotated[int, typer.Option("--max", min=1, max=10_000, help="How many messages at most.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command()
@@ -279,6 +285,9 @@ def resume(
         found = client.send(queues.resume(group))
     done = f"resumed {group}, with {queue_output.messages_text(found.depth)} to be done"
     queue_output.show_changed(found, done, output_format)
+
+
+app.command()(seek)
 
 
 @app.command()

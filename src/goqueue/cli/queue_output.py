@@ -11,7 +11,7 @@ import typer
 from goqueue.cli.group_words import age_text
 from goqueue.cli.output import Format, Value, show
 from goqueue.cli.tables import Column, Row, clean, count_text, print_facts, print_table, time_text
-from goqueue.client import Message, Queue, QueueMessage, Received, SettledMessage
+from goqueue.client import Message, Queue, QueueMember, QueueMessage, QueueMove, Received, SettledMessage
 from goqueue.client.messages import as_json
 from goqueue.errors import GoQueueError
 
@@ -54,6 +54,14 @@ _PARTITIONS = (
     Column("oldest", is_number=True, spared=1),
     Column("floor", is_number=True, spared=2),
     Column("cursor", is_number=True, spared=3),
+)
+_MOVES = (
+    Column("partition"),
+    Column("now", is_number=True),
+    Column("then", is_number=True),
+    Column("skipped", is_number=True),
+    Column("again", is_number=True),
+    Column("in flight", is_number=True),
 )
 
 
@@ -127,7 +135,7 @@ def show_list(found: Sequence[Queue], output_format: Format) -> None:
                 count_text(each.depth),
                 count_text(each.in_flight),
                 _age(each.oldest_seconds),
-                str(len(each.consumers)),
+                str(len({*each.consumers, *(member.member_id for member in each.members)})),
                 each.pause_reason or "-",
             ]
         )
@@ -143,12 +151,14 @@ def show_queue(found: Queue, output_format: Format) -> None:
     if output_format is not Format.TABLE:
         show("queue", [_queue_row(found)], output_format)
         return
+    strangers = found.consumers.keys() - {each.member_id for each in found.members}
     facts = [
         ("state", f"paused: {found.pause_reason}" if found.paused else "delivering"),
         ("depth", count_text(found.depth, "message")),
         ("in flight", count_text(found.in_flight, "message")),
         ("oldest", _age(found.oldest_seconds)),
-        *((f"held by {name}", count_text(count, "message")) for name, count in sorted(found.consumers.items())),
+        *((f"held by {name}", count_text(found.consumers[name], "message")) for name in sorted(strangers)),
+        *((f"member {each.client_id or each.member_id}", _member_text(each)) for each in found.members),
         *((name, _setting_text(name, value)) for name, value in found.settings.items()),
     ]
     print_facts(facts, title=f"queue group {found.group}")
@@ -201,6 +211,33 @@ def _setting_text(name: str, value: float | str) -> str:
     if name == "dead_letters" and not value:
         return "{topic}.dlq"
     return str(value)
+
+
+def _member_text(member: QueueMember) -> str:
+    place = f" on {member.host}" if member.host else ""
+    return f"{count_text(member.in_flight, 'message')} of {', '.join(member.topics)} ({member.member_id}{place})"
+
+
+def show_plan(group: str, topic: str, moves: Sequence[QueueMove]) -> None:
+    """Tell whoever is about to move a group what that means."""
+    typer.echo(f"This moves {group} in {topic}, and forgets what is in flight there:\n", err=True)
+    print_table(_MOVES, [Row(_move_cells(each)) for each in moves], is_aside=True)
+    typer.echo(err=True)
+
+
+def show_moves(group: str, moves: Sequence[QueueMove], output_format: Format, *, is_done: bool) -> None:
+    """Print how a group was moved, or would be."""
+    if output_format is not Format.TABLE:
+        show("move", [{"group": group, **_plain(each), "is_done": is_done} for each in moves], output_format)
+        return
+    typer.echo(f"{'moved' if is_done else 'would move'} {group} in {count_text(len(moves), 'partition')}\n")
+    print_table(_MOVES, [Row(_move_cells(each)) for each in moves])
+
+
+def _move_cells(move: QueueMove) -> list[str]:
+    now = "-" if move.cursor is None else count_text(move.cursor)
+    numbers = (move.offset, move.skipped, move.again, move.in_flight)
+    return [f"{move.topic}-{move.partition}", now, *map(count_text, numbers)]
 
 
 def _received_cells(received: QueueMessage) -> list[str]:

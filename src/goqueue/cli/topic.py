@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goqueue.cli.confirm import require_typed
+from goqueue.cli.confirm import DryRunOption, require_typed
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, connected
 from goqueue.cli.output import Format, FormatOption
 from goqueue.model.topic import PARTITIONS_MAX
@@ -29,7 +29,6 @@ ConfigOption = Annotated[
         "--config", metavar="NAME=VALUE", help="A setting, such as retention.ms=7d or segment.bytes=64MiB; repeatable."
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]
 
 
 @app.command()

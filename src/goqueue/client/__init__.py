@@ -47,7 +47,17 @@ if TYPE_CHECKING:
     from goqueue.client.messages import Acks, Message, NewMessage, Page, Published
     from goqueue.client.pipeline_values import Pipeline, PipelineReport, PipelineStop, PipelineSummary, QueryProgress
     from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
-    from goqueue.client.queues import Queue, QueueMessage, QueuePartition, QueueStats, Received, SettledMessage
+    from goqueue.client.queues import (
+        MovedQueue,
+        Queue,
+        QueueMember,
+        QueueMessage,
+        QueueMove,
+        QueuePartition,
+        QueueStats,
+        Received,
+        SettledMessage,
+    )
     from goqueue.client.server import Check, Health, Version
     from goqueue.client.topics import Partition, Topic, TopicSetting
     from goqueue.client.transaction_values import (
@@ -114,7 +124,17 @@ _NAMES_BY_MODULE = {
         "QueryProgress",
     ),
     "goqueue.client.problems": ("BadReply", "RequestTimedOut", "ServerUnreachable"),
-    "goqueue.client.queues": ("Queue", "QueueMessage", "QueuePartition", "QueueStats", "Received", "SettledMessage"),
+    "goqueue.client.queues": (
+        "MovedQueue",
+        "Queue",
+        "QueueMember",
+        "QueueMessage",
+        "QueueMove",
+        "QueuePartition",
+        "QueueStats",
+        "Received",
+        "SettledMessage",
+    ),
     "goqueue.client.server": ("Check", "Health", "Version"),
     "goqueue.client.topics": ("Partition", "Topic", "TopicSetting"),
     "goqueue.client.transaction_values": (
@@ -181,6 +201,7 @@ __all__ = [
     "LettersOfTopic",
     "Membership",
     "Message",
+    "MovedQueue",
     "NewMessage",
     "OffsetMove",
     "OpenTransaction",
@@ -197,7 +218,9 @@ __all__ = [
     "Published",
     "QueryProgress",
     "Queue",
+    "QueueMember",
     "QueueMessage",
+    "QueueMove",
     "QueuePartition",
     "QueueStats",
     "Received",

@@ -39,7 +39,10 @@ class GroupSummary(msgspec.Struct, frozen=True):
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member: what it may read, what it was asked to give back, and what it is to have."""
+    """A member: what it may read, what it was asked to give back, and what it is to have.
+
+    `in_flight` is how many messages it holds in a queue group, and None in others.
+    """
 
     member_id: str
     instance_id: str | None = None
@@ -55,6 +58,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     joined_at: str | None = None
     silent_seconds: float | None = None
     revoke_within_seconds: float | None = None
+    in_flight: int | None = None
 
 
 class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True):

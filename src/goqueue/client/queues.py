@@ -72,8 +72,21 @@ class QueuePartition(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_trouble: str = ""
 
 
+class QueueMember(msgspec.Struct, frozen=True):
+    """A share consumer that is a member of a queue group, whether it holds messages or none."""
+
+    member_id: str
+    client_id: str
+    host: str
+    topics: tuple[str, ...]
+    in_flight: int
+
+
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue group: how many messages are not done (at most), how many of them are leased, and its settings."""
+    """A queue group: how many messages are not done (at most), how many of them are leased, and its settings.
+
+    `consumers` are those who hold messages, and how many each of them; `members` are Kafka's share consumers in it.
+    """
 
     group: str
     paused: bool
@@ -83,7 +96,30 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     consumers: dict[str, int]
     settings: dict[str, str | int | float]
     partitions: list[QueuePartition]
+    members: tuple[QueueMember, ...] = ()
     oldest_seconds: float | None = None
+
+
+class QueueMove(msgspec.Struct, frozen=True, kw_only=True):
+    """How a queue group is moved in a partition: from its `cursor`, None if it has not begun there, to an offset.
+
+    Receipts of what is `in_flight` mean nothing then. `skipped` is what is not done and is not delivered then, `again`
+    counts offsets that were looked at already, and are delivered as new ones.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    in_flight: int
+    skipped: int
+    again: int
+    cursor: int | None = None
+
+
+class MovedQueue(Queue, frozen=True, kw_only=True):
+    """A queue group as it is now, and how it was moved; by a dry run, how it would be."""
+
+    moves: list[QueueMove]
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +184,7 @@ class _Messages(msgspec.Struct):
 _read_received = reading(_Received)
 _read_results = reading(_Results)
 _read_queue = reading(Queue)
+_read_moved = reading(MovedQueue)
 _read_queues = reading(_Queues)
 _read_messages = reading(_Messages)
 _read_stats = reading(_Stats)
@@ -250,10 +287,16 @@ def seek(
     to: Literal["earliest", "latest"] | None = None,
     offset: int | None = None,
     time: int | str | None = None,
-) -> Call[Queue]:
-    """Go on with a topic elsewhere, and forget what is in flight there; one of the places is given."""
-    places = {"to": to, "offset": offset, "time": time}
-    return _change(group, "seek", topic=topic, **{name: where for name, where in places.items() if where is not None})
+    partitions: Sequence[int] | None = None,
+    is_dry_run: bool = False,
+) -> Call[MovedQueue]:
+    """Go on with a topic elsewhere, and forget what is in flight there; one of the places is given.
+
+    It is about all partitions unless some are named. A dry run tells what would happen, and changes nothing.
+    """
+    said = {"to": to, "offset": offset, "time": time, "partitions": partitions, "dry_run": is_dry_run}
+    body = {"topic": topic, **{name: value for name, value in said.items() if value is not None}}
+    return Call("POST", f"{_path(group)}/seek", _read_moved, body=_encode(body), is_repeatable=True)
 
 
 def purge(group: str, topic: str) -> Call[Queue]:

@@ -116,7 +116,8 @@ def told_offset(view: OffsetView) -> GroupOffset:
         retention_risk=lag.risk.danger,
         retention_left_seconds=seconds(lag.risk.left_ms),
         metadata="" if committed is None else committed.metadata,
-        committed_at=None if committed is None else moment(committed.committed_ms),
+        # A queue group has no commits: what is told as one is how far it is done.
+        committed_at=moment(committed.committed_ms) if committed is not None and committed.committed_ms else None,
         owner=None if view.owner is None else _owner(view.owner),
         error=UNSET if lag.error is None else error_of(lag.error),
     )

@@ -46,7 +46,8 @@ class GroupMember(msgspec.Struct, kw_only=True):
 
     `state` tells how far it is in a rebalance: `none`, `pending_revoke` (it has to give back), `pending_assign` (it
     waits for others), `complete` (it is done before others are). `silent_seconds` is how long ago it was heard,
-    `revoke_within_seconds` how long it may take to give back.
+    `revoke_within_seconds` how long it may take to give back. Members of queue groups are Kafka's share consumers, and
+    all others that hold messages; `in_flight` is how many, and null in other groups.
     """
 
     member_id: str
@@ -63,6 +64,7 @@ class GroupMember(msgspec.Struct, kw_only=True):
     joined_at: Timestamp | None
     silent_seconds: float | None
     revoke_within_seconds: float | None
+    in_flight: int | None
 
 
 class GroupRebalance(msgspec.Struct):
@@ -203,6 +205,7 @@ def _member(member: MemberView) -> GroupMember:
         joined_at=None if member.joined_ms is None else moment(member.joined_ms),
         silent_seconds=seconds(member.silent_ms),
         revoke_within_seconds=seconds(member.revoke_within_ms),
+        in_flight=member.in_flight,
     )
 
 

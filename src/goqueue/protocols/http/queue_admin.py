@@ -19,7 +19,6 @@ from goqueue.broker.queue_admin import (
     list_queues,
     pause_queue,
     peek_queue,
-    seek_queue,
 )
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.delivery_values import FlightState
@@ -29,7 +28,7 @@ from goqueue.model.units import duration_text
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.durations import Delay, LastingVisibility, delay_ms_of, visibility_ms_of
 from goqueue.protocols.http.group_shapes import seconds
-from goqueue.protocols.http.messages import OFFSET_MAX, Message, Milliseconds, Moment, message_of, timestamp_of
+from goqueue.protocols.http.messages import Message, message_of, timestamp_of
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.protocols.http.queues import TopicName
 
@@ -97,8 +96,20 @@ class QueuePartition(msgspec.Struct, kw_only=True):
     error: MessageError | UnsetType = UNSET
 
 
+class QueueMember(msgspec.Struct):
+    """A share consumer that is a member of a queue group, whether it holds messages or none."""
+
+    member_id: str
+    client_id: str
+    host: str
+    topics: list[str]
+    in_flight: int
+
+
 class Queue(msgspec.Struct, kw_only=True):
     """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased.
+
+    `consumers` are those who hold messages, and how many each of them; `members` are Kafka's share consumers in it.
 
     `depth` and `backlog` count places in the log: where there are transactions, or compaction, there are at most so
     many messages, since what is never delivered counts until the group comes by.
@@ -111,6 +122,7 @@ class Queue(msgspec.Struct, kw_only=True):
     in_flight: int
     oldest_seconds: float | None
     consumers: dict[str, int]
+    members: list[QueueMember]
     settings: QueueSettingsShown
     partitions: list[QueuePartition]
 
@@ -131,21 +143,6 @@ class ResumeRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Nothing has to be said to resume a group."""
 
 
-class SeekRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a group goes on with a topic: at its start, its end, an offset of each partition, or a time."""
-
-    topic: TopicName
-    to: StartAt | UnsetType = UNSET
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] | UnsetType = UNSET
-    time: Milliseconds | Moment | UnsetType = UNSET
-
-
-class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The topic of which everything that is there now is done for the group."""
-
-    topic: TopicName
-
-
 class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Of which topic, and how many."""
 
@@ -162,12 +159,12 @@ class PeekedMessages(msgspec.Struct):
 async def list_all(context: Context, _: None) -> Answer:
     """List all queue groups."""
     views = await list_queues(context.broker, context.caller)
-    return Answer(Queues([_queue(context, view) for view in views]))
+    return Answer(Queues([told_queue(context, view) for view in views]))
 
 
 async def describe(context: Context, _: None) -> Answer:
     """Describe a queue group."""
-    return Answer(_queue(context, await describe_queue(context.broker, context.caller, context.group)))
+    return Answer(told_queue(context, await describe_queue(context.broker, context.caller, context.group)))
 
 
 async def alter(context: Context, request: QueueSettingsToChange) -> Answer:
@@ -176,7 +173,7 @@ async def alter(context: Context, request: QueueSettingsToChange) -> Answer:
     view = await configure_queue(
         context.broker, context.caller, context.group, lambda settings: replace(settings, **changes)
     )
-    return Answer(_queue(context, view))
+    return Answer(told_queue(context, view))
 
 
 async def delete(context: Context, _: None) -> Answer:
@@ -188,37 +185,12 @@ async def delete(context: Context, _: None) -> Answer:
 async def pause(context: Context, request: PauseRequest) -> Answer:
     """Deliver nothing to a group until it is resumed."""
     view = await pause_queue(context.broker, context.caller, context.group, request.reason)
-    return Answer(_queue(context, view))
+    return Answer(told_queue(context, view))
 
 
 async def resume(context: Context, _: ResumeRequest) -> Answer:
     """Deliver to a group again."""
-    return Answer(_queue(context, await pause_queue(context.broker, context.caller, context.group, "")))
-
-
-async def seek(context: Context, request: SeekRequest) -> Answer:
-    """Go on with a topic elsewhere."""
-    given = [each for each in (request.to, request.offset, request.time) if each is not UNSET]
-    if len(given) != 1:
-        raise MalformedRequest("one of to, offset and time has to be given")
-    where: StartAt | int = 0
-    if request.to is not UNSET:
-        where = request.to
-    elif request.offset is not UNSET:
-        where = request.offset
-    elif request.time is not UNSET:
-        where = _time(request.time)
-    is_offset = request.offset is not UNSET
-    view = await seek_queue(context.broker, context.caller, context.group, request.topic, where, is_offset=is_offset)
-    return Answer(_queue(context, view))
-
-
-async def purge(context: Context, request: PurgeRequest) -> Answer:
-    """Have everything done that is in a topic now."""
-    view = await seek_queue(
-        context.broker, context.caller, context.group, request.topic, StartAt.LATEST, is_offset=False
-    )
-    return Answer(_queue(context, view))
+    return Answer(told_queue(context, await pause_queue(context.broker, context.caller, context.group, "")))
 
 
 async def peek(context: Context, query: PeekQuery) -> Answer:
@@ -243,17 +215,19 @@ def _start(written: int | str) -> StartAt | int:
     if written in set(StartAt):
         return StartAt(written)
     # A number may come as text from where all settings are texts.
-    return _time(int(written) if isinstance(written, str) and _DIGITS.fullmatch(written) else written)
+    return time_of(int(written) if isinstance(written, str) and _DIGITS.fullmatch(written) else written)
 
 
-def _time(written: int | str) -> int:
+def time_of(written: int | str) -> int:
+    """Return a time in milliseconds since 1970, as it is written in a request."""
     try:
         return timestamp_of(written)
     except InvalidRecord as error:
         raise MalformedRequest(error.message, hint=error.hint) from None
 
 
-def _queue(context: Context, view: QueueView) -> Queue:
+def told_queue(context: Context, view: QueueView) -> Queue:
+    """Return a queue group, as JSON has it."""
     now_ms = context.broker.clock.now_ms()
     partitions = [_partition(each, now_ms) for each in view.partitions]
     ages = [each.oldest_seconds for each in partitions if each.oldest_seconds is not None]
@@ -265,6 +239,10 @@ def _queue(context: Context, view: QueueView) -> Queue:
         in_flight=sum(each.in_flight[FlightState.LEASED] for each in view.partitions),
         oldest_seconds=max(ages, default=None),
         consumers=view.consumers,
+        members=[
+            QueueMember(each.id, each.client_id, each.client_host, sorted(each.topics), view.consumers.get(each.id, 0))
+            for each in view.members
+        ],
         settings=_settings(view.settings),
         partitions=partitions,
     )

@@ -20,10 +20,11 @@ from goqueue.errors import (
     MalformedRequest,
     StaleReceipt,
     TopicProtected,
+    UnknownPartition,
     UnknownQueue,
     UnknownTopic,
 )
-from goqueue.protocols.http import queue_admin, queue_stats, queues
+from goqueue.protocols.http import queue_admin, queue_moves, queue_stats, queues
 from goqueue.protocols.http.calls import Handler, Operation
 
 _STORAGE: Sequence[type[GoQueueError]] = (CoordinatorUnavailable, LogOffline, DiskFull)
@@ -46,7 +47,13 @@ def _of_messages(verb: str, summary: str, handle: Handler, request: type[queues.
     )
 
 
-def _of_queue(verb: str, summary: str, handle: Handler, request: type[msgspec.Struct]) -> Operation:
+def _of_queue(
+    verb: str,
+    summary: str,
+    handle: Handler,
+    request: type[msgspec.Struct],
+    reply: type[msgspec.Struct] = queue_admin.Queue,
+) -> Operation:
     """Return the row of something that is done to a queue group."""
     return Operation(
         name=f"queues.{verb}",
@@ -55,8 +62,8 @@ def _of_queue(verb: str, summary: str, handle: Handler, request: type[msgspec.St
         summary=summary,
         handle=handle,
         request=request,
-        reply=queue_admin.Queue,
-        errors=(*_OF_QUEUES, InconsistentProtocol, UnknownTopic, TopicProtected, MalformedRequest),
+        reply=reply,
+        errors=(*_OF_QUEUES, UnknownTopic, UnknownPartition, TopicProtected, MalformedRequest),
     )
 
 
@@ -129,11 +136,12 @@ OPERATIONS: Sequence[Operation] = (
     _of_queue("resume", "Deliver again", queue_admin.resume, queue_admin.ResumeRequest),
     _of_queue(
         "seek",
-        "Go on with a topic elsewhere, and forget what is in flight there",
-        queue_admin.seek,
-        queue_admin.SeekRequest,
+        "Go on with a topic elsewhere, and forget what is in flight there; a dry run tells what would happen",
+        queue_moves.seek,
+        queue_moves.SeekRequest,
+        queue_moves.MovedQueue,
     ),
-    _of_queue("purge", "Have everything done that is in a topic now", queue_admin.purge, queue_admin.PurgeRequest),
+    _of_queue("purge", "Have everything done that is in a topic now", queue_moves.purge, queue_moves.PurgeRequest),
     _of_messages("ack", "Have messages done", queues.ack, queues.Ack),
     _of_messages("nack", "Have messages tried again later", queues.nack, queues.Nack),
     _of_messages("reject", "Have messages become dead letters", queues.reject, queues.Reject),

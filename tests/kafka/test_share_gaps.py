@@ -1,0 +1,103 @@
+"""Share consumers where there is nothing for them: aborted messages, and such as are gone from the log."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from goqueue.machines.delivery_group import QueueGroup
+from tests.kafka.api_kit import pass_time, run
+from tests.kafka.raw import RawClient
+from tests.kafka.requests import create_topic, delete_records
+from tests.kafka.server import SimServer
+from tests.kafka.share_kit import (
+    ACCEPT,
+    GAP,
+    INVALID_RECORD_STATE,
+    REJECT,
+    RELEASE,
+    ShareMember,
+    Where,
+    ack_errors,
+    acquired,
+    publish,
+)
+from tests.kafka.transaction_kit import TxnProducer
+
+
+async def _topic(client: RawClient) -> Where:
+    topic_id: UUID = (await create_topic(client, "t"))["topic_id"]
+    return topic_id, 0
+
+
+def _group(server: SimServer) -> QueueGroup:
+    (group,) = [each for machine in server.server.broker.queues.machines for each in machine.groups.values()]
+    return group
+
+
+def test_more_aborted_messages_than_one_look_takes_are_passed() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        producer = TxnProducer(client)
+        assert await producer.init() == 0
+        await producer.add(("t", 0))
+        for sequence in range(40):
+            assert (await producer.produce(b"x" * 1024, sequence=sequence))["error_code"] == 0
+        assert await producer.end(is_commit=False) == 0
+        await publish(client, "t", "good")
+        assert await ShareMember(client).take(where, max_bytes=1024, max_wait=100) == ["good"]
+
+    run(act)
+
+
+def test_messages_that_are_gone_when_their_lease_ends_are_done() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        await publish(client, "t", "a", "b")
+        member = ShareMember(client)
+        await member.heartbeat()
+        assert await member.take(where) == ["a", "b"]
+        await delete_records(client, "t", -1)
+        await pass_time(31)
+        assert await member.take() == []
+        assert [(window.floor, window.in_flight) for window in _group(server).windows.values()] == [(2, 0)]
+
+    run(act)
+
+
+@pytest.mark.parametrize("kind", [GAP, ACCEPT, RELEASE, REJECT])
+@pytest.mark.parametrize("is_noticed", [False, True])
+def test_what_is_said_of_messages_holds_though_some_of_them_are_gone(kind: int, is_noticed: bool) -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        for value in "abcde":
+            await publish(client, "t", value)
+        member, other = ShareMember(client), ShareMember(client, "other")
+        assert acquired(await member.fetch(where)) == [(0, 4, 1)]
+        await delete_records(client, "t", 3)
+        if is_noticed:
+            # Whoever gets something of a partition has the group forget what is gone.
+            await publish(client, "t", "f")
+            assert await other.take(where) == ["f"]
+        said = await member.acknowledge({where: [(0, 2, [kind]), (3, 4, [ACCEPT])]})
+        assert ack_errors(said) == {where: 0}
+        assert _group(server).leases == ({"other": 1} if is_noticed else {})
+        await pass_time(31)
+        assert await member.take() == (["f"] if is_noticed else [])
+
+    run(act)
+
+
+def test_what_is_there_and_not_held_any_more_spoils_the_rest_still() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        await publish(client, "t", *"abcd")
+        member = ShareMember(client)
+        assert acquired(await member.fetch(where)) == [(0, 3, 1)]
+        await member.acknowledge({where: [(2, 2, [ACCEPT])]})
+        await delete_records(client, "t", 2)
+        assert ack_errors(await member.acknowledge({where: [(0, 3, [ACCEPT])]})) == {where: INVALID_RECORD_STATE}
+        assert ack_errors(await member.acknowledge({where: [(0, 1, [ACCEPT]), (3, 3, [ACCEPT])]})) == {where: 0}
+
+    run(act)

@@ -1,0 +1,53 @@
+"""Share consumers of a group that delivers messages of one key one after another."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.queue_admin import configure_queue
+from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.testing.clock import START_MS
+from tests.kafka.api_kit import pass_time, run
+from tests.kafka.raw import PRODUCE, RawClient
+from tests.kafka.requests import create_topic, produce, produced
+from tests.kafka.server import SimServer
+from tests.kafka.share_kit import ACCEPT, ShareMember, Where, ack_errors, publish, taken
+
+
+async def _ordered_topic(server: SimServer, client: RawClient) -> Where:
+    await configure_queue(server.server.broker, INSIDE, "g", lambda _: QueueSettings(ordering=Ordering.KEY))
+    topic_id: UUID = (await create_topic(client, "t"))["topic_id"]
+    return topic_id, 0
+
+
+def test_one_message_of_each_key_comes_of_a_batch_and_all_without_one() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _ordered_topic(server, client)
+        keyed = [("a1", b"a"), ("n1", None), ("a2", b"a"), ("b1", b"b"), ("n2", None)]
+        batch = build_batch([NewRecord(START_MS, key, value.encode()) for value, key in keyed])
+        assert produced(await client.call(PRODUCE, 9, produce("t", batch)))["error_code"] == 0
+        assert await ShareMember(client).take(where, max_records=1) == ["a1", "n1", "b1", "n2"]
+
+    run(act)
+
+
+def test_a_waiting_fetch_hears_that_a_key_is_free_behind_as_many_messages_as_are_held() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _ordered_topic(server, client)
+        busy, waiting = ShareMember(client), ShareMember(await server.client(), "waiting")
+        x, _, y = [await publish(client, "t", f"{key}1", key=key.encode()) for key in "xky"]
+        await publish(client, "t", *["held"] * HELD_MAX, key=b"k")
+        await publish(client, "t", "x2", key=b"x")
+        assert await busy.take(where, max_records=HELD_MAX * 2, max_bytes=2**25) == ["x1", "k1", "y1"]
+        waiting.send_fetch(where, max_wait=60_000)
+        await pass_time(1)
+        began = server.simulation.clock.monotonic()
+        assert ack_errors(await busy.acknowledge({where: [(y, y, [ACCEPT])]})) == {where: 0}
+        assert ack_errors(await busy.acknowledge({where: [(x, x, [ACCEPT])]})) == {where: 0}
+        assert taken(await waiting.reply()) == ["x2"]
+        assert server.simulation.clock.monotonic() - began < 1
+
+    run(act)
