@@ -122,6 +122,20 @@ def test_leases_that_have_ended_are_not_counted_any_more_when_their_topic_is_gon
     assert dict(talk.machine.require("g").expired) == {}
 
 
+def test_an_extension_by_a_clock_that_was_ahead_lasts_no_longer_than_it_was_given_for() -> None:
+    stage = Talk()
+    stage.begin()
+    stage.receive(0)
+    stage.let_pass(10)
+    ahead = Now(stage.now.wall_ms + 120_000, stage.now.monotonic_ms)
+    true, stage.now = stage.now, ahead
+    stage.settle(Verdict.EXTEND, 0, delay_ms=20_000)
+    again = Talk(stage.log, wall_ms=true.wall_ms)
+    again.let_pass(20)
+    again.tick()
+    assert again.state(0) is FlightState.READY
+
+
 def test_after_a_start_with_a_clock_that_was_set_back_a_lease_is_no_longer_than_it_was() -> None:
     before = Talk()
     before.begin()

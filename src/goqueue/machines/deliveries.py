@@ -340,9 +340,11 @@ def _flights(window: Window) -> list[tuple[int, Flight]]:
 
 def _revived(flight: Flight, now: Now) -> Flight:
     """Return a flight whose time goes on; by a wall clock that was set back, not for longer than it had in all."""
-    since_ms = flight.until.wall_ms if flight.lease is None else flight.lease.since_ms
-    left_ms = max(min(flight.until.wall_ms - now.wall_ms, flight.until.wall_ms - since_ms), 0)
-    return flight._replace(until=Now(flight.until.wall_ms, now.monotonic_ms + left_ms))
+    until_ms, since_ms = flight.until.wall_ms, flight.since_ms
+    if since_ms < 0:
+        since_ms = until_ms if flight.lease is None else flight.lease.since_ms
+    left_ms = max(min(until_ms - now.wall_ms, until_ms - since_ms), 0)
+    return flight._replace(until=Now(until_ms, now.monotonic_ms + left_ms))
 
 
 def _shortfall(group: QueueGroup, taker: Taker, most: int, left: int) -> str:

@@ -83,6 +83,8 @@ class _Run(msgspec.Struct, frozen=True, array_like=True):
     reason: str
     error: str
     key: bytes | None
+    # Older records have none.
+    since_ms: int = -1
 
 
 _encode = msgspec.json.Encoder().encode
@@ -154,6 +156,7 @@ def _run(first: int, end: int, flight: Flight) -> _Run:
         flight.reason,
         flight.error,
         flight.key,
+        flight.since_ms,
     )
 
 
@@ -219,6 +222,7 @@ def _flights(runs: Iterable[_Run]) -> Iterable[tuple[int, Flight]]:
             run.reason,
             run.error,
             run.key,
+            run.since_ms,
         )
         for offset in range(run.first, run.first + run.length):
             yield offset, flight

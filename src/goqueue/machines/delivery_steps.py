@@ -58,7 +58,8 @@ def opened(window: Window, offer: Offer) -> Draft:
 def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list[Delivery]:
     """Lease up to `room` messages of what is offered; those that were delivered before come first."""
     right = Lease(taker.lease_id, taker.consumer, now.wall_ms)
-    fresh = Flight(FlightState.LEASED, 1, now.wall_ms, later(now, taker.visibility_ms), right)
+    until = later(now, taker.visibility_ms)
+    fresh = Flight(FlightState.LEASED, 1, now.wall_ms, until, right, since_ms=now.wall_ms)
     deliveries = _lease_again(draft, offer, fresh, room) if offer.again else []
     if offer.looked_from > draft.cursor:
         # The group has gone back since: between here and there are messages that nobody has looked at.
@@ -183,7 +184,7 @@ def _after(flight: Flight, offset: int, command: Settle, settings: QueueSettings
     if command.verdict is Verdict.EXTEND:
         until = later(now, settings.visibility_ms if command.delay_ms is None else command.delay_ms)
         state = FlightState.READY if until == now else FlightState.LEASED
-        return flight._replace(state=state, until=until)
+        return flight._replace(state=state, until=until, since_ms=now.wall_ms)
     if flight.deliveries > settings.retries:
         return _dead(flight, DeathReason.RETRIES, command.reason)
     if command.verdict is Verdict.RELEASE:
@@ -193,7 +194,7 @@ def _after(flight: Flight, offset: int, command: Settle, settings: QueueSettings
         share = (command.chance + offset * _GOLDEN) % 1
         delay_ms = int(settings.backoff_of(flight.deliveries) * (1 - _JITTER + 2 * _JITTER * share))
     state = FlightState.WAITING if delay_ms else FlightState.READY
-    return flight._replace(state=state, until=later(now, delay_ms), error=command.reason)
+    return flight._replace(state=state, until=later(now, delay_ms), error=command.reason, since_ms=now.wall_ms)
 
 
 def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:

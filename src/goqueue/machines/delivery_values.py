@@ -53,8 +53,9 @@ class Lease(NamedTuple):
 class Flight(NamedTuple):
     """A message that is neither done nor behind the cursor.
 
-    `until` is the end of its lease, or when it is to be tried again. `lease` is its latest one. `first_ms` is the wall
-    time of its first delivery. `key` is set if messages of one key wait for each other.
+    `until` is the end of its lease, or when it is to be tried again, and `since_ms` the wall time at which that was
+    said. `lease` is its latest one. `first_ms` is the wall time of its first delivery. `key` is set if messages of one
+    key wait for each other.
     """
 
     state: FlightState
@@ -65,6 +66,7 @@ class Flight(NamedTuple):
     reason: str = ""
     error: str = ""
     key: bytes | None = None
+    since_ms: int = -1
 
 
 class Delivery(NamedTuple):
