@@ -11,7 +11,7 @@ from goqueue.broker.browsing import Look, Order, browse_letters
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.queue_admin import configure_queue, delete_queue
 from goqueue.broker.queue_beginnings import prepare
-from goqueue.broker.queue_receiving import Wish
+from goqueue.broker.queue_receiving import Source, Wish
 from goqueue.broker.queues import receive
 from goqueue.broker.share_sessions import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
@@ -178,7 +178,7 @@ def test_a_waiting_fetch_goes_on_with_the_group_that_is_there() -> None:
         await delete_queue(broker, INSIDE, "g")
         # At once, so that the fetch finds a group when it looks.
         await prepare(broker, "g", ["t"])
-        received = await receive(broker, INSIDE, Wish("g", ["t"], "http"))
+        received = await receive(broker, INSIDE, Wish(Source("g", ("t",)), "http"))
         await publish(client, "t", "d")
         # Whoever of the two comes first begins with the first message, and neither passes one over.
         given = [(offset, offset) for each in received.received for offset in each.delivery.offsets]

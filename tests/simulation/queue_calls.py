@@ -9,7 +9,7 @@ from goqueue.broker import queue_admin, queues
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import NewMessage, Published, Turns, publish_messages
 from goqueue.broker.produce import Acks
-from goqueue.broker.queue_receiving import Wish
+from goqueue.broker.queue_receiving import Source, Wish
 from goqueue.broker.queue_settling import Statement
 from goqueue.broker.reading import Polls, Reading, read_messages
 from goqueue.errors import GoQueueError
@@ -74,7 +74,7 @@ class ReceiveSome:
     life: int
 
     async def perform(self, broker: Broker) -> list[Given]:
-        wish = Wish(self.group, self.topics, self.consumer, self.limit, self.wait_ms, self.visibility_ms)
+        wish = Wish(Source(self.group, self.topics), self.consumer, self.limit, self.wait_ms, self.visibility_ms)
         received = await queues.receive(broker, CALLER, wish)
         return [
             Given(

@@ -10,19 +10,21 @@ from typing import Any
 
 import pytest
 
+from goqueue.broker import broker as broker_module
 from goqueue.broker import topics
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import NewMessage, Turns, publish_messages
 from goqueue.broker.produce import Acks
-from goqueue.broker.queue_rounds import Rounds
+from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.errors import DiskFull, UnknownTopic
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.queue_calls import PublishValue, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_calls import Given, PublishValue, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.txn_calls import End, InitProducer, ReadAll, Send
 
 PLACE = TopicPartition("orders", 0)
@@ -52,28 +54,120 @@ async def _abort_much(broker: Broker, count: int, place: TopicPartition = PLACE)
     await End("t.1", "tx", who, is_commit=False, bumps=True).perform(broker)
 
 
-def test_what_is_published_in_the_place_of_lost_messages_is_delivered() -> None:
+LOSING = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "3600000"}
+
+
+async def _make_what_is_lost(broker: Broker) -> None:
+    """Have a group done with five messages that a power loss will take."""
+    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    await _publish(broker, [f"old{number}" for number in range(5)])
+    given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
+    await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
+    assert len(given) == 5
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
+    has_room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = SimDisk(1)
     got: list[str] = []
 
-    async def first(broker: Broker) -> None:
-        config = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "3600000"}
-        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=config)
-        await _publish(broker, [f"old{number}" for number in range(5)])
-        given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
-        assert len(given) == 5
+    async def without_room(broker: Broker) -> None:
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
+        await retreat_all(broker)
 
-    async def second(broker: Broker) -> None:
+    async def act(broker: Broker) -> None:
         assert broker.topic("orders").partition(0).log.end_offset == 0
+        disk.heal()
         # Nobody has received since the start.
         await _publish(broker, [f"new{number}" for number in range(7)])
         got.extend(await _receive(broker))
 
-    live(disk, 1, first)
+    live(disk, 1, _make_what_is_lost)
     disk.crash(Fate.NONE)
-    live(disk, 1, second)
+    if not has_room:
+        monkeypatch.setattr(broker_module, "retreat_all", without_room)
+    live(disk, 1, act)
     assert got == [f"new{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_letters_that_are_written_while_groups_go_back_are_delivered(others: int) -> None:
+    disk = SimDisk(1)
+    got: list[str] = []
+
+    def named(broker: Broker, machine: int, letter: str) -> str:
+        names = (f"{letter}{number}" for number in range(100))
+        return next(name for name in names if broker.queues._index(name) == machine)
+
+    async def first(broker: Broker) -> None:
+        await topics.create_topic(broker, CALLER, "a", partitions=1)
+        await topics.create_topic(broker, CALLER, "a.dlq", partitions=1, config=LOSING)
+        await SetQueue("any", QueueSettings()).perform(broker)
+        busy, failing, reading = named(broker, 0, "b"), named(broker, 1, "f"), named(broker, 1, "r")
+        await SetQueue(failing, QueueSettings(retries=0)).perform(broker)
+        for number in range(others):
+            await topics.create_topic(broker, CALLER, f"lost{number}", partitions=1, config=LOSING)
+            await _publish(broker, ["x"], f"lost{number}")
+            await ReceiveSome(busy, (f"lost{number}",), "ann", 10, 0, 60_000, 0).perform(broker)
+        await _publish(broker, ["an old letter"], "a.dlq")
+        given = await ReceiveSome(reading, ("a.dlq",), "ann", 10, 0, 60_000, 0).perform(broker)
+        await _publish(broker, ["poison"], "a")
+        # It is dead when the broker starts again.
+        await ReceiveSome(failing, ("a",), "ann", 10, 0, 20, 0).perform(broker)
+        await SettleSome(reading, tuple(given), Verdict.ACK).perform(broker)
+
+    async def second(broker: Broker) -> None:
+        await let_pass(5)
+        wish = ReceiveSome(named(broker, 1, "r"), ("a.dlq",), "ann", 10, 0, 60_000, 0)
+        got.extend(given.value for given in await wish.perform(broker))
+
+    live(disk, 1, first, steps_max=STEPS_MAX)
+    disk.crash(Fate.NONE)
+    live(disk, 1, second, steps_max=STEPS_MAX)
+    assert got == ["poison"]
+
+
+@pytest.mark.seeds(5, long_count=100)
+def test_a_consumer_that_hangs_up_while_its_group_begins_with_a_topic_gets_no_lease(seed: int) -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("other", 1).perform(broker)
+        await _publish(broker, ["v"])
+        await _receive(broker, "other")
+        hasty = asyncio.ensure_future(_receive(broker, wait_ms=5_000))
+        real = broker.queues.submit
+        begun = asyncio.Event()
+
+        async def submit(name: str, command: Any) -> Any:
+            begun.set()
+            return await real(name, command)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(broker.queues, "submit", submit)
+            await begun.wait()
+            hasty.cancel()
+            await let_pass(1)
+        (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
+        assert group.leases == {}
+        assert await _receive(broker) == ["v"]
+
+    live(SimDisk(seed), seed, act)
+
+
+def test_who_shares_a_round_gets_what_is_ready_again_though_others_had_all_that_it_may_bring() -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await _publish(broker, ["x" * 900_000] * 20)
+        given: list[Given] = []
+        while found := await ReceiveSome("billing", ("orders",), "ann", 20, 0, 60_000, 0).perform(broker):
+            given += found
+        await SettleSome("billing", tuple(given), Verdict.NACK, 0).perform(broker)
+        found_by_each = await asyncio.gather(*(_receive(broker, limit=10) for _ in range(2)))
+        assert 0 not in map(len, found_by_each)
+
+    live(SimDisk(1), 1, act)
 
 
 def test_a_lease_that_cannot_be_written_is_none() -> None:

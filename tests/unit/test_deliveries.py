@@ -26,8 +26,9 @@ from goqueue.machines.delivery_commands import (
     Taker,
 )
 from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.delivery_window import Chunk, Draft
 from goqueue.machines.group_values import TopicPartition
-from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.queue_settings import Ordering, QueueSettings
 
 WALL_MS = 1_700_000_000_000
 P0 = TopicPartition("orders", 0)
@@ -263,3 +264,32 @@ def test_a_consumer_is_told_of_its_limit_only_where_that_keeps_messages_back() -
     assert shortfall(3, range(3)) == ""
     assert shortfall(2, range(3, 9)) == "consumer 'ann' may hold 5 messages at once"
     assert shortfall(0, range(5, 9)) == "consumer 'ann' may hold 5 messages at once"
+
+
+@pytest.mark.parametrize("kind", ["fresh", "again", "keyed"])
+def test_a_decision_for_many_consumers_takes_no_more_steps_for_each(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 500
+    stage = Talk()
+    stage.begin(QueueSettings(in_flight_max=2 * many, ordering=Ordering.KEY if kind == "keyed" else Ordering.NONE))
+    offsets = list(range(many))
+    if kind == "again":
+        stage.receive(*offsets)
+        stage.settle(Verdict.RELEASE, *offsets)
+        offer = Offer(P0, [], many, again=offsets, looked_from=many)
+    else:
+        keys = {offset: b"%d" % offset for offset in offsets} if kind == "keyed" else None
+        offer = Offer(P0, offsets, many, keys=keys)
+    looks = 0
+    real = Draft._look
+
+    def look(self: Draft, index: int) -> Chunk | None:
+        nonlocal looks
+        looks += 1
+        return real(self, index)
+
+    monkeypatch.setattr(Draft, "_look", look)
+    takers = [Taker(f"c{number}", 1, 30_000, 100 + number) for number in range(many)]
+    leased = stage.say(Receive("g", takers, [offer]))
+    assert isinstance(leased, list)
+    assert [each.offsets[0] for one in leased for each in one.deliveries] == offsets
+    assert looks < 10 * many

@@ -5,7 +5,7 @@ A group is made by whoever needs it first. What it begins with is durable before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE
 from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable
+from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.group_values import TopicPartition
@@ -30,7 +31,7 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
     There is no pause unless something has to be made or begun.
     """
     check_group_name(name)
-    opened = [require_topic(broker, each) for each in topics]
+    opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
     group = await ensure_group(broker, name)
     return group, await ensure_partitions(broker, group, opened)
 
@@ -76,11 +77,12 @@ async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[
 async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partitions: Sequence[Partition]) -> None:
     new = []
     for partition in partitions:
-        window = group.windows.get(TopicPartition(partition.topic, partition.index))
+        where = TopicPartition(partition.topic, partition.index)
+        window = group.windows.get(where)
         if window is None or window.topic_id != opened.topic.id:
             new.append(partition)
-        elif window.cursor > partition.log.end_offset:
-            await _retreat(broker, group, partition)
+        elif window.lost_end is not None:
+            await broker.queues.submit(group.name, Retreat(group.name, where, window.lost_end))
     if new:
         # A partition that was added later begins with its first message, wherever the group has begun.
         start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
@@ -102,23 +104,23 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
 
 
 async def retreat_all(broker: Broker) -> None:
-    """Have groups forget what they were given and their logs have lost, before other messages come in its place."""
-    windows = [
-        (group, where, window)
-        for machine in broker.queues.machines
-        for group in machine.groups.values()
-        for where, window in group.windows.items()
-    ]
-    for group, where, window in windows:
-        opened = broker.topics_by_id.get(window.topic_id)
-        partition = None if opened is None else opened.partitions[where.partition]
-        if isinstance(partition, Partition) and window.cursor > partition.log.end_offset:
-            # Without room nothing is published either: then the next receive says so.
-            with suppress(Unavailable):
-                await _retreat(broker, group, partition)
+    """Have groups forget what they were given and their logs have lost; at the start, before anything is published.
+
+    Without a sync for each publish, a power loss takes messages that were delivered already. Where a log ends is taken
+    down first, for all groups: what comes then, in the place of what was lost, is to be delivered. For whom there is no
+    room now, that is done by the next receive.
+    """
+    lost = [each for machine in broker.queues.machines for each in _note_lost(broker, machine)]
+    for group, where, end in lost:
+        with suppress(Unavailable):
+            await broker.queues.submit(group, Retreat(group, where, end))
 
 
-async def _retreat(broker: Broker, group: QueueGroup, partition: Partition) -> None:
-    """Have a group forget what a partition has lost: without a sync for each publish, a power loss takes messages."""
-    where, end = TopicPartition(partition.topic, partition.index), partition.log.end_offset
-    await broker.queues.submit(group.name, Retreat(group.name, where, end))
+def _note_lost(broker: Broker, machine: Deliveries) -> Iterator[tuple[str, TopicPartition, int]]:
+    for group in machine.groups.values():
+        for where, window in group.windows.items():
+            opened = broker.topics_by_id.get(window.topic_id)
+            partition = None if opened is None else opened.partitions[where.partition]
+            if isinstance(partition, Partition) and window.cursor > partition.log.end_offset:
+                window.lost_end = partition.log.end_offset
+                yield group.name, where, window.lost_end

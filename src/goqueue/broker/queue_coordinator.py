@@ -10,8 +10,7 @@ from typing_extensions import override
 from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.events import QueuePaused
 from goqueue.broker.queue_reading import Stretches
-from goqueue.broker.queue_receiving import receive_together
-from goqueue.broker.queue_rounds import Rounds
+from goqueue.broker.queue_receiving import ROUND_MESSAGES_MAX, receive_together
 from goqueue.broker.queue_settling import settle_together
 from goqueue.broker.queue_tallies import Partitions, QueueTallies, causes_of_death
 from goqueue.broker.queue_waits import Waits
@@ -20,6 +19,7 @@ from goqueue.broker.undertaker import Undertaker
 from goqueue.errors import GoQueueError
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Command, DeleteQueue, DropTopic, Receive, Settle
+from goqueue.runtime.rounds import Rounds
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -37,8 +37,11 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         self.stretches = Stretches()
         self.tallies = QueueTallies()
         self.undertaker = Undertaker(broker)
-        self.receives = Rounds(broker.tasks, partial(receive_together, broker))
-        self.settlements = Rounds(broker.tasks, partial(settle_together, broker))
+        self.receives = Rounds(broker.tasks, partial(receive_together, broker), size_max=ROUND_MESSAGES_MAX)
+        # What somebody has said holds, though they may have left since.
+        self.settlements = Rounds(
+            broker.tasks, partial(settle_together, broker), size_max=ROUND_MESSAGES_MAX, holds_on=True
+        )
 
     @override
     async def submit(self, name: str, command: Command) -> Any:

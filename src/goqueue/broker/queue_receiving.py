@@ -23,11 +23,16 @@ from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.rounds import Take
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
+ROUND_MESSAGES_MAX = 1_000
+"""How many messages are leased at once, unless one consumer wants more."""
 _LEASE_ID_BYTES = 8
+# How much those get who are served together.
+_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Source(NamedTuple):
@@ -40,13 +45,11 @@ class Source(NamedTuple):
 class Wish(NamedTuple):
     """What a consumer asks for; without a visibility timeout it is the group's."""
 
-    group: str
-    topics: Sequence[str]
+    source: Source
     consumer: str
     limit: int = 1
     wait_ms: int = 0
     visibility_ms: int | None = None
-    bytes_max: int = 8 * 1024 * 1024
 
 
 class Received(NamedTuple):
@@ -57,42 +60,50 @@ class Received(NamedTuple):
     records: Sequence[Record]
 
 
-class Sight(NamedTuple):
-    """What can be seen of a group from outside: for whom nothing was there, nothing is as long as it stays the same.
-
-    `shortfall` is why a consumer can get nothing, whatever there is. `cursors` are those of the partitions in which
-    there may be something, and `rest` is what else may change that.
-    """
-
-    shortfall: str
-    cursors: Sequence[int]
-    rest: Sequence[tuple[int, ...]]
-
-
 class Receiving(NamedTuple):
-    """What a consumer got, until when, why it is not more, if there is a reason, and what was seen before."""
+    """What a consumer got, until when, and why it is not more, if there is a reason."""
 
     received: Sequence[Received]
     deadline_ms: int
     shortfall: str
+
+
+class Sight(NamedTuple):
+    """What can be seen of a group from outside: for whom nothing was there, nothing is as long as it stays the same.
+
+    `shortfall` is why a consumer can get nothing, whatever there is. `marks` are, of the partitions in which there may
+    be something, how far the group has come and how much is ready again; `rest` is what else may change that.
+    """
+
+    shortfall: str
+    marks: Sequence[tuple[int, int]]
+    rest: Sequence[tuple[int, ...]]
+
+
+class Looked(NamedTuple):
+    """What came of a look, and what was seen before."""
+
+    receiving: Receiving
     sight: Sight
 
 
-async def receive_together(broker: Broker, source: Source, wishes: Sequence[Wish]) -> list[Receiving]:
+async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> list[Looked]:
     """Lease messages to consumers, as far as there are any now; return what each of them gets."""
     group, partitions = await prepare(broker, source.group, source.topics)
+    # From here on there is no pause: nobody who is served can have left.
+    wishes = take()
     promising = _promising(group, partitions)
-    told = [Receiving((), 0, sight.shortfall, sight) for sight in _sights(group, promising, wishes)]
-    served = [number for number, each in enumerate(told) if not each.shortfall]
+    told = [Looked(Receiving((), 0, each.shortfall), each) for each in _sights(group, promising, wishes)]
+    served = [number for number, each in enumerate(told) if not each.sight.shortfall]
     takers = [_taker(broker, group, wishes[number]) for number in served]
-    looks = _look_around(broker.queues.stretches, group, promising, takers, wishes[0].bytes_max)
+    looks = _look_around(broker.queues.stretches, group, promising, takers)
     if not looks:
         return told
     leased = await broker.queues.submit(group.name, Receive(group.name, takers, [each.offer for each in looks]))
     records = {each.offer.partition: each.records for each in looks}
     for number, taker, each in zip(served, takers, leased, strict=True):
         received = _received(broker.queues.receipts, group.name, taker, each, records)
-        told[number] = Receiving(received, each.deadline_ms, each.shortfall, told[number].sight)
+        told[number] = Looked(Receiving(received, each.deadline_ms, each.shortfall), told[number].sight)
     return told
 
 
@@ -121,12 +132,11 @@ def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple
 def _sights(
     group: QueueGroup, promising: Sequence[tuple[Partition, Window]], wishes: Sequence[Wish]
 ) -> Iterable[Sight]:
-    cursors = [window.cursor for _, window in promising]
+    marks = [(window.cursor, len(window.ready)) for _, window in promising]
     rest = [
-        (each.index, window.in_flight, len(window.ready), each.last_stable_offset, each.log.start_offset)
-        for each, window in promising
+        (each.index, window.in_flight, each.last_stable_offset, each.log.start_offset) for each, window in promising
     ]
-    return [Sight(_shortfall(group, wish), cursors, rest) for wish in wishes]
+    return [Sight(_shortfall(group, wish), marks, rest) for wish in wishes]
 
 
 def _shortfall(group: QueueGroup, wish: Wish) -> str:
@@ -142,7 +152,6 @@ def _look_around(
     group: QueueGroup,
     promising: Sequence[tuple[Partition, Window]],
     takers: Sequence[Taker],
-    bytes_max: int,
 ) -> list[Look]:
     """Look for messages in partitions in turn, until there are as many as are asked for.
 
@@ -150,7 +159,7 @@ def _look_around(
     """
     if not takers or not promising:
         return []
-    limit = sum([taker.limit for taker in takers])
+    limit, bytes_max = sum([taker.limit for taker in takers]), _BYTES_MAX
     # Whoever comes next begins elsewhere.
     first = takers[0].lease_id % len(promising)
     is_ordered = group.settings.ordering is Ordering.KEY

@@ -9,6 +9,7 @@ from goqueue.errors import UnknownQueue
 from goqueue.machines.delivery_commands import Claim, Settle
 from goqueue.machines.delivery_steps import Result, all_stale
 from goqueue.machines.delivery_values import Verdict
+from goqueue.runtime.rounds import Take
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -29,9 +30,10 @@ class Saying(NamedTuple):
     statement: Statement
 
 
-async def settle_together(broker: Broker, saying: Saying, claimed: Sequence[Sequence[Claim]]) -> list[Sequence[Result]]:
+async def settle_together(broker: Broker, saying: Saying, take: Take[Sequence[Claim]]) -> list[Sequence[Result]]:
     """Do what several consumers say, who say the same; return the results of each, durable."""
     group, (verdict, delay_ms, reason) = saying
+    claimed = take()
     claims = [claim for each in claimed for claim in each]
     # Only what is tried again is spread.
     chance = broker.entropy.fraction() if verdict is Verdict.NACK else 0.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_beginnings import prepare
-from goqueue.broker.queue_receiving import Receiving, Source, Wish, sight_of
+from goqueue.broker.queue_receiving import Looked, Receiving, Sight, Wish, sight_of
 from goqueue.broker.queue_settling import Saying, Statement
 from goqueue.machines.delivery_steps import Result
 
@@ -26,46 +26,48 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself."""
     loop, waits = asyncio.get_running_loop(), broker.queues.waits
     deadline = loop.time() + wish.wait_ms / 1000
-    while any(name not in broker.topics for name in wish.topics) and loop.time() < deadline and not waits.is_closed:
+    topics = wish.source.topics
+    while any(name not in broker.topics for name in topics) and loop.time() < deadline and not waits.is_closed:
         await waits.topic(deadline)
-    source = Source(wish.group, tuple(dict.fromkeys(wish.topics)))
     try:
-        found = await receive_now(broker, caller, source, wish)
-        while not found.received and await _news(broker, source, wish, found, deadline):
-            found = await _receive(broker, source, wish)
-        return found
+        looked = await receive_now(broker, caller, wish)
+        while not looked.receiving.received and await _news(broker, wish, looked.sight, deadline):
+            looked = await _receive(broker, wish)
+        return looked.receiving
     finally:
         # Whatever became of it: what it leaves is for somebody else.
-        broker.queues.pass_on(wish.group)
+        broker.queues.pass_on(wish.source.group)
 
 
 @operation("queues.receive")
-async def receive_now(broker: Broker, source: Source, wish: Wish) -> Receiving:
+async def receive_now(broker: Broker, wish: Wish) -> Looked:
     """Lease messages to a consumer, as far as there are any."""
-    return await _receive(broker, source, wish)
+    return await _receive(broker, wish)
 
 
-async def _receive(broker: Broker, source: Source, wish: Wish) -> Receiving:
-    return await broker.queues.receives.join(source, wish, wish.limit)
+async def _receive(broker: Broker, wish: Wish) -> Looked:
+    return await broker.queues.receives.join(wish.source, wish, wish.limit)
 
 
-async def _news(broker: Broker, source: Source, wish: Wish, found: Receiving, deadline: float) -> bool:
+async def _news(broker: Broker, wish: Wish, before: Sight, deadline: float) -> bool:
     """Wait until there may be something for a consumer who got nothing; tell whether there may be, in its time."""
     waits = broker.queues.waits
+    name, topics = wish.source
     # Meanwhile the group may have been moved or made anew, and its topics may have changed. From here on, there is no
     # pause before it waits: nothing can happen of which it does not hear.
-    group, partitions = await prepare(broker, source.group, source.topics)
+    group, partitions = await prepare(broker, name, topics)
     sight = sight_of(group, partitions, wish)
     if asyncio.get_running_loop().time() >= deadline or waits.is_closed:
-        # What was passed may be much, all of it aborted or waiting for its key.
-        return sight.shortfall == "" and sight.cursors != found.sight.cursors and bool(sight.cursors)
-    if sight != found.sight and (sight.cursors or sight.shortfall != found.sight.shortfall):
+        # What was passed may be much, all of it aborted or waiting for its key, and others may have taken what there
+        # was room for.
+        return not sight.shortfall and bool(sight.marks) and sight.marks != before.marks
+    if sight != before and (sight.marks or sight.shortfall != before.shortfall):
         return True
     if sight.shortfall:
-        broker.queues.pass_on(wish.group)
-        await waits.resumed(wish.group, deadline)
+        broker.queues.pass_on(name)
+        await waits.resumed(name, deadline)
     else:
-        await waits.turn(wish.group, partitions, deadline)
+        await waits.turn(name, partitions, deadline)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
@@ -74,9 +75,11 @@ def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list
 def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
     """Lease messages that are ready again; each of them counts for itself."""
     deliveries: list[Delivery] = []
-    for offset in offer.again:
+    while draft.gone_through < len(offer.again) and len(deliveries) < room:
+        offset = offer.again[draft.gone_through]
+        draft.gone_through += 1
         flight = draft.find(offset)
-        if len(deliveries) == room or flight is None or flight.state is not FlightState.READY:
+        if flight is None or flight.state is not FlightState.READY:
             continue
         count = flight.deliveries + 1
         first_ms = fresh.first_ms if flight.first_ms < 0 else flight.first_ms
@@ -87,11 +90,10 @@ def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[D
 
 def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
     """Lease messages that nobody had before, as many as there is room for; return which."""
-    offered = offer.fresh
-    if offered and offered[0] < draft.cursor:
-        offered = offered[bisect_left(offered, draft.cursor) :]
-    chosen = offered[:room]
-    draft.advance(max(offer.end, draft.cursor) if len(chosen) == len(offered) else offered[room], chosen)
+    start = bisect_left(offer.fresh, draft.cursor)
+    chosen = offer.fresh[start : start + room]
+    is_all = start + len(chosen) == len(offer.fresh)
+    draft.advance(max(offer.end, draft.cursor) if is_all else offer.fresh[start + room], chosen)
     draft.put_fresh(chosen, fresh)
     return chosen
 
@@ -101,11 +103,9 @@ def _choose_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Se
     assert offer.keys is not None
     end = max(offer.end, draft.cursor)
     chosen: list[tuple[int, Flight]] = []
-    for offset in offer.fresh:
+    for offset in islice(offer.fresh, bisect_left(offer.fresh, draft.cursor), None):
         key = offer.keys.get(offset)
         is_held = key is not None and (key in draft.keys or _is_busy(draft, key))
-        if offset < draft.cursor:
-            continue
         if (draft.held >= HELD_MAX) if is_held else (room == 0):
             end = offset
             break

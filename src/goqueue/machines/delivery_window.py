@@ -64,6 +64,8 @@ class Window:
         self.leased = 0
         self.held = 0
         self.in_flight = 0
+        # Where the log ended at the start, if that was before the cursor, until the group has gone back there.
+        self.lost_end: int | None = None
 
     def find(self, offset: int) -> Flight | None:
         """Return where a message is, if it is in flight."""
@@ -176,9 +178,12 @@ class Draft:
         # Chunks in which something is in flight that was not, or was elsewhere.
         self.rewritten: set[int] = set()
         self.moves: list[Move] = []
-        # How many messages wait for others of their key by now, and of which keys messages have come to fly.
+        # How many messages wait for others of their key by now, of which keys messages have come to fly, and how many
+        # of those that were offered again nobody else need look at.
+        self.lost_end = window.lost_end
         self.held = window.held
         self.keys: set[bytes] = set()
+        self.gone_through = 0
         # What the window holds still, and will not, whatever else changes.
         self._dropped: Collection[int] = ()
 
@@ -289,6 +294,7 @@ class Draft:
         self._dropped = frozenset(self.window.chunks)
         self.changed = {}
         self.floor = self.cursor = offset
+        self.lost_end = None
 
     def retreat(self, end: int) -> None:
         """Forget everything from an offset on, which the log has lost. Nothing was changed before."""
@@ -302,7 +308,7 @@ class Draft:
             self._chunk(end >> SHIFT).done = last.done & ((1 << (end & _FULL_INDEX)) - 1)
         self._dropped = frozenset(each for each in self.window.chunks if each > end >> SHIFT)
         self.changed = {index: chunk for index, chunk in self.changed.items() if index not in self._dropped}
-        self.cursor, self.floor = end, min(self.floor, end)
+        self.cursor, self.floor, self.lost_end = end, min(self.floor, end), None
 
     def close(self) -> None:
         """Find out how far everything is done, and what can be forgotten with that."""
@@ -339,7 +345,7 @@ class Draft:
     def adopt(self) -> None:
         """Make the draft the state of its window."""
         window = self.window
-        window.floor, window.cursor = self.floor, self.cursor
+        window.floor, window.cursor, window.lost_end = self.floor, self.cursor, self.lost_end
         window.chunks.update(self.changed)
         for index in self.forgotten:
             window.chunks.pop(index, None)

@@ -148,11 +148,11 @@ class Caretaker:
         """Tend each log once, unless it is time to stop."""
         await self._look()
         for number, flusher in enumerate(list(self._logs()), 1):
-            if self._stopped.is_set():
-                return
             if number % _LOGS_AT_A_TIME == 0:
                 # Most logs need nothing, and looking at thousands of them is no reason to keep others waiting.
                 await arrival(asyncio.get_running_loop().call_soon)
+            if self._stopped.is_set():
+                return
             self._visited = flusher
             self._left.clear()
             try:

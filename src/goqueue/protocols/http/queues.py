@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.messages import MESSAGES_MAX
-from goqueue.broker.queue_receiving import Received, Wish
+from goqueue.broker.queue_receiving import Received, Source, Wish
 from goqueue.broker.queue_settling import Statement
 from goqueue.broker.queues import receive, settle
 from goqueue.broker.receipts import RECEIPT_CHARS_MAX
@@ -138,8 +138,7 @@ async def receive_messages(context: Context, request: ReceiveRequest) -> Answer:
     """Lease messages to a consumer."""
     given = request.visibility_timeout
     wish = Wish(
-        group=context.group,
-        topics=_topics(request),
+        source=Source(context.group, tuple(_topics(request))),
         consumer=request.consumer or context.caller.host,
         limit=request.max,
         wait_ms=wait_ms_of(request.wait),
