@@ -9,6 +9,7 @@ does, and one that was made up, changed, or used already is refused.
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from binascii import Error as BinasciiError
@@ -26,6 +27,7 @@ RECEIPT_CHARS_MAX = 1_700
 """How long a receipt is at most: the name of a group may have 1,000 bytes, that of a topic 249."""
 # A head is three numbers: the lease, the offset, and where that is.
 _NUMBERS = 3
+_HEAD = struct.Struct(">QQQ")
 _HEAD_CHARS = 32
 _PARTITION_SHIFT, _DELIVERIES_SHIFT, _REST_MASK = 32, 16, 2**16 - 1
 _DELIVERIES_MAX = 2**16 - 1
@@ -52,18 +54,21 @@ class Receipts:
         """Return the receipts of messages that were delivered together."""
         (topic, partition), offsets, deliveries = delivery
         place = (partition << _PARTITION_SHIFT) + (min(deliveries, _DELIVERIES_MAX) << _DELIVERIES_SHIFT)
+        tail = self._written.get((group, topic)) or self._write_tail(group, topic)
+        if len(offsets) == 1:
+            # Many consumers take one message at a time.
+            return [b2a_base64(_HEAD.pack(lease_id, offsets[0], place), newline=False).decode() + tail]
         heads = array("Q", (lease_id, 0, place)) * len(offsets)
         heads[1::_NUMBERS] = array("Q", offsets)
         # Each head takes 32 letters and no padding, so all can be written as one.
         text = b2a_base64(_turned(heads).tobytes(), newline=False).decode()
-        tail = self._written.get((group, topic)) or self._write_tail(group, topic)
         return [text[at : at + _HEAD_CHARS] + tail for at in range(0, len(text), _HEAD_CHARS)]
 
     def read(self, written: Sequence[str]) -> tuple[Mapping[str, Shown], Mapping[int, InvalidReceipt]]:
         """Take receipts apart; return them by their groups, and what is wrong with those that are none, by number."""
         try:
             group, claims = self._read_alike(written)
-        except (BinasciiError, ValueError):
+        except (BinasciiError, ValueError, struct.error):
             return self._read_each(written)
         return {group: Shown(range(len(written)), claims)}, {}
 
@@ -72,6 +77,8 @@ class Receipts:
         (tail,) = {each[_HEAD_CHARS:] for each in written}
         # Nobody has a head that is too short, since nothing would be behind it.
         group, topic = self._read.get(tail) or self._read_tail(tail)
+        if len(written) == 1:
+            return group, [_claim(topic, *_HEAD.unpack(a2b_base64(written[0][:_HEAD_CHARS], strict_mode=True)))]
         heads = array("Q", a2b_base64("".join([each[:_HEAD_CHARS] for each in written]), strict_mode=True))
         return group, list(_claims(topic, _turned(heads)))
 
@@ -81,7 +88,7 @@ class Receipts:
         for number, each in enumerate(written):
             try:
                 group, claims = self._read_alike([each])
-            except (BinasciiError, ValueError):
+            except (BinasciiError, ValueError, struct.error):
                 unreadable[number] = InvalidReceipt(
                     "this is no receipt", hint="take it from receipt_handle of a received message, as it is"
                 )
@@ -121,11 +128,21 @@ def _claims(topic: str, heads: array[int]) -> Iterator[Claim]:
     start = 0
     for (lease_id, place), together in groupby(zip(heads[0::_NUMBERS], heads[2::_NUMBERS], strict=True)):
         end = start + len(list(together))
-        partition = place >> _PARTITION_SHIFT
-        if place & _REST_MASK or partition > _PARTITION_MAX:
-            raise ValueError("no place")
-        yield Claim(TopicPartition(topic, partition), offsets[start:end], lease_id)
+        yield Claim(_place(topic, place), offsets[start:end], lease_id)
         start = end
+
+
+def _claim(topic: str, lease_id: int, offset: int, place: int) -> Claim:
+    if offset > _OFFSET_MAX:
+        raise ValueError("no offset")
+    return Claim(_place(topic, place), [offset], lease_id)
+
+
+def _place(topic: str, place: int) -> TopicPartition:
+    partition = place >> _PARTITION_SHIFT
+    if place & _REST_MASK or partition > _PARTITION_MAX:
+        raise ValueError("no place")
+    return TopicPartition(topic, partition)
 
 
 def _turned(numbers: array[int]) -> array[int]:

@@ -222,7 +222,7 @@ class Draft:
 
     def finish_all(self, offsets: Sequence[int], may_finish: Callable[[Flight], bool]) -> list[bool]:
         """Have messages done, in any order, as far as they are in flight and may be; tell of each whether it is."""
-        if not is_increasing(offsets):
+        if len(offsets) == 1 or not is_increasing(offsets):
             return [self._finish_if(offset, may_finish) for offset in offsets]
         fates: list[bool] = []
         for index, part in _by_chunk(offsets):

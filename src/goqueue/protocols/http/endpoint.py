@@ -21,6 +21,7 @@ from goqueue.protocols.http.requests import Request
 from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
+_JSON = JSON.encode()
 # What stands in a path for bytes that are not UTF-8.
 _UNREADABLE = "\ufffd"
 
@@ -100,6 +101,8 @@ def _require_json(request: Request) -> None:
     """
     for name, value in request.headers:
         if name == b"content-type":
+            if value == _JSON:
+                return
             media_type, _, parameters = value.decode("latin-1").partition(";")
             charset = parameters.strip().lower().removeprefix("charset=").strip('"')
             if media_type.strip().lower() == JSON and charset in {"", "utf-8", "utf8"}:
