@@ -10,6 +10,7 @@ import pytest
 
 from goqueue.broker import queue_receiving
 from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Simulation, simulate
 from tests.http.raw import RawHttp, SimServer, request, serving
 
@@ -225,5 +226,38 @@ def test_one_that_may_hold_no_more_leaves_its_turn_to_others(seed: int) -> None:
             await asyncio.sleep(1)
             await publish(server, "b")
             assert await received([other]) == ["b"]
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joins = 0
+    real = Rounds.join
+
+    async def join(*args: Any) -> Any:
+        nonlocal joins
+        joins += 1
+        return await real(*args)
+
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            client, waiter = await server.client(), await server.client()
+            queues = server.server.broker.queues
+            # Of the same log.
+            other = next(name for name in map(str, range(1000)) if queues._index(name) == queues._index("g"))
+            await client.call("POST", "/queues/g/pause", {"reason": "lunch"})
+            await publish(server, "a")
+            waiter.write(request("POST", RECEIVE, {"topic": "t", "wait": "60s"}))
+            await asyncio.sleep(1)
+            monkeypatch.setattr(Rounds, "join", join)
+            (got,) = (await client.call("POST", f"/groups/{other}/receive", {"topic": "t"})).json()["messages"]
+            await client.call("POST", "/messages/ack", {"receipt_handle": got["receipt_handle"]})
+            assert joins == 2
+            await client.call("POST", "/queues/g/resume", {})
+            assert await received([waiter]) == ["a"]
 
     simulate(main, seed)

@@ -136,10 +136,11 @@ def _sights(
     rest = [
         (each.index, window.in_flight, each.last_stable_offset, each.log.start_offset) for each, window in promising
     ]
-    return [Sight(_shortfall(group, wish), marks, rest) for wish in wishes]
+    return [Sight(shortfall_of(group, wish), marks, rest) for wish in wishes]
 
 
-def _shortfall(group: QueueGroup, wish: Wish) -> str:
+def shortfall_of(group: QueueGroup, wish: Wish) -> str:
+    """Return why a consumer can get nothing now, whatever there is; empty if it can."""
     if group.paused:
         return f"the group is paused: {group.paused}"
     if not group.room(wish.consumer):

@@ -8,7 +8,7 @@ and has left something wakes the next, whatever became of it (`Waits.pass_on`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from goqueue.broker.queue_offers import is_worth_a_look
@@ -19,8 +19,8 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over
 
 Place = frozenset[Partition]
-BusyKeys = Mapping[TopicPartition, bytes]
-"""The key that is in flight, of the message that would come next."""
+Condition = Callable[[QueueGroup], bool]
+"""Tells whether a group may have something for somebody."""
 
 
 class Line:
@@ -77,31 +77,25 @@ class Line:
 
 
 class Waits:
-    """The receives that wait for a message, by group; those in `_short` wait for the group itself, paused or full."""
+    """The receives that wait for a message, by group; those in `_waiting` wait until a condition holds of it."""
 
     def __init__(self) -> None:
         self.is_closed = False
         self._lines: dict[str, dict[Place, Line]] = {}
-        self._waiting: dict[str, dict[Wake, BusyKeys]] = {}
-        self._short: dict[str, dict[Wake, BusyKeys]] = {}
+        self._waiting: dict[str, dict[Wake, Condition]] = {}
         # Those whose topic is not there yet.
         self._early: dict[Wake, None] = {}
 
-    def begin(self, group: str, wake: Wake, *, is_short: bool, busy_keys: BusyKeys | None = None) -> None:
-        """Have somebody woken when a group may have something for them; news of partitions are their own affair.
-
-        That is when something is ready again, or a key is free behind which nothing could be looked at.
-        """
-        waiting = self._short if is_short else self._waiting
-        waiting.setdefault(group, {})[wake] = busy_keys or {}
+    def begin(self, group: str, condition: Condition, wake: Wake) -> None:
+        """Have somebody woken when a condition holds of a group; news of partitions are their own affair."""
+        self._waiting.setdefault(group, {})[wake] = condition
 
     def end(self, group: str, wake: Wake) -> None:
         """Forget somebody who waits no longer."""
-        for waiting in (self._waiting, self._short):
-            if group in waiting:
-                waiting[group].pop(wake, None)
-                if not waiting[group]:
-                    del waiting[group]
+        if group in self._waiting:
+            self._waiting[group].pop(wake, None)
+            if not self._waiting[group]:
+                del self._waiting[group]
 
     async def turn(self, group: str, partitions: Sequence[Partition], deadline: float) -> None:
         """Wait in line until there may be a message for a group, or the time is up."""
@@ -132,9 +126,9 @@ class Waits:
             if line.is_worth_a_look(group):
                 line.wake_next()
 
-    async def resumed(self, group: str, deadline: float) -> None:
-        """Wait until a group that could deliver nothing may be able to, or the time is up."""
-        await _woken(deadline, partial(self.begin, group, is_short=True), partial(self.end, group))
+    async def resumed(self, group: str, condition: Condition, deadline: float) -> None:
+        """Wait until a condition holds of a group that could deliver nothing, or the time is up."""
+        await _woken(deadline, partial(self.begin, group, condition), partial(self.end, group))
 
     async def topic(self, deadline: float) -> None:
         """Wait until there is another topic, or the time is up."""
@@ -142,7 +136,7 @@ class Waits:
 
     def topics_changed(self) -> None:
         """Let all look again: a topic is there that was not, or has more partitions, or is gone."""
-        self.wake(*{**self._lines, **self._waiting, **self._short})
+        self.wake(*{**self._lines, **self._waiting})
         for wake in list(self._early):
             wake()
 
@@ -151,32 +145,24 @@ class Waits:
         for name in groups:
             for line in list(self._lines.get(name, {}).values()):
                 line.wake_all()
-            for wake in [*self._waiting.get(name, ()), *self._short.get(name, ())]:
+            for wake in list(self._waiting.get(name, ())):
                 wake()
 
     def changed(self, machine: Deliveries) -> None:
         """Wake the receives of groups that may have something for them now."""
-        for name in {**self._lines, **self._waiting, **self._short}:
+        for name in {**self._lines, **self._waiting}:
             group = machine.find(name)
             if group is None:
                 continue
             self.pass_on(group)
-            has_ready = any(window.ready for window in group.windows.values())
-            for wake, keys in list(self._waiting.get(name, {}).items()):
-                if has_ready or (keys and _has_free(group, keys)):
+            for wake, condition in list(self._waiting.get(name, {}).items()):
+                if condition(group):
                     wake()
-            for wake in list(self._short.get(name, ())):
-                wake()
 
     def close(self) -> None:
         """Wake all; from now on nobody waits."""
         self.is_closed = True
         self.topics_changed()
-
-
-def _has_free(group: QueueGroup, keys: BusyKeys) -> bool:
-    windows = group.windows
-    return any(where not in windows or key not in windows[where].by_key for where, key in keys.items())
 
 
 async def _woken(deadline: float, begin: Callable[[Wake], object], end: Callable[[Wake], object]) -> None:

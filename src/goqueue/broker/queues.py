@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_beginnings import prepare
-from goqueue.broker.queue_receiving import Looked, Receiving, Sight, Wish, sight_of
+from goqueue.broker.queue_receiving import Looked, Receiving, Sight, Wish, shortfall_of, sight_of
 from goqueue.broker.queue_settling import Saying, Statement
 from goqueue.machines.delivery_steps import Result
 
@@ -65,7 +65,7 @@ async def _news(broker: Broker, wish: Wish, before: Sight, deadline: float) -> b
         return True
     if sight.shortfall:
         broker.queues.pass_on(name)
-        await waits.resumed(name, deadline)
+        await waits.resumed(name, lambda group: not shortfall_of(group, wish), deadline)
     else:
         await waits.turn(name, partitions, deadline)
     return True

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.presence import Presence
-from goqueue.broker.queue_waits import BusyKeys
+from goqueue.broker.queue_waits import Condition
 from goqueue.broker.share_offers import Search, Supply, Wanted
 from goqueue.broker.share_sessions import Place, ShareSession
 from goqueue.errors import GoQueueError, UnknownQueue
 from goqueue.machines.deliveries import Leased
-from goqueue.machines.delivery_commands import Offer, Receive, Taker
+from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
@@ -64,7 +64,7 @@ async def lease_shares(
         if group is None:
             break
         is_late = loop.time() >= deadline or broker.queues.waits.is_closed
-        room = 0 if group.paused else group.room(session.key.member_id)
+        room = _room(group, session.key.member_id)
         supplies = _look_around(broker, group, sources, terms, room) if room else {}
         size_bytes = sum(supply.size_bytes for supply in supplies.values())
         before = _progress(group)
@@ -80,7 +80,8 @@ async def lease_shares(
         elif is_late:
             break
         else:
-            await _news(broker, group, sources, supplies, deadline, presence, is_short=not room)
+            condition = _condition(group, session.key.member_id, supplies)
+            await _news(broker, group, sources, condition, deadline, presence)
     return {}
 
 
@@ -154,19 +155,16 @@ async def _news(
     broker: Broker,
     group: QueueGroup,
     sources: Sources,
-    supplies: Mapping[Place, Supply],
+    condition: Condition,
     deadline: float,
     presence: Presence,
-    *,
-    is_short: bool,
 ) -> None:
     """Wait until there may be a message for a group, the time is up, or nobody waits any more."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
     wake: Wake = partial(hand_over, woken, None)
     timer = loop.call_at(deadline, wake)
-    busy_keys = _busy_keys(group, [supply.offer for supply in supplies.values()])
-    broker.queues.waits.begin(group.name, wake, is_short=is_short, busy_keys=busy_keys)
+    broker.queues.waits.begin(group.name, condition, wake)
     presence.watch(wake)
     for partition in sources.partitions.values():
         partition.waiters.watch(wake)
@@ -180,7 +178,26 @@ async def _news(
             partition.waiters.forget(wake)
 
 
-def _busy_keys(group: QueueGroup, offers: Iterable[Offer]) -> BusyKeys:
-    """Return the keys without which nothing is had of partitions: as many messages as may be are held before them."""
-    firsts = {each.partition: each.keys.get(each.fresh[0]) for each in offers if each.keys and each.fresh}
-    return {where: key for where, key in firsts.items() if key is not None and key in group.windows[where].by_key}
+def _room(group: QueueGroup, consumer: str) -> int:
+    return 0 if group.paused else group.room(consumer)
+
+
+def _condition(group: QueueGroup, consumer: str, supplies: Mapping[Place, Supply]) -> Condition:
+    """Return when there may be something for a session that got nothing of what there is."""
+    if not _room(group, consumer):
+        return lambda group: _room(group, consumer) > 0
+    # As many messages as may be are held before the first of these, so nothing is had without its key.
+    firsts = {
+        offer.partition: offer.keys.get(offer.fresh[0])
+        for offer in (supply.offer for supply in supplies.values())
+        if offer.keys and offer.fresh
+    }
+    busy = {where: key for where, key in firsts.items() if key is not None and key in group.windows[where].by_key}
+
+    def may_go_on(group: QueueGroup) -> bool:
+        windows = group.windows
+        if any(window.ready for window in windows.values()):
+            return True
+        return any(where not in windows or key not in windows[where].by_key for where, key in busy.items())
+
+    return may_go_on
