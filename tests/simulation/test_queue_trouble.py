@@ -156,6 +156,18 @@ def test_a_consumer_that_hangs_up_while_its_group_begins_with_a_topic_gets_no_le
     live(SimDisk(seed), seed, act)
 
 
+@pytest.mark.seeds(10, long_count=100)
+def test_settings_hold_though_somebody_receives_at_the_same_moment(seed: int) -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        # Both find no group; the topic of all groups has to be made first.
+        await asyncio.gather(SetQueue("billing", QueueSettings(retries=7)).perform(broker), _receive(broker))
+        (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
+        assert group.settings.retries == 7
+
+    live(SimDisk(seed), seed, act)
+
+
 def test_who_shares_a_round_gets_what_is_ready_again_though_others_had_all_that_it_may_bring() -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)

@@ -123,6 +123,15 @@ def test_leases_that_have_ended_are_not_counted_any_more_when_their_topic_is_gon
     assert dict(talk.machine.require("g").expired) == {}
 
 
+def test_a_group_that_somebody_only_needs_keeps_the_settings_that_it_has() -> None:
+    talk = Talk()
+    talk.begin(QueueSettings(retries=7))
+    talk.say(Configure("g", QueueSettings(), is_made_only=True))
+    assert talk.machine.require("g").settings.retries == 7
+    talk.say(Configure("new", QueueSettings(retries=1), is_made_only=True))
+    assert talk.machine.require("new").settings.retries == 1
+
+
 def test_an_extension_by_a_clock_that_was_ahead_lasts_no_longer_than_it_was_given_for() -> None:
     stage = Talk()
     stage.begin()

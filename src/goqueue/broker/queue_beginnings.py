@@ -52,7 +52,8 @@ async def ensure_group(broker: Broker, name: str, wanted: Configure | None = Non
         streams = broker.groups.peek(name)
         if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
             raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
-        wanted = wanted or Configure(name, QueueSettings())
+        # Somebody else may make it meanwhile, with other settings.
+        wanted = wanted or Configure(name, QueueSettings(), is_made_only=True)
     if wanted is not None:
         await broker.queues.submit(name, wanted)
         machine = await broker.queues.machine(name)

@@ -49,8 +49,10 @@ def require_window(groups: Groups, group: str, partition: TopicPartition) -> Win
 def administer(groups: Groups, command: Administration, ticket: int) -> Decision:
     """Return what carries out a command; raises what forbids it."""
     match command:
-        case Configure(name, settings):
+        case Configure(name, settings, is_made_only):
             known = groups.get(name)
+            if known is not None and is_made_only:
+                settings = known.settings
             if known is not None and settings.dead_letters != known.settings.dead_letters:
                 _check_letters(name, settings.dead_letters, {each.topic for each in known.windows})
             return _changed(known, name, GroupValue(settings, "" if known is None else known.paused), ticket)

@@ -16,10 +16,11 @@ from goqueue.model.queue_settings import QueueSettings
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Make a group, or give it other settings."""
+    """Make a group, or give it other settings, unless it is to be made only: then one that is there keeps its own."""
 
     group: str
     settings: QueueSettings
+    is_made_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
