@@ -238,13 +238,13 @@ def test_one_that_may_hold_no_more_leaves_its_turn_to_others(seed: int) -> None:
 def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    joins = 0
-    real = Rounds.join
+    asks = 0
+    real = Rounds.ask
 
-    async def join(*args: Any) -> Any:
-        nonlocal joins
-        joins += 1
-        return await real(*args)
+    def ask(*args: Any) -> Any:
+        nonlocal asks
+        asks += 1
+        return real(*args)
 
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
@@ -257,10 +257,10 @@ def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
             await publish(server, "a")
             waiter.write(request("POST", RECEIVE, {"topic": "t", "wait": "60s"}))
             await asyncio.sleep(1)
-            monkeypatch.setattr(Rounds, "join", join)
+            monkeypatch.setattr(Rounds, "ask", ask)
             (got,) = (await client.call("POST", f"/groups/{other}/receive", {"topic": "t"})).json()["messages"]
             await client.call("POST", "/messages/ack", {"receipt_handle": got["receipt_handle"]})
-            assert joins == 2
+            assert asks == 2
             await client.call("POST", "/queues/g/resume", {})
             assert await received([waiter]) == ["a"]
 

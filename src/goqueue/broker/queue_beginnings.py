@@ -31,9 +31,14 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
     There is no pause unless something has to be made or begun.
     """
     check_group_name(name)
-    opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
-    group = await ensure_group(broker, name)
-    return group, await ensure_partitions(broker, group, opened)
+    while True:
+        opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
+        group = await ensure_group(broker, name)
+        partitions = await ensure_partitions(broker, group, opened)
+        machine = broker.queues.peek(name)
+        # If there was a pause, another group may have this name by now.
+        if machine is not None and machine.find(name) is group:
+            return group, partitions
 
 
 def require_topic(broker: Broker, name: str) -> OpenTopic:

@@ -48,16 +48,18 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         """Have a command carried out, as any coordinator does, and count what has become of messages."""
         if isinstance(command, Bury):
             return await self._bury(command)
-        reply = await super().submit(name, command)
+        try:
+            reply = await super().submit(name, command)
+        finally:
+            if not isinstance(command, Receive | Settle):
+                # Settings, a pause, another offset, an end: whoever waits has to know, also if nobody asks any more.
+                self.waits.wake(name)
         if isinstance(command, Receive):
             deliveries = [delivery for leased in reply for delivery in leased.deliveries]
             self.tallies.leased(name, deliveries, self._partitions_of(name))
         elif isinstance(command, Settle):
             self.tallies.settled(command, reply, self._partitions_of(name))
-        else:
-            # Settings, a pause, another offset, an end: whoever waits has to know.
-            self.waits.wake(name)
-        if isinstance(command, DeleteQueue):
+        elif isinstance(command, DeleteQueue):
             self.tallies.forget(name)
         return reply
 

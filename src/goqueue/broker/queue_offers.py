@@ -11,6 +11,7 @@ from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.queue_reading import Stretches
 from goqueue.errors import Corrupt
 from goqueue.machines.delivery_commands import Offer
+from goqueue.machines.delivery_steps import within_reach
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.records.reader import Record
@@ -67,7 +68,8 @@ def look(
     records.update(zip(offsets, fresh, strict=True))
     keys = {record.offset: short_key(record.key) for record in fresh if record.key is not None} if is_ordered else None
     where = TopicPartition(partition.topic, partition.index)
-    return Look(Offer(where, offsets, end, again, gone, start, keys, window.cursor), records, size + fresh_size)
+    offer = within_reach(window, Offer(where, offsets, end, again, gone, start, keys, window.cursor))
+    return Look(offer, records, size + fresh_size)
 
 
 def _find_fresh(

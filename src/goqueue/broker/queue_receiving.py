@@ -176,7 +176,7 @@ def _look_around(
             continue
         if not found.is_empty:
             looks.append(found)
-            limit -= len(found.records)
+            limit -= len(found.offer.fresh) + len(found.offer.again)
             bytes_max -= found.size_bytes
     if fault is not None and not looks:
         raise fault

@@ -61,12 +61,10 @@ async def _news(broker: Broker, wish: Wish, before: Sight, deadline: float) -> b
         # What was passed may be much, all of it aborted or waiting for its key, and others may have taken what there
         # was room for.
         return not sight.shortfall and bool(sight.marks) and sight.marks != before.marks
-    if sight != before and (sight.marks or sight.shortfall != before.shortfall):
-        return True
     if sight.shortfall:
         broker.queues.pass_on(name)
         await waits.resumed(name, lambda group: not shortfall_of(group, wish), deadline)
-    else:
+    elif sight == before or not (sight.marks or before.shortfall):
         await waits.turn(name, partitions, deadline)
     return True
 
@@ -75,13 +73,14 @@ async def _news(broker: Broker, wish: Wish, before: Sight, deadline: float) -> b
 async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
     """Say of leased messages what became of them; return the result of each, durable."""
     shown, unreadable = broker.queues.receipts.read(receipts)
-    if len(shown) == 1 and not unreadable:
+    ask = broker.queues.settlements.ask
+    # All of it is said at once, and holds though the caller may leave.
+    said = [ask(Saying(group, statement), claims, len(numbers)) for group, (numbers, claims) in shown.items()]
+    if len(said) == 1 and not unreadable:
         # As most are.
-        ((group, (_, claims)),) = shown.items()
-        return await broker.queues.settlements.join(Saying(group, statement), claims, len(receipts))
+        return await said[0]
     results: list[Result | None] = [unreadable.get(number) for number in range(len(receipts))]
-    for group, (numbers, claims) in shown.items():
-        told = await broker.queues.settlements.join(Saying(group, statement), claims, len(numbers))
-        for number, result in zip(numbers, told, strict=True):
+    for (numbers, _), told in zip(shown.values(), said, strict=True):
+        for number, result in zip(numbers, await told, strict=True):
             results[number] = result
     return [each for each in results if each is not None]

@@ -15,6 +15,7 @@ from goqueue.errors import GoQueueError, UnknownQueue
 from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.runtime.partition import Partition
@@ -80,7 +81,7 @@ async def lease_shares(
         elif is_late:
             break
         else:
-            condition = _condition(group, session.key.member_id, supplies)
+            condition = _condition(group, session.key.member_id)
             await _news(broker, group, sources, condition, deadline, presence)
     return {}
 
@@ -182,22 +183,17 @@ def _room(group: QueueGroup, consumer: str) -> int:
     return 0 if group.paused else group.room(consumer)
 
 
-def _condition(group: QueueGroup, consumer: str, supplies: Mapping[Place, Supply]) -> Condition:
+def _condition(group: QueueGroup, consumer: str) -> Condition:
     """Return when there may be something for a session that got nothing of what there is."""
     if not _room(group, consumer):
         return lambda group: _room(group, consumer) > 0
-    # As many messages as may be are held before the first of these, so nothing is had without its key.
-    firsts = {
-        offer.partition: offer.keys.get(offer.fresh[0])
-        for offer in (supply.offer for supply in supplies.values())
-        if offer.keys and offer.fresh
-    }
-    busy = {where: key for where, key in firsts.items() if key is not None and key in group.windows[where].by_key}
+    # Where as many messages are held as may be, nothing behind them was looked at; whoever is done there changes that.
+    full = {where: window.in_flight for where, window in group.windows.items() if window.held >= HELD_MAX}
 
     def may_go_on(group: QueueGroup) -> bool:
         windows = group.windows
         if any(window.ready for window in windows.values()):
             return True
-        return any(where not in windows or key not in windows[where].by_key for where, key in busy.items())
+        return any(where not in windows or windows[where].in_flight != count for where, count in full.items())
 
     return may_go_on

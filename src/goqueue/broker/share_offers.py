@@ -17,6 +17,7 @@ from goqueue.broker.opened_batches import OpenedBatches, open_batch
 from goqueue.broker.queue_offers import short_key
 from goqueue.errors import CorruptBatch
 from goqueue.machines.delivery_commands import Offer
+from goqueue.machines.delivery_steps import within_reach
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.records.layout import BatchHeader, headers
@@ -106,7 +107,8 @@ class Search:
         fresh, end = self._find_fresh(max(window.cursor, start), len(again))
         keys = self._keys if self._wanted.is_ordered else None
         where = TopicPartition(partition.topic, partition.index)
-        supply = Supply(Offer(where, fresh, end, again, gone, start, keys, window.cursor), self._batches)
+        offer = within_reach(window, Offer(where, fresh, end, again, gone, start, keys, window.cursor))
+        supply = Supply(offer, self._batches)
         if self._fault is not None and supply.is_empty:
             raise self._fault
         return supply

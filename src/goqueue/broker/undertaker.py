@@ -150,7 +150,8 @@ class Undertaker:
         dead = (
             [] if window is None else list(islice((each for each in window.dead if each not in refused), _AT_ONCE_MAX))
         )
-        if group is None or window is None or not dead:
+        # Where the log has lost its end, other messages may lie in the place of dead ones.
+        if group is None or window is None or not dead or window.lost_end is not None:
             return False
         found = await self._gather(burial, group, window, dead)
         if not found.leases:

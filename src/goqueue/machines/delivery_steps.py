@@ -45,6 +45,16 @@ def later(now: Now, delay_ms: int) -> Now:
 # -- leasing
 
 
+def within_reach(window: Window, offer: Offer) -> Offer:
+    """Return an offer without what nobody can get: what waits for its key behind as many as may be held."""
+    if not offer.keys or window.held < HELD_MAX:
+        return offer
+    for number, offset in enumerate(offer.fresh):
+        if offer.keys.get(offset) in window.by_key:
+            return offer._replace(fresh=offer.fresh[:number], end=offset)
+    return offer
+
+
 def opened(window: Window, offer: Offer) -> Draft:
     """Return the draft of a window in which something is offered, without what is gone."""
     draft = Draft(window)

@@ -178,9 +178,9 @@ class Draft:
         # Chunks in which something is in flight that was not, or was elsewhere.
         self.rewritten: set[int] = set()
         self.moves: list[Move] = []
+        self.lost_end = window.lost_end
         # How many messages wait for others of their key by now, of which keys messages have come to fly, and how many
         # of those that were offered again nobody else need look at.
-        self.lost_end = window.lost_end
         self.held = window.held
         self.keys: set[bytes] = set()
         self.gone_through = 0

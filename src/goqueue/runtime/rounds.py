@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from goqueue.errors import GoQueueError
@@ -55,11 +55,15 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
 
     async def join(self, key: KeyT, ask: AskT, size: int) -> ToldT:
         """Have something of a size carried out; return what came of it, or raise that."""
+        return await self.ask(key, ask, size)
+
+    def ask(self, key: KeyT, ask: AskT, size: int) -> asyncio.Future[ToldT]:
+        """Have something carried out as `join` does; return what is going to be told."""
         told: asyncio.Future[ToldT] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(_Asked(ask, size, told))
         if key not in self._running:
             self._begin(key)
-        return await told
+        return told
 
     def _begin(self, key: KeyT) -> None:
         self._running[key] += 1
@@ -68,8 +72,11 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
     async def _run(self, key: KeyT) -> None:
         waiting = self._waiting[key]
         taken: list[_Asked] = []
+        is_taken = False
 
         def take() -> list[AskT]:
+            nonlocal is_taken
+            is_taken = True
             taken.extend(self._take(waiting))
             if waiting:
                 # There was no room for them.
@@ -82,11 +89,13 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
             for each, reply in zip(taken, told, strict=True):
                 hand_over(each.told, reply)
         except GoQueueError as error:
-            _refuse(taken or self._take(waiting), error)
+            _refuse(taken if is_taken else self._take(waiting), error)
         except BaseException as error:
-            # The broker stops, or is mistaken: nobody may wait for what never comes.
-            _refuse([*taken, *waiting], error)
-            waiting.clear()
+            # The broker is mistaken, or stops: nobody may wait for what never comes.
+            _refuse(taken if is_taken else self._take(waiting), error)
+            if isinstance(error, asyncio.CancelledError):
+                _refuse(waiting, error)
+                waiting.clear()
             raise
         finally:
             self._end(key)
@@ -119,7 +128,7 @@ async def _turns(count: int) -> None:
         await arrival(loop.call_soon)
 
 
-def _refuse(asked: Sequence[_Asked], error: BaseException) -> None:
+def _refuse(asked: Iterable[_Asked], error: BaseException) -> None:
     for each in asked:
         if isinstance(error, asyncio.CancelledError):
             each.told.cancel()

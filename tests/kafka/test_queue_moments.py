@@ -1,0 +1,164 @@
+"""Queue groups in awkward moments: what happens just then is heard of, and keeps nobody from what is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.queue_admin import configure_queue, delete_queue
+from goqueue.broker.queue_receiving import Source, Wish
+from goqueue.broker.queue_settling import Statement
+from goqueue.broker.queues import receive, settle
+from goqueue.machines.delivery_commands import Seek
+from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.model.queue_settings import Ordering, QueueSettings
+from tests.kafka.api_kit import pass_time, run
+from tests.kafka.raw import RawClient
+from tests.kafka.requests import create_topic
+from tests.kafka.server import SimServer
+from tests.kafka.share_kit import ShareMember, Where, publish, taken
+
+ORDERED = QueueSettings(ordering=Ordering.KEY, visibility_ms=3_600_000)
+ACK = Statement(Verdict.ACK)
+
+
+async def _make(client: RawClient, name: str) -> Where:
+    return (await create_topic(client, name))["topic_id"], 0
+
+
+def _wish(*topics: str, group: str = "g", who: str = "c", limit: int = 10, wait_ms: int = 0) -> Wish:
+    return Wish(Source(group, topics), who, limit, wait_ms)
+
+
+def _group(broker: Broker, name: str = "g") -> QueueGroup | None:
+    machine = broker.queues.peek(name)
+    return None if machine is None else machine.find(name)
+
+
+async def _until(fact: Callable[[], bool]) -> None:
+    """Give others their turns until something is a fact, however short the moment is."""
+    for _ in range(10_000):
+        if fact():
+            return
+        await pass_time(0)
+    raise TimeoutError
+
+
+def test_a_partition_in_which_all_wait_for_one_key_keeps_nobody_from_the_others() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
+        for name in ("full", "free"):
+            await _make(client, name)
+        await publish(client, "full", *["held"] * (HELD_MAX + 50), key=b"k")
+        assert len((await receive(broker, INSIDE, _wish("full", limit=2_000))).received) == 1
+        await publish(client, "free", *map(str, range(20)))
+        for number in range(20):
+            async with asyncio.timeout(1):
+                wish = _wish("full", "free", who=f"c{number}", limit=1, wait_ms=20_000)
+                assert len((await receive(broker, INSIDE, wish)).received) == 1
+
+    run(act)
+
+
+def test_a_waiting_fetch_hears_of_room_for_those_who_wait_though_somebody_has_taken_what_was_ready() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
+        where = await _make(client, "t")
+        for value in ("j1", "k1", "j2"):
+            await publish(client, "t", value, key=value[:1].encode())
+        # One more than there is room for.
+        await publish(client, "t", *["held"] * HELD_MAX, key=b"k")
+        await publish(client, "t", "free")
+        got = await receive(broker, INSIDE, _wish("t", who="busy", limit=500))
+        receipts = {
+            offset: receipt
+            for each in got.received
+            for offset, receipt in zip(each.delivery.offsets, each.receipts, strict=True)
+        }
+        assert sorted(receipts) == [0, 1]
+        for _ in range(4):
+            await receive(broker, INSIDE, _wish("t", who="busy", limit=450))
+        waiting = ShareMember(await server.client(), "waiting")
+        waiting.send_fetch(where, max_wait=60_000)
+        await pass_time(1)
+        group = _group(broker)
+        assert group is not None
+        (window,) = group.windows.values()
+        acking = asyncio.ensure_future(settle(broker, INSIDE, [receipts[0]], ACK))
+        await _until(lambda: bool(window.ready))
+        await receive(broker, INSIDE, _wish("t", who="other", limit=1))
+        await acking
+        async with asyncio.timeout(1):
+            assert taken(await waiting.reply()) == ["free"]
+
+    run(act)
+
+
+def test_a_receive_goes_on_with_a_group_that_was_made_anew_while_it_began() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings())
+        await _make(client, "t")
+        await publish(client, "t", "1", "2", "3")
+        receiving = asyncio.ensure_future(receive(broker, INSIDE, _wish("t", wait_ms=20_000)))
+        group = _group(broker)
+        assert group is not None
+        await _until(lambda: bool(group.windows))
+        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
+        await _until(lambda: _group(broker) is not group)
+        await asyncio.gather(deleting, configure_queue(broker, INSIDE, "g", lambda _: QueueSettings()))
+        async with asyncio.timeout(1):
+            assert (await receiving).received
+
+    run(act)
+
+
+def test_a_waiting_fetch_hears_of_a_seek_though_nobody_waits_for_its_end() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        where = await _make(client, "t")
+        await publish(client, "t", "1")
+        (got,) = (await receive(broker, INSIDE, _wish("t"))).received
+        await settle(broker, INSIDE, got.receipts, ACK)
+        waiting = ShareMember(await server.client(), "waiting")
+        waiting.send_fetch(where, max_wait=60_000)
+        await pass_time(1)
+        group = _group(broker)
+        assert group is not None
+        (window,) = group.windows.values()
+        seeking = asyncio.ensure_future(broker.queues.submit("g", Seek("g", TopicPartition("t", 0), 0)))
+        await _until(lambda: window.cursor == 0)
+        seeking.cancel()
+        async with asyncio.timeout(1):
+            assert taken(await waiting.reply()) == ["1"]
+
+    run(act)
+
+
+def test_what_is_said_in_several_groups_holds_in_all_of_them_though_whoever_said_it_leaves() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await _make(client, "t")
+        await publish(client, "t", "1")
+        receipts: list[str] = []
+        for name in "gh":
+            (got,) = (await receive(broker, INSIDE, _wish("t", group=name))).received
+            receipts += got.receipts
+        settling = asyncio.ensure_future(settle(broker, INSIDE, receipts, ACK))
+        await pass_time(0)
+        await pass_time(0)
+        settling.cancel()
+        await pass_time(1)
+        for name in "gh":
+            group = _group(broker, name)
+            assert group is not None
+            assert [window.in_flight for window in group.windows.values()] == [0]
+
+    run(act)
