@@ -22,7 +22,7 @@ from goqueue.model.queue_settings import QueueSettings
 from goqueue.observe.queue_metrics import look_at_queue_groups
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
-from tests.simulation.group_calls import CALLER, MakeTopic
+from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
 from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.redrive_calls import ReadCopies, StartRedrive, WriteLetter
@@ -135,6 +135,33 @@ def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
     live(disk, 1, act)
     disk.heal()
     live(disk, 2, go_on, stops=True, clock_jump_ms=-3_600_000)
+
+
+def test_a_letter_is_written_once_though_its_topic_has_got_partitions_since() -> None:
+    disk = SimDisk(1)
+    values = [f"v{number}" for number in range(24)]
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 8).perform(broker)
+        await MakeTopic("orders.dlq", 3).perform(broker)
+        for value in values:
+            await PublishValue("orders", value, value).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", len(values), 0, 60_000, 0).perform(broker)
+        assert len({each.place for each in given}) > 4
+        # What says that the messages are dead is written; what says that they are buried is not.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        assert sorted(each.value for each in await ReadLetters("orders.dlq").perform(broker)) == sorted(values)
+        await GrowTopic("orders.dlq", 7).perform(broker)
+
+    async def go_on(broker: Broker) -> None:
+        await _until(lambda: _states(broker) == [])
+        assert sorted(each.value for each in await ReadLetters("orders.dlq").perform(broker)) == sorted(values)
+
+    live(disk, 1, act)
+    disk.heal()
+    live(disk, 2, go_on, stops=True)
 
 
 async def _open_a_transaction(broker: Broker, topic: str) -> None:

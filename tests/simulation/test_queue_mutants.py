@@ -132,8 +132,8 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
 def letters_are_written_without_a_look(patch: Patch) -> None:
     """After a start, the undertaker takes for granted that no letter was written."""
 
-    async def nothing(partition: Any, causes: Any) -> set[Any]:
-        del partition, causes
+    async def nothing(places: Any, causes: Any) -> set[Any]:
+        del places, causes
         return set()
 
     patch.setattr(undertaker, "find_written", nothing)

@@ -1,4 +1,4 @@
-"""Looks for dead letters that were perhaps written, among the last ones of a partition.
+"""Looks for dead letters that were perhaps written, among the last ones of the partitions where they may lie.
 
 The undertaker writes letters outside of transactions. So those of others are passed over, and one that is open hides
 nothing: else a letter would be written again and again until it ends.
@@ -7,6 +7,7 @@ nothing: else a letter would be written again and again until it ends.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from goqueue.broker.letters import open_batches
@@ -20,12 +21,18 @@ _FIRST_PIECE = 16
 _PIECE_GROWTH = 4
 
 
-async def find_written(partition: Partition, causes: AbstractSet[Cause]) -> set[Cause]:
+async def find_written(places: Iterable[Partition], causes: AbstractSet[Cause]) -> set[Cause]:
     """Return those causes of which a letter is among the last ones of a partition.
 
     Two letters of the same message say the same only if they are of the same death.
     """
     found: set[Cause] = set()
+    for partition in places:
+        await _look_in(partition, causes, found)
+    return found
+
+
+async def _look_in(partition: Partition, causes: AbstractSet[Cause], found: set[Cause]) -> None:
     end = partition.high_watermark
     start = max(end - _LAST_LETTERS, partition.log.start_offset)
     piece = _FIRST_PIECE
@@ -33,7 +40,6 @@ async def find_written(partition: Partition, causes: AbstractSet[Cause]) -> set[
         low = max(end - piece, start)
         end = await _look_between(partition, low, end, causes, found)
         piece *= _PIECE_GROWTH
-    return found
 
 
 async def _look_between(

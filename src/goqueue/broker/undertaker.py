@@ -2,7 +2,7 @@
 
 A letter is an ordinary publish, durable before its message is settled: so none is lost, whatever happens in between.
 Whoever cannot know whether a letter was written (after a start, or when its message could not be settled) looks for it
-among the last letters of its partition first, so that it is not written twice.
+among the last letters where it would lie first, so that it is not written twice.
 
 Whatever was delivered can become a letter, however large it is. What cannot be written or read now stays where it is,
 and is tried again, and keeps no other back.
@@ -33,7 +33,7 @@ from goqueue.machines.delivery_values import Flight
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
-from goqueue.model.dead_letters import cause_of, dead_letters_of
+from goqueue.model.dead_letters import cause_of, dead_letters_of, letter_places
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
@@ -205,9 +205,8 @@ class Undertaker:
         target = await self._target(group, where)
         which = (group.name, where)
         if doubtful:
-            lying = target.partition(where.partition % len(target.partitions))
             causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-            written = await find_written(lying, set(causes.values()))
+            written = await find_written(_places(target, where), set(causes.values()))
             letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
         if not letters:
             return {}
@@ -238,11 +237,15 @@ class Undertaker:
         self, target: OpenTopic, where: TopicPartition, letters: Sequence[NewRecord]
     ) -> Sequence[GoQueueError | None]:
         """Publish letters, each by itself; return what has kept each of them from it."""
-        partition = target.partition(where.partition % len(target.partitions))
+        partition = _places(target, where)[0]
         bytes_max = target.settings.log.max_message_bytes
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
         outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
+
+
+def _places(target: OpenTopic, where: TopicPartition) -> list[Partition]:
+    return [target.partition(index) for index in letter_places(where.partition, len(target.partitions))]
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:
