@@ -24,7 +24,7 @@ from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_calls import Given, Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.redrive_calls import ReadCopies, StartRedrive, WriteLetter
 
 
@@ -118,8 +118,8 @@ def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
             await PublishValue("orders", value, None).perform(broker)
         await ReceiveSome("billing", ("orders",), "ann", 1, 0, 10_000, 0).perform(broker)
         await let_pass(9)
-        # Its lease ends, and its letter is written; what says that it is buried is not.
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
+        # Its lease ends, which is stored, and its letter is written; what says that it is buried is not.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
         await let_pass(3)
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "slow")]
 
@@ -131,6 +131,33 @@ def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
         assert _states(broker) == []
         letters = await ReadLetters("orders.dlq").perform(broker)
         assert letters == [Letter("billing", "slow"), Letter("billing", "quick")]
+
+    live(disk, 1, act)
+    disk.heal()
+    live(disk, 2, go_on, stops=True, clock_jump_ms=-3_600_000)
+
+
+def test_a_message_whose_end_cannot_be_stored_has_no_letter_and_may_still_be_done() -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
+        await PublishValue("orders", "slow", None).perform(broker)
+        given.extend(await ReceiveSome("billing", ("orders",), "ann", 1, 0, 10_000, 0).perform(broker))
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
+        await let_pass(30)
+        assert _states(broker) == [FlightState.LEASED]
+        assert await ReadLetters("orders.dlq").perform(broker) == []
+
+    async def go_on(broker: Broker) -> None:
+        # By this clock, its lease has not ended.
+        await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
+        await let_pass(30)
+        assert _states(broker) == []
+        assert await ReadLetters("orders.dlq").perform(broker) == []
 
     live(disk, 1, act)
     disk.heal()

@@ -289,11 +289,13 @@ class Deliveries:
         expired = leases_due(window, command.chunk, now)
         draft = Draft(window)
         tally = Tally(0, pass_time(draft, command.chunk, group.settings, now))
+        # What time has made of messages is found out again after a start, by a clock that may have been set back. So those
+        # that have died are stored: nobody may get one that has a letter by then.
+        records = draft_records(group.name, command.partition, draft) if tally.failed else ()
         draft.close()
-        value, records = _counted(group, tally)
-        # What has become of messages with time is found out again after a start.
+        value, more = _counted(group, tally)
         outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place, expired=expired)
-        return Decision(records, [Answer(ticket, None)], (outcome,))
+        return Decision([*records, *more], [Answer(ticket, None)], (outcome,))
 
 
 def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window | None]) -> None:
