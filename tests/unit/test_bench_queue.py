@@ -13,7 +13,7 @@ from goqueue.bench.broker_queue import QueueLoad, QueueTopic, measure_singles, q
 from goqueue.bench.http_connection import HttpConnection
 from goqueue.bench.measure import BenchmarkFailed
 from goqueue.bench.queue_client import Report, carry_out, ranges_of
-from goqueue.bench.queue_workloads import SINGLE_CONNECTIONS
+from goqueue.bench.queue_workloads import SINGLES_GOALS
 from goqueue.cli.main import app
 
 DESCRIPTION = {"what", "value", "unit", "goal", "is_met"}
@@ -43,12 +43,13 @@ def test_batches_singles_and_delivery_are_measured_in_one_shape(broker: Broker) 
     document = json.loads(shown.stdout)
     assert document["settings"]["batch"] == 5
     found = document["results"]
-    singles = [f"queue_singles_{count}" for count in SINGLE_CONNECTIONS]
+    singles = [f"queue_singles_{count}" for count in SINGLES_GOALS]
     assert list(found) == ["queue_publish", "queue_batches", "queue_cpu", *singles, "queue_delivery"]
     for each in found.values():
         assert set(each) >= DESCRIPTION | {"messages", "seconds", "requests", "broker_cpu_us_per_msg"}
         assert each["messages"] == 41
     assert found["queue_batches"]["goal"] == "at least 100,000"
+    assert [found[name]["goal"] for name in singles] == [None, "at least 5,000"]
     assert found["queue_cpu"]["value"] == found["queue_batches"]["broker_cpu_us_per_msg"]
     # 21 and 20 messages, five at a time.
     assert found["queue_publish"]["requests"] == 9
@@ -57,15 +58,21 @@ def test_batches_singles_and_delivery_are_measured_in_one_shape(broker: Broker) 
 
 
 def test_a_part_can_be_measured_alone(place: QueueTopic) -> None:
-    (result,) = measure_singles(place, QueueLoad(messages=7, batch=1, connections=3, partitions=2))
-    assert (result.name, result.details["connections"]) == ("queue_singles_3", 3)
+    # More consumers than processes.
+    (result,) = measure_singles(place, QueueLoad(messages=7, batch=1, connections=6, partitions=2))
+    assert (result.name, result.details["connections"], result.goal) == ("queue_singles_6", 6, None)
+
+
+@pytest.mark.parametrize(("connections", "crews"), [(1, [1]), (4, [1, 1, 1, 1]), (6, [2, 2, 1, 1]), (32, [8, 8, 8, 8])])
+def test_many_consumers_share_few_processes(connections: int, crews: list[int]) -> None:
+    assert QueueLoad(messages=7, connections=connections).crews == crews
 
 
 def test_a_message_that_was_not_acked_fails_the_benchmark(place: QueueTopic) -> None:
     publish = place.order(part="publish", messages=10, batch=5, partitions=2)
     with HttpConnection(*place.broker.http_address) as connection:
-        carry_out(connection, publish)
-        report = carry_out(connection, place.order(part="consume", batch=5))
+        carry_out([connection], publish)
+        report = carry_out([connection], place.order(part="consume", batch=5))
     require_each_once(place, [report], 10)
     for wrong in (Report(ranges={0: [(0, 5)]}), Report(ranges={0: [(0, 5)], 1: [(0, 4), (3, 4)]})):
         with pytest.raises(BenchmarkFailed, match="acked once"):
@@ -76,9 +83,9 @@ def test_a_message_that_was_not_acked_fails_the_benchmark(place: QueueTopic) -> 
 
 def test_messages_that_are_left_fail_the_benchmark(place: QueueTopic) -> None:
     with HttpConnection(*place.broker.http_address) as connection:
-        carry_out(connection, place.order(part="publish", messages=10, batch=5, partitions=2))
-        carry_out(connection, place.order(part="consume", batch=5))
-        carry_out(connection, place.order(part="publish", messages=5, batch=5, partitions=2))
+        carry_out([connection], place.order(part="publish", messages=10, batch=5, partitions=2))
+        carry_out([connection], place.order(part="consume", batch=5))
+        carry_out([connection], place.order(part="publish", messages=5, batch=5, partitions=2))
     with pytest.raises(BenchmarkFailed, match="the group is empty"):
         require_each_once(place, [Report(ranges={0: [(0, 5)], 1: [(0, 5)]})], 10)
 

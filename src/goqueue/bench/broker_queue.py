@@ -1,4 +1,4 @@
-"""Queues: messages are published, leased and acked by HTTP, by clients in processes of their own.
+"""Queues: messages are published, leased and acked by HTTP, by clients in other processes.
 
 Afterwards every message has to have been acked once, by one of the clients, and the group has to be empty.
 """
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from uuid import uuid4
 
 import msgspec
@@ -32,6 +33,8 @@ SIZE_BYTES_MIN = STAMP_DIGITS
 _PACERS = 4
 _WATCHERS = 2
 _WATCHED_AT_ONCE = 100
+# Many consumers are in so many processes: more of them would take the cores from the broker.
+_PROCESSES_MAX = 4
 _SECONDS_MAX = 600.0
 
 
@@ -48,8 +51,18 @@ class QueueLoad:
     @property
     def shares(self) -> list[int]:
         """How many messages each connection publishes."""
-        count = min(self.connections, self.messages)
-        return [self.messages // count + (number < self.messages % count) for number in range(count)]
+        return _parts(self.messages, self.connections)
+
+    @property
+    def crews(self) -> list[int]:
+        """How many connections each process has that consumes."""
+        return _parts(self.connections, _PROCESSES_MAX)
+
+
+def _parts(whole: int, count_max: int) -> list[int]:
+    """Part a number as evenly as can be; no part is zero."""
+    count = min(whole, count_max)
+    return [whole // count + (number < whole % count) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +129,7 @@ def measure_batches(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
         yield Result("queue_cpu", what, consumed.broker_cpu_us_per_msg, "us", CPU_US_GOAL, details)
 
 
-def measure_singles(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
+def measure_singles(place: QueueTopic, load: QueueLoad, goal: Goal | None = None) -> Iterator[Result]:
     """Receive and ack messages one by one, which are published before."""
     fill = place.order(
         part="publish", messages=load.messages, batch=1000, size_bytes=load.size_bytes, partitions=load.partitions
@@ -126,12 +139,16 @@ def measure_singles(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
     consumed, details = _consume(place, load)
     what = f"messages received and acked, one at a time, {load.connections} consumers"
     name = f"queue_singles_{load.connections}"
-    yield Result(name, what, consumed.msgs_per_s, "messages/s", SINGLES_GOAL, details)
+    yield Result(name, what, consumed.msgs_per_s, "messages/s", goal, details)
 
 
 def _consume(place: QueueTopic, load: QueueLoad) -> tuple[Figures, dict[str, float]]:
     """Have all messages received and acked; return the figures of that, and what goes with them."""
-    orders = [place.order(part="consume", batch=load.batch, first=number) for number in range(load.connections)]
+    firsts = accumulate(load.crews, initial=0)
+    orders = [
+        place.order(part="consume", batch=load.batch, first=first, connections=crew)
+        for first, crew in zip(firsts, load.crews, strict=False)
+    ]
     with _clients(orders) as clients, metered(place.broker.pid) as usage:
         reports = clients.run()
     require_each_once(place, reports, load.messages)
@@ -141,20 +158,16 @@ def _consume(place: QueueTopic, load: QueueLoad) -> tuple[Figures, dict[str, flo
 
 def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
     """Publish at a steady pace to consumers that wait; the value is the p99 from when a message was due."""
-    watching = [place.order(part="watch", batch=_WATCHED_AT_ONCE, first=number) for number in range(_WATCHERS)]
-    pacing = [
-        place.order(
-            part="pace",
-            messages=load.messages,
-            per_second=PER_SECOND,
-            size_bytes=load.size_bytes,
-            partitions=load.partitions,
-            first=first,
-            step=_PACERS,
-        )
-        for first in range(_PACERS)
-    ]
-    with _clients([*watching, *pacing]) as clients, metered(place.broker.pid) as usage:
+    watch = place.order(part="watch", batch=_WATCHED_AT_ONCE, connections=_WATCHERS)
+    pace = place.order(
+        part="pace",
+        messages=load.messages,
+        per_second=PER_SECOND,
+        size_bytes=load.size_bytes,
+        partitions=load.partitions,
+        connections=_PACERS,
+    )
+    with _clients([watch, pace]) as clients, metered(place.broker.pid) as usage:
         reports = clients.run()
     require_each_once(place, reports, load.messages)
     latencies_ms = [each for report in reports for each in report.latencies_ms]

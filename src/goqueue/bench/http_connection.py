@@ -1,4 +1,7 @@
-"""One HTTP connection over a bare socket: sends a request, reads its reply, and does as little else as possible."""
+"""One HTTP connection over a bare socket: sends a request, reads its reply, and does as little else as possible.
+
+Whoever has other things to do in between sends first, and takes the reply later.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +27,29 @@ class HttpConnection:
 
     def post(self, path: str, body: bytes) -> bytes:
         """Send JSON, and return the body of the reply; the benchmark has failed unless that is a success."""
+        self.send(path, body)
+        return self.receive()
+
+    def send(self, path: str, body: bytes) -> None:
+        """Send JSON; the reply is to be received."""
         head = f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        return self._exchange(head.encode() + _HEAD_END + body)
+        self._socket.sendall(head.encode() + _HEAD_END + body)
 
     def get(self, path: str) -> bytes:
         """Ask for something, and return the body of the reply."""
-        return self._exchange(f"GET {path} HTTP/1.1\r\nhost: bench".encode() + _HEAD_END)
+        self._ask("GET", path)
+        return self.receive()
 
     def delete(self, path: str) -> None:
         """Have something deleted."""
-        self._exchange(f"DELETE {path} HTTP/1.1\r\nhost: bench".encode() + _HEAD_END)
+        self._ask("DELETE", path)
+        self.receive()
 
-    def close(self) -> None:
-        """Hang up."""
-        self._socket.close()
+    def _ask(self, method: str, path: str) -> None:
+        self._socket.sendall(f"{method} {path} HTTP/1.1\r\nhost: bench".encode() + _HEAD_END)
 
-    def _exchange(self, request: bytes) -> bytes:
-        self._socket.sendall(request)
+    def receive(self) -> bytes:
+        """Wait for the reply to what was sent, and return its body; the benchmark has failed unless it succeeded."""
         received = b""
         while (end := received.find(_HEAD_END)) < 0:
             received += self._more()
@@ -54,6 +63,14 @@ class HttpConnection:
         body = b"".join(parts)
         require(received.startswith(b"HTTP/1.1 2") and len(body) == size, f"a request succeeds ({received[:300]!r})")
         return body
+
+    def fileno(self) -> int:
+        """Return what a selector knows it by."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
 
     def _more(self) -> bytes:
         data = self._socket.recv(_RECEIVE_BYTES)

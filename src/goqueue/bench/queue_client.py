@@ -1,23 +1,28 @@
-"""A client of a queue in a process of its own, as `goqueue bench queue` starts them: one connection, one part to play.
+"""Clients of a queue in a process of their own, as `goqueue bench queue` starts them: one part to play for all of them.
 
     python -m goqueue.bench.queue_client ORDER
 
-It says `ready` when it is connected, begins when it is told to, and ends with what it has done, as JSON. Messages are
+It says `ready` when all are connected, begins when it is told to, and ends with what was done, as JSON. Messages are
 looked at only as far as is needed to settle them and to know which they were.
 
-| part      | what it does                                                                        |
-|-----------|-------------------------------------------------------------------------------------|
-| `publish` | publishes so many messages, a batch in each request                                 |
-| `pace`    | publishes one message at a time, each when it is due, with that time in front       |
-| `consume` | receives a batch and acks it, until nothing is left                                 |
-| `watch`   | the same, but waits for messages, and notes how long after their time they came     |
+| part      | what it does                                                                                          |
+|-----------|-------------------------------------------------------------------------------------------------------|
+| `publish` | publishes so many messages, a batch in each request, by its only connection                           |
+| `pace`    | publishes one message at a time, each when it is due, with that time in front, the connections in turn |
+| `consume` | receives a batch and acks it, until nothing is left; each connection is a consumer                    |
+| `watch`   | the same, but waits for messages, and notes how long after their time they came                       |
+
+Many processes take more from two cores than what they do is worth, and from the broker with that.
 """
 
 from __future__ import annotations
 
+import selectors
 import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from typing import Literal
 
 import msgspec
@@ -34,7 +39,7 @@ _LEAD_S = 0.05
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is to do; `first` is its number, and with `step` says which of all paced messages are its own."""
+    """What a process is to do, and on how many connections; `first` is the number of its first one."""
 
     part: Literal["publish", "pace", "consume", "watch"]
     host: str
@@ -47,7 +52,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int = 1
     per_second: int = 1000
     first: int = 0
-    step: int = 1
+    connections: int = 1
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,13 +94,14 @@ def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def carry_out(connection: HttpConnection, order: Order) -> Report:
+def carry_out(connections: Sequence[HttpConnection], order: Order) -> Report:
     """Play a part to its end."""
     if order.part == "publish":
+        (connection,) = connections
         return _publish(connection, order)
     if order.part == "pace":
-        return _pace(connection, order)
-    return _consume(connection, order)
+        return _pace(connections, order)
+    return _consume(connections, order)
 
 
 def _publish(connection: HttpConnection, order: Order) -> Report:
@@ -111,59 +117,85 @@ def _publish(connection: HttpConnection, order: Order) -> Report:
     return Report(requests=requests)
 
 
-def _pace(connection: HttpConnection, order: Order) -> Report:
+def _pace(connections: Sequence[HttpConnection], order: Order) -> Report:
     path = f"/v1/topics/{order.topic}/messages"
     rest = "x" * (order.size_bytes - STAMP_DIGITS)
     began = time.monotonic() + _LEAD_S
-    requests = 0
-    for number in range(order.first, order.messages, order.step):
+    for number in range(order.messages):
+        connection = connections[number % len(connections)]
+        if number >= len(connections):
+            _require_stored(connection.receive(), 1)
         due = began + number / order.per_second
         if (left := due - time.monotonic()) > 0:
             time.sleep(left)
         value = f"{round(due * 1e6):0{STAMP_DIGITS}d}{rest}"
-        body = _encode({"messages": [{"value": value, "partition": number % order.partitions}]})
-        _require_stored(connection.post(path, body), 1)
-        requests += 1
-    return Report(requests=requests)
+        connection.send(path, _encode({"messages": [{"value": value, "partition": number % order.partitions}]}))
+    for connection in connections[: order.messages]:
+        _require_stored(connection.receive(), 1)
+    return Report(requests=order.messages)
 
 
 def _require_stored(reply: bytes, count: int) -> None:
     require(reply.count(b'"offset":') == count, f"every message is stored ({reply[:300]!r})")
 
 
-def _consume(connection: HttpConnection, order: Order) -> Report:
+class _Tally:
+    """What the consumers of a process have got so far."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.offsets: dict[int, list[int]] = defaultdict(list)
+        self.latencies_ms: list[float] = []
+
+
+def _consume(connections: Sequence[HttpConnection], order: Order) -> Report:
+    tally = _Tally()
+    with selectors.DefaultSelector() as selector:
+        for number, connection in enumerate(connections):
+            consumer = _consumer(order, order.first + number, tally)
+            selector.register(connection, selectors.EVENT_READ, (connection, consumer))
+            connection.send(*next(consumer))
+        while selector.get_map():
+            for key, _ in selector.select():
+                connection, consumer = key.data
+                try:
+                    connection.send(*consumer.send(connection.receive()))
+                except StopIteration:
+                    selector.unregister(connection)
+    ranges = {partition: ranges_of(found) for partition, found in tally.offsets.items()}
+    return Report(requests=tally.requests, ranges=ranges, latencies_ms=tally.latencies_ms)
+
+
+def _consumer(order: Order, number: int, tally: _Tally) -> Generator[tuple[str, bytes], bytes, None]:
+    """Yield requests, path and body, and be sent the reply to each, until nothing is left."""
     is_watching = order.part == "watch"
     path = f"/v1/groups/{order.group}/receive"
     wait = _WATCH_WAIT if is_watching else 0
     # Under a name of its own: what one client holds does not count for the others.
-    wish = _encode({"topic": order.topic, "max": order.batch, "wait": wait, "consumer": f"bench-{order.first}"})
-    offsets: dict[int, list[int]] = {}
-    latencies_ms = []
-    requests = 0
+    wish = _encode({"topic": order.topic, "max": order.batch, "wait": wait, "consumer": f"bench-{number}"})
     while True:
-        messages = _read_received(connection.post(path, wish)).messages
+        tally.requests += 1
+        messages = _read_received((yield path, wish)).messages
         now = time.monotonic()
-        requests += 1
         if not messages:
-            break
-        reply = connection.post("/v1/messages/ack", _encode(_Receipts([each.receipt_handle for each in messages])))
+            return
+        reply = yield "/v1/messages/ack", _encode(_Receipts([each.receipt_handle for each in messages]))
         require(reply.count(b'"status":"done"') == len(messages), f"every message is acked ({reply[:300]!r})")
         for each in messages:
-            offsets.setdefault(each.partition, []).append(each.offset)
+            tally.offsets[each.partition].append(each.offset)
             if is_watching:
-                latencies_ms.append(now * 1e3 - int(each.value[:STAMP_DIGITS]) / 1e3)
-    ranges = {partition: ranges_of(found) for partition, found in offsets.items()}
-    return Report(requests=requests, ranges=ranges, latencies_ms=latencies_ms)
+                tally.latencies_ms.append(now * 1e3 - int(each.value[:STAMP_DIGITS]) / 1e3)
 
 
 def main(order: Order) -> None:
     """Connect, say so, wait for the word, and play the part."""
-    with HttpConnection(order.host, order.port) as connection:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(HttpConnection(order.host, order.port)) for _ in range(order.connections)]
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()
         try:
-            report = carry_out(connection, order)
+            report = carry_out(connections, order)
         except (BenchmarkFailed, OSError) as error:
             report = Report(failure=str(error) or type(error).__name__)
     sys.stdout.write(_encode(report).decode() + "\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from goqueue.bench.broker import Broker, private_broker, split_address
 from goqueue.bench.broker_queue import (
+    SINGLES_GOAL,
     QueueLoad,
     QueueTopic,
     measure_batches,
@@ -20,8 +21,8 @@ from goqueue.bench.broker_queue import (
 from goqueue.bench.measure import Result
 from goqueue.bench.options import Flush, QueuePart
 
-SINGLE_CONNECTIONS = (8, 32)
-"""How many consumers take messages one at a time; what they ask for at once is carried out together."""
+SINGLES_GOALS = {8: None, 32: SINGLES_GOAL}
+"""How many consumers take messages one at a time, each waiting for every reply, and what they should reach together."""
 
 Announce = Callable[[str], None]
 
@@ -72,8 +73,8 @@ def _measurements(part: QueuePart, size: QueueSize, load: QueueLoad) -> list[Cal
     if part is QueuePart.DELIVERY:
         return [partial(measure_delivery, load=replace(load, messages=size.delivery))]
     return [
-        partial(measure_singles, load=replace(load, messages=size.singles, batch=1, connections=connections))
-        for connections in SINGLE_CONNECTIONS
+        partial(measure_singles, load=replace(load, messages=size.singles, batch=1, connections=connections), goal=goal)
+        for connections, goal in SINGLES_GOALS.items()
     ]
 
 

@@ -28,7 +28,7 @@ def queue(
     pid: PidOption = None,
     flush: FlushOption = Flush.GROUP,
     batch: Annotated[int, typer.Option(min=2, max=1000, help="Messages of a request.")] = 500,
-    connections: Annotated[int, typer.Option(min=1, help="Clients of batches at the same time, each a process.")] = 4,
+    connections: Annotated[int, typer.Option(min=1, help="Clients of batches at the same time.")] = 4,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic.")] = 4,
     size: Annotated[int, typer.Option(min=16, help="Bytes of a message.")] = 100,
     messages: Annotated[int | None, typer.Option(min=1, help="How many messages, instead of the usual number.")] = None,

@@ -289,8 +289,8 @@ class Deliveries:
         expired = leases_due(window, command.chunk, now)
         draft = Draft(window)
         tally = Tally(0, pass_time(draft, command.chunk, group.settings, now))
-        # What time has made of messages is found out again after a start, by a clock that may have been set back. So those
-        # that have died are stored: nobody may get one that has a letter by then.
+        # What time has made of messages is found out again after a start, by a clock that may have been set back. So
+        # those that have died are stored: nobody may get one that has a letter by then.
         records = draft_records(group.name, command.partition, draft) if tally.failed else ()
         draft.close()
         value, more = _counted(group, tally)
