@@ -15,8 +15,11 @@ from goqueue.machines.delivery_commands import Seek
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.records.builder import NewRecord, build_batch
+from goqueue.testing.clock import START_MS
 from tests.kafka.api_kit import pass_time, run
 from tests.kafka.raw import RawClient
 from tests.kafka.requests import create_topic
@@ -38,6 +41,12 @@ def _wish(*topics: str, group: str = "g", who: str = "c", limit: int = 10, wait_
 def _group(broker: Broker, name: str = "g") -> QueueGroup | None:
     machine = broker.queues.peek(name)
     return None if machine is None else machine.find(name)
+
+
+def _window(broker: Broker, topic: str = "t") -> Window:
+    group = _group(broker)
+    assert group is not None
+    return group.windows[TopicPartition(topic, 0)]
 
 
 async def _until(fact: Callable[[], bool]) -> None:
@@ -88,15 +97,32 @@ def test_a_waiting_fetch_hears_of_room_for_those_who_wait_though_somebody_has_ta
         waiting = ShareMember(await server.client(), "waiting")
         waiting.send_fetch(where, max_wait=60_000)
         await pass_time(1)
-        group = _group(broker)
-        assert group is not None
-        (window,) = group.windows.values()
+        window = _window(broker)
         acking = asyncio.ensure_future(settle(broker, INSIDE, [receipts[0]], ACK))
         await _until(lambda: bool(window.ready))
         await receive(broker, INSIDE, _wish("t", who="other", limit=1))
         await acking
         async with asyncio.timeout(1):
             assert taken(await waiting.reply()) == ["free"]
+
+    run(act)
+
+
+def test_who_got_nothing_of_one_topic_hears_of_what_has_come_to_another_just_then() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        for name in "tu":
+            await create_topic(client, name, config={"goqueue.flush": "interval"})
+        await receive(broker, INSIDE, _wish("t", "u"))
+        await publish(client, "t", "1")
+        window = _window(broker, "t")
+        wishes = [_wish("t", "u", who=who, limit=1, wait_ms=20_000) for who in "ab"]
+        receiving = asyncio.gather(*(receive(broker, INSIDE, wish) for wish in wishes))
+        await _until(lambda: window.cursor == 1)
+        # One of them has this one; before the other begins to wait, there is another, at the same place elsewhere.
+        broker.topic("u").partition(0).append_own(build_batch([NewRecord(START_MS, None, b"1")]), is_awaited=False)
+        async with asyncio.timeout(1):
+            assert [len(each.received) for each in await receiving] == [1, 1]
 
     run(act)
 
@@ -130,9 +156,7 @@ def test_a_waiting_fetch_hears_of_a_seek_though_nobody_waits_for_its_end() -> No
         waiting = ShareMember(await server.client(), "waiting")
         waiting.send_fetch(where, max_wait=60_000)
         await pass_time(1)
-        group = _group(broker)
-        assert group is not None
-        (window,) = group.windows.values()
+        window = _window(broker)
         seeking = asyncio.ensure_future(broker.queues.submit("g", Seek("g", TopicPartition("t", 0), 0)))
         await _until(lambda: window.cursor == 0)
         seeking.cancel()

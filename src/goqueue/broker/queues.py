@@ -60,11 +60,14 @@ async def _news(broker: Broker, wish: Wish, before: Sight, deadline: float) -> b
     if asyncio.get_running_loop().time() >= deadline or waits.is_closed:
         # What was passed may be much, all of it aborted or waiting for its key, and others may have taken what there
         # was room for.
-        return not sight.shortfall and bool(sight.marks) and sight.marks != before.marks
+        return not sight.shortfall and sight.is_beyond(before)
     if sight.shortfall:
         broker.queues.pass_on(name)
         await waits.resumed(name, lambda group: not shortfall_of(group, wish), deadline)
-    elif sight == before or not (sight.marks or before.shortfall):
+        return True
+    # Who was told of a shortfall looks again though there is nothing: that there is none any more.
+    is_empty = not sight.marks and not before.shortfall
+    if is_empty or sight == before:
         await waits.turn(name, partitions, deadline)
     return True
 
