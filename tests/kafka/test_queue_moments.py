@@ -22,7 +22,7 @@ from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing.clock import START_MS
 from tests.kafka.api_kit import pass_time, run
 from tests.kafka.raw import RawClient
-from tests.kafka.requests import create_topic
+from tests.kafka.requests import create_topic, delete_records
 from tests.kafka.server import SimServer
 from tests.kafka.share_kit import ShareMember, Where, publish, taken
 
@@ -71,6 +71,21 @@ def test_a_partition_in_which_all_wait_for_one_key_keeps_nobody_from_the_others(
             async with asyncio.timeout(1):
                 wish = _wish("full", "free", who=f"c{number}", limit=1, wait_ms=20_000)
                 assert len((await receive(broker, INSIDE, wish)).received) == 1
+
+    run(act)
+
+
+def test_messages_that_are_held_and_gone_from_the_log_keep_nobody_from_those_behind() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
+        await _make(client, "t")
+        await publish(client, "t", *["held"] * (HELD_MAX + 50), key=b"k")
+        await publish(client, "t", "free")
+        assert len((await receive(broker, INSIDE, _wish("t", limit=2_000))).received) == 1
+        await delete_records(client, "t", HELD_MAX)
+        got = (await receive(broker, INSIDE, _wish("t", who="other", limit=100))).received
+        assert b"free" in [record.value for each in got for record in each.records]
 
     run(act)
 
