@@ -16,6 +16,7 @@ from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.runtime.partition import Partition
@@ -121,7 +122,12 @@ def _look_around(
 
 
 def _progress(group: QueueGroup) -> Sequence[tuple[int, int]]:
-    return [(window.cursor, window.in_flight) for window in group.windows.values()]
+    return [_place(window) for window in group.windows.values()]
+
+
+def _place(window: Window) -> tuple[int, int]:
+    """Return how far a group has come; with the same cursor there are never more messages in flight."""
+    return window.cursor, window.in_flight
 
 
 async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supplies: Mapping[Place, Supply]) -> Leased:
@@ -188,12 +194,12 @@ def _condition(group: QueueGroup, consumer: str) -> Condition:
     if not _room(group, consumer):
         return lambda group: _room(group, consumer) > 0
     # Where as many messages are held as may be, nothing behind them was looked at; whoever is done there changes that.
-    full = {where: window.in_flight for where, window in group.windows.items() if window.held >= HELD_MAX}
+    full = {where: _place(window) for where, window in group.windows.items() if window.held >= HELD_MAX}
 
     def may_go_on(group: QueueGroup) -> bool:
         windows = group.windows
         if any(window.ready for window in windows.values()):
             return True
-        return any(where not in windows or windows[where].in_flight != count for where, count in full.items())
+        return any(where not in windows or _place(windows[where]) != place for where, place in full.items())
 
     return may_go_on
