@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.queue_admin import configure_queue, delete_queue
+from goqueue.broker.queue_coordinator import DELIVERIES_TOPIC
 from goqueue.broker.queue_receiving import Source, Wish
 from goqueue.broker.queue_settling import Statement
 from goqueue.broker.queues import receive, settle
+from goqueue.errors import CoordinatorUnavailable
 from goqueue.machines.delivery_commands import Seek
 from goqueue.machines.delivery_group import QueueGroup
-from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.machines.delivery_steps import DONE, HELD_MAX
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
@@ -49,6 +53,23 @@ def _window(broker: Broker, topic: str = "t") -> Window:
     group = _group(broker)
     assert group is not None
     return group.windows[TopicPartition(topic, 0)]
+
+
+async def _receipts(broker: Broker, client: RawClient, groups: str) -> list[str]:
+    """Return the receipts of one message in several groups."""
+    await _make(client, "t")
+    await publish(client, "t", "1")
+    receipts: list[str] = []
+    for name in groups:
+        (got,) = (await receive(broker, INSIDE, _wish("t", group=name))).received
+        receipts += got.receipts
+    return receipts
+
+
+def _fail(broker: Broker, group: str) -> None:
+    """Let the log of a group take nothing any more."""
+    partition = broker.topic(DELIVERIES_TOPIC).partition(broker.queues._index(group))
+    partition.log.go_offline("it is sick")
 
 
 async def _until(fact: Callable[[], bool]) -> None:
@@ -188,12 +209,7 @@ def test_a_waiting_fetch_hears_of_a_seek_though_nobody_waits_for_its_end() -> No
 def test_what_is_said_in_several_groups_holds_in_all_of_them_though_whoever_said_it_leaves() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await _make(client, "t")
-        await publish(client, "t", "1")
-        receipts: list[str] = []
-        for name in "gh":
-            (got,) = (await receive(broker, INSIDE, _wish("t", group=name))).received
-            receipts += got.receipts
+        receipts = await _receipts(broker, client, "gh")
         settling = asyncio.ensure_future(settle(broker, INSIDE, receipts, ACK))
         await pass_time(0)
         await pass_time(0)
@@ -203,5 +219,36 @@ def test_what_is_said_in_several_groups_holds_in_all_of_them_though_whoever_said
             group = _group(broker, name)
             assert group is not None
             assert [window.in_flight for window in group.windows.values()] == [0]
+
+    run(act)
+
+
+def test_of_receipts_of_several_groups_each_is_told_what_became_of_it_though_one_group_cannot_be_used() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        receipts = await _receipts(broker, client, "gh")
+        _fail(broker, "g")
+        failed, done = await settle(broker, INSIDE, receipts, ACK)
+        assert isinstance(failed, CoordinatorUnavailable)
+        assert done == DONE
+        with pytest.raises(CoordinatorUnavailable):
+            await settle(broker, INSIDE, receipts[:1], ACK)
+
+    run(act)
+
+
+def test_what_keeps_all_groups_of_a_request_from_settling_is_told_once() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        receipts = await _receipts(broker, client, "gh")
+        for name in "gh":
+            _fail(broker, name)
+        unheard: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+        with pytest.raises(CoordinatorUnavailable):
+            await settle(broker, INSIDE, receipts, ACK)
+        await pass_time(1)
+        gc.collect()
+        assert unheard == []
 
     run(act)
