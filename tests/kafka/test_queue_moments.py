@@ -24,6 +24,7 @@ from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.start_at import StartAt
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing.clock import START_MS
 from tests.kafka.api_kit import pass_time, run
@@ -182,6 +183,47 @@ def test_a_receive_goes_on_with_a_group_that_was_made_anew_while_it_began() -> N
         await asyncio.gather(deleting, configure_queue(broker, INSIDE, "g", lambda _: QueueSettings()))
         async with asyncio.timeout(1):
             assert (await receiving).received
+
+    run(act)
+
+
+def test_a_group_that_was_made_anew_while_a_receive_began_begins_where_its_own_settings_say() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings())
+        for name in "tu":
+            await _make(client, name)
+            await publish(client, name, "old")
+        receiving = asyncio.ensure_future(receive(broker, INSIDE, _wish("t", "u", wait_ms=20_000)))
+        group = _group(broker)
+        assert group is not None
+        await _until(lambda: bool(group.windows))
+        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
+        await _until(lambda: _group(broker) is not group)
+        latest = QueueSettings(start=StartAt.LATEST)
+        await asyncio.gather(deleting, configure_queue(broker, INSIDE, "g", lambda _: latest))
+        await pass_time(1)
+        await publish(client, "u", "new")
+        (got,) = (await receiving).received
+        assert [record.value for record in got.records] == [b"new"]
+
+    run(act)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_receive_makes_a_group_that_is_deleted_before_it_has_begun(is_known: bool) -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        # The topic of all groups is there.
+        await configure_queue(broker, INSIDE, "g" if is_known else "other", lambda _: QueueSettings())
+        for name in "tu":
+            await _make(client, name)
+        await publish(client, "u", "1")
+        receiving = asyncio.ensure_future(receive(broker, INSIDE, _wish("t", "u", wait_ms=20_000)))
+        await _until(lambda: (group := _group(broker)) is not None and bool(group.windows) is is_known)
+        await delete_queue(broker, INSIDE, "g")
+        async with asyncio.timeout(1):
+            assert len((await receiving).received) == 1
 
     run(act)
 

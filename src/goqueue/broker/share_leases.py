@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.presence import Presence
+from goqueue.broker.queue_beginnings import find_queue
 from goqueue.broker.queue_waits import Condition
 from goqueue.broker.share_offers import Search, Supply, Wanted
 from goqueue.broker.share_sessions import Place, ShareSession
@@ -62,7 +63,7 @@ async def lease_shares(
     deadline = loop.time() + terms.wait_ms / 1000
     while not (session.is_over or presence.is_over):
         # Whoever has waited may find another group of that name.
-        group = find_group(broker, session.key.group)
+        group = find_queue(broker, session.key.group)
         if group is None:
             break
         is_late = loop.time() >= deadline or broker.queues.waits.is_closed
@@ -74,7 +75,7 @@ async def lease_shares(
             leased = await _lease(broker, session, group.settings.visibility_ms, supplies)
             if leased.deliveries:
                 return _shared(sources, supplies, leased)
-        if find_group(broker, group.name) is not group:
+        if find_queue(broker, group.name) is not group:
             continue
         if _progress(group) != before:
             # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
@@ -85,12 +86,6 @@ async def lease_shares(
             condition = _condition(group, session.key.member_id)
             await _news(broker, group, sources, condition, deadline, presence)
     return {}
-
-
-def find_group(broker: Broker, name: str) -> QueueGroup | None:
-    """Return a group as it is now, if it is there."""
-    machine = broker.queues.peek(name)
-    return None if machine is None else machine.find(name)
 
 
 def _look_around(
