@@ -73,12 +73,12 @@ def _fail(broker: Broker, group: str) -> None:
     partition.log.go_offline("it is sick")
 
 
-async def _until(fact: Callable[[], bool]) -> None:
-    """Give others their turns until something is a fact, however short the moment is."""
+async def _until(fact: Callable[[], bool], *, step_s: float = 0) -> None:
+    """Give others their turns until something is a fact, however short the moment is; what comes by wire takes time."""
     for _ in range(10_000):
         if fact():
             return
-        await pass_time(0)
+        await pass_time(step_s)
     raise TimeoutError
 
 
@@ -224,6 +224,28 @@ def test_a_receive_makes_a_group_that_is_deleted_before_it_has_begun(is_known: b
         await delete_queue(broker, INSIDE, "g")
         async with asyncio.timeout(1):
             assert len((await receiving).received) == 1
+
+    run(act)
+
+
+def test_a_fetch_does_not_wait_for_a_group_that_was_deleted_while_it_began() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings())
+        where = await _make(client, "t")
+        await publish(client, "t", "1")
+        group = _group(broker)
+        assert group is not None
+        member = ShareMember(await server.client())
+        member.send_fetch(where, max_wait=60_000)
+        await _until(lambda: bool(group.windows), step_s=0.00001)
+        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
+        await _until(lambda: _group(broker) is not group)
+        await asyncio.gather(deleting, configure_queue(broker, INSIDE, "g", lambda _: QueueSettings()))
+        async with asyncio.timeout(1):
+            assert taken(await member.reply()) == []
+            # The next request begins with the group of that name.
+            assert await member.take() == ["1"]
 
     run(act)
 

@@ -58,9 +58,9 @@ async def share_fetch(
     """Carry out a request of a session; waits for messages if there are none. Nobody who has left gets any."""
     session, acked, sources = await begin_fetch(broker, caller, turn, presence)
     if turn.epoch == FINAL_EPOCH or terms.limit <= 0:
-        return ShareFetched(acked, {}, sources.faults, sources.lease_ms)
+        return ShareFetched(acked, {}, sources.faults, sources.group.settings.visibility_ms)
     shared = await lease_shares(broker, session, sources, terms, presence)
-    return ShareFetched(acked, shared, sources.faults, sources.lease_ms)
+    return ShareFetched(acked, shared, sources.faults, sources.group.settings.visibility_ms)
 
 
 @operation("shares.fetch")
@@ -78,7 +78,7 @@ async def begin_fetch(broker: Broker, turn: Turn, presence: Presence) -> tuple[S
     acked = await settle_shares(broker, session, turn.acks)
     if turn.epoch == FINAL_EPOCH:
         await broker.shares.close_session(turn.key)
-        return session, acked, Sources({}, {}, group.settings.visibility_ms)
+        return session, acked, Sources(group, {}, {})
     faults = _change(broker, session, turn)
     return session, acked, await _sources(broker, session, group, faults)
 
@@ -140,7 +140,7 @@ def _change(broker: Broker, session: ShareSession, turn: Turn) -> dict[Place, Go
 async def _sources(
     broker: Broker, session: ShareSession, group: QueueGroup, faults: dict[Place, GoQueueError]
 ) -> Sources:
-    """Return the partitions of a session that can be used; the group has begun with each of them at return."""
+    """Return the partitions of a session that can be used; the group has begun with each of them, if it is there."""
     by_topic: dict[object, list[Place]] = {}
     for place in session.partitions:
         by_topic.setdefault(place.topic_id, []).append(place)
@@ -161,7 +161,7 @@ async def _sources(
     order = list(found)
     # What comes first today comes last tomorrow.
     order = [*order[session.turn :], *order[: session.turn]]
-    return Sources({place: found[place] for place in order}, faults, group.settings.visibility_ms)
+    return Sources(group, {place: found[place] for place in order}, faults)
 
 
 def _fault(broker: Broker, place: Place) -> GoQueueError:

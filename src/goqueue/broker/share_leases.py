@@ -41,11 +41,11 @@ class ShareTerms(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """The partitions in which a session looks, in turn, what is wrong with others, and how long a lease lasts."""
+    """The partitions in which a session of a group looks, in turn, and what is wrong with others."""
 
+    group: QueueGroup
     partitions: Mapping[Place, Partition]
     faults: dict[Place, GoQueueError]
-    lease_ms: int
 
 
 class Shared(NamedTuple):
@@ -61,14 +61,12 @@ async def lease_shares(
     """Lease messages to a session, as soon as there are any; none if its group is deleted meanwhile."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + terms.wait_ms / 1000
-    while not (session.is_over or presence.is_over):
-        # Whoever has waited may find another group of that name.
-        group = find_queue(broker, session.key.group)
-        if group is None:
-            break
+    group = sources.group
+    # Another group of that name may not have begun with these partitions. The next request sees to that.
+    while find_queue(broker, group.name) is group and not (session.is_over or presence.is_over):
         is_late = loop.time() >= deadline or broker.queues.waits.is_closed
         room = _room(group, session.key.member_id)
-        supplies = _look_around(broker, group, sources, terms, room) if room else {}
+        supplies = _look_around(broker, sources, terms, room) if room else {}
         size_bytes = sum(supply.size_bytes for supply in supplies.values())
         before = _progress(group)
         if supplies and (is_late or not size_bytes or size_bytes >= terms.bytes_min):
@@ -84,14 +82,13 @@ async def lease_shares(
             break
         else:
             condition = _condition(group, session.key.member_id)
-            await _news(broker, group, sources, condition, deadline, presence)
+            await _news(broker, sources, condition, deadline, presence)
     return {}
 
 
-def _look_around(
-    broker: Broker, group: QueueGroup, sources: Sources, terms: ShareTerms, room: int
-) -> dict[Place, Supply]:
+def _look_around(broker: Broker, sources: Sources, terms: ShareTerms, room: int) -> dict[Place, Supply]:
     """Look for messages in partitions in turn; one that cannot be read does not keep the others back."""
+    group = sources.group
     left, bytes_left = min(terms.limit, room), min(terms.bytes_max, broker.options.fetch_bytes_max)
     supplies = {}
     for place, partition in sources.partitions.items():
@@ -153,20 +150,13 @@ def _shared(sources: Sources, supplies: Mapping[Place, Supply], leased: Leased) 
     return shared
 
 
-async def _news(
-    broker: Broker,
-    group: QueueGroup,
-    sources: Sources,
-    condition: Condition,
-    deadline: float,
-    presence: Presence,
-) -> None:
+async def _news(broker: Broker, sources: Sources, condition: Condition, deadline: float, presence: Presence) -> None:
     """Wait until there may be a message for a group, the time is up, or nobody waits any more."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
     wake: Wake = partial(hand_over, woken, None)
     timer = loop.call_at(deadline, wake)
-    broker.queues.waits.begin(group.name, condition, wake)
+    broker.queues.waits.begin(sources.group.name, condition, wake)
     presence.watch(wake)
     for partition in sources.partitions.values():
         partition.waiters.watch(wake)
@@ -174,7 +164,7 @@ async def _news(
         await woken
     finally:
         timer.cancel()
-        broker.queues.waits.end(group.name, wake)
+        broker.queues.waits.end(sources.group.name, wake)
         presence.forget(wake)
         for partition in sources.partitions.values():
             partition.waiters.forget(wake)
