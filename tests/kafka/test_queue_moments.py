@@ -270,6 +270,21 @@ def test_a_waiting_fetch_hears_of_a_seek_though_nobody_waits_for_its_end() -> No
     run(act)
 
 
+def test_nothing_is_counted_for_a_deleted_group_though_nobody_waits_for_its_end() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await _make(client, "t")
+        await publish(client, "t", "1")
+        await receive(broker, INSIDE, _wish("t"))
+        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
+        await _until(lambda: _group(broker) is None)
+        deleting.cancel()
+        await pass_time(1)
+        assert broker.queues.tallies.find("g", "t").delivered == 0
+
+    run(act)
+
+
 def test_what_is_said_in_several_groups_holds_in_all_of_them_though_whoever_said_it_leaves() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
