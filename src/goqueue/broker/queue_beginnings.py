@@ -126,7 +126,7 @@ async def retreat_all(broker: Broker) -> None:
 
     Without a sync for each publish, a power loss takes messages that were delivered already. Where a log ends is taken
     down first, for all groups: what comes then, in the place of what was lost, is to be delivered. For whom there is no
-    room now, that is done by the next receive.
+    room now, that is done by the next receive, or before dead messages become letters.
     """
     lost = [each for machine in broker.queues.machines for each in _note_lost(broker, machine)]
     for group, where, end in lost:
