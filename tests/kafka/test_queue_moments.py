@@ -13,9 +13,10 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.queue_admin import configure_queue, delete_queue
 from goqueue.broker.queue_coordinator import DELIVERIES_TOPIC
-from goqueue.broker.queue_receiving import Source, Wish
+from goqueue.broker.queue_receiving import Receiving, Source, Wish
 from goqueue.broker.queue_settling import Statement
 from goqueue.broker.queues import receive, settle
+from goqueue.broker.topics import delete_topic
 from goqueue.errors import CoordinatorUnavailable
 from goqueue.machines.delivery_commands import Seek
 from goqueue.machines.delivery_group import QueueGroup
@@ -224,6 +225,29 @@ def test_a_receive_makes_a_group_that_is_deleted_before_it_has_begun(is_known: b
         await delete_queue(broker, INSIDE, "g")
         async with asyncio.timeout(1):
             assert len((await receiving).received) == 1
+
+    run(act)
+
+
+def test_no_group_begins_with_a_topic_that_is_deleted_while_the_group_is_made() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        # The topic of all groups is there.
+        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
+        await _make(client, "t")
+        deleting = asyncio.ensure_future(delete_topic(broker, INSIDE, "t"))
+        receiving: list[asyncio.Future[Receiving]] = []
+
+        def is_gone() -> bool:
+            # Another one in every moment in which the topic is there.
+            receiving.append(asyncio.ensure_future(receive(broker, INSIDE, _wish("t", group=f"g{len(receiving)}"))))
+            return "t" not in broker.topics
+
+        await _until(is_gone, step_s=0.00001)
+        await asyncio.gather(deleting, *receiving, return_exceptions=True)
+        assert len(receiving) > 10
+        groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
+        assert [group.name for group in groups if group.windows] == []
 
     run(act)
 

@@ -78,7 +78,7 @@ async def ensure_group(broker: Broker, name: str, wanted: Configure | None = Non
 async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
     """Return the partitions of topics that can be used; the group has begun with each of them at return.
 
-    Unless it is another one by then: that begins with nothing here, since its settings may say something else.
+    Unless the group or a topic was deleted meanwhile: another group of that name begins where its own settings say.
     """
     found = []
     for opened in topics:
@@ -104,7 +104,8 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         # A partition that was added later begins with its first message, wherever the group has begun.
         start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
         starts = {TopicPartition(each.topic, each.index): await _start(broker, each, start) for each in new}
-        if find_queue(broker, group.name) is group:
+        # With a topic that was deleted meanwhile nothing begins: nobody would end it.
+        if find_queue(broker, group.name) is group and opened.topic.id in broker.topics_by_id:
             await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
 
 
