@@ -9,12 +9,13 @@ from goqueue.broker.queue_admin import configure_queue
 from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
+from goqueue.records.layout import read_header, write_header
 from goqueue.testing.clock import START_MS
 from tests.kafka.api_kit import pass_time, run
 from tests.kafka.raw import PRODUCE, RawClient
 from tests.kafka.requests import create_topic, produce, produced
 from tests.kafka.server import SimServer
-from tests.kafka.share_kit import ACCEPT, ShareMember, Where, ack_errors, publish, taken
+from tests.kafka.share_kit import ACCEPT, ShareMember, Where, ack_errors, parts, publish, taken
 
 
 async def _ordered_topic(server: SimServer, client: RawClient) -> Where:
@@ -49,5 +50,21 @@ def test_a_waiting_fetch_hears_that_a_key_is_free_behind_as_many_messages_as_are
         assert ack_errors(await busy.acknowledge({where: [(x, x, [ACCEPT])]})) == {where: 0}
         assert taken(await waiting.reply()) == ["x2"]
         assert server.simulation.clock.monotonic() - began < 1
+
+    run(act)
+
+
+def test_damage_behind_messages_that_wait_for_their_key_is_not_told_before_they_have_come() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _ordered_topic(server, client)
+        await publish(client, "t", *["held"] * (HELD_MAX + 1), key=b"k")
+        busy = ShareMember(client)
+        assert await busy.take(where, max_records=HELD_MAX * 2, max_bytes=2**25) == ["held"]
+        await publish(client, "t", "behind", key=b"k")
+        batch = build_batch([NewRecord(START_MS, None, b"damaged" * 50)])
+        write_header(batch, read_header(batch)._replace(record_count=20, last_offset_delta=19))
+        assert produced(await client.call(PRODUCE, 9, produce("t", batch)))["error_code"] == 0
+        reply = await ShareMember(await server.client(), "other").fetch(where)
+        assert {part["error_code"] for part in parts(reply).values()} <= {0}
 
     run(act)

@@ -24,7 +24,7 @@ from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.queue_calls import Given, PublishValue, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_calls import Given, Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.txn_calls import End, InitProducer, ReadAll, Send
 
 PLACE = TopicPartition("orders", 0)
@@ -66,16 +66,22 @@ async def _make_what_is_lost(broker: Broker) -> None:
     assert len(given) == 5
 
 
+def _leave_no_room(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let groups that have to go back at the next start find no room for that, until the disk is healed."""
+
+    async def without_room(broker: Broker) -> None:
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
+        await retreat_all(broker)
+
+    monkeypatch.setattr(broker_module, "retreat_all", without_room)
+
+
 @pytest.mark.parametrize("has_room", [True, False])
 def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
     has_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SimDisk(1)
     got: list[str] = []
-
-    async def without_room(broker: Broker) -> None:
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
-        await retreat_all(broker)
 
     async def act(broker: Broker) -> None:
         assert broker.topic("orders").partition(0).log.end_offset == 0
@@ -87,9 +93,41 @@ def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
     live(disk, 1, _make_what_is_lost)
     disk.crash(Fate.NONE)
     if not has_room:
-        monkeypatch.setattr(broker_module, "retreat_all", without_room)
+        _leave_no_room(disk, monkeypatch)
     live(disk, 1, act)
     assert got == [f"new{number}" for number in range(7)]
+
+
+def test_messages_that_died_where_the_log_lost_its_end_become_letters_once_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+
+    async def first(broker: Broker) -> None:
+        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+        await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
+        await _publish(broker, ["kept"])
+
+    async def second(broker: Broker) -> None:
+        await _publish(broker, ["lost"])
+        # Both die when the broker has started again.
+        assert len(await ReceiveSome("billing", ("orders",), "ann", 10, 0, 3_000, 0).perform(broker)) == 2
+        # Until the leases are synced.
+        await let_pass(2)
+
+    async def third(broker: Broker) -> None:
+        await let_pass(5)
+        assert "No space left" in broker.queues.undertaker.troubles["billing", PLACE]
+        disk.heal()
+        await let_pass(5)
+        assert broker.queues.undertaker.troubles == {}
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "kept")]
+
+    live(disk, 1, first, stops=True)
+    live(disk, 1, second)
+    disk.crash(Fate.NONE)
+    _leave_no_room(disk, monkeypatch)
+    live(disk, 1, third)
 
 
 @pytest.mark.parametrize("others", [0, 20])

@@ -229,6 +229,19 @@ def test_a_topic_and_a_group_that_are_gone_leave_nothing_to_load() -> None:
         talk.settle(Verdict.ACK, 0)
 
 
+def test_messages_that_are_lost_let_one_of_their_key_go_whatever_is_stored_first() -> None:
+    stage = Talk()
+    stage.begin(QueueSettings(ordering=Ordering.KEY))
+    keyed = Offer(P0, range(404), 404, keys=dict.fromkeys((5, 300, 400, 401), b"k"))
+    stage.say(Receive("g", [Taker("ann", 1000, 30_000, 1)], [keyed]))
+    # What is written again comes to stand behind the rest.
+    stage.settle(Verdict.NACK, 5, delay_ms=3_600_000)
+    for records in compactions(stage.log):
+        again = Talk(records)
+        again.say(Receive("g", [Taker("bob", 1, 30_000, 9)], [Offer(P0, [404], 405, start=350, looked_from=404)]))
+        assert (again.state(400), again.state(401)) == (FlightState.READY, FlightState.HELD)
+
+
 def test_a_gap_in_the_log_costs_nothing_however_large_it_is() -> None:
     stage = Talk()
     stage.begin()
@@ -275,8 +288,37 @@ def test_a_consumer_is_told_of_its_limit_only_where_that_keeps_messages_back() -
     assert shortfall(0, range(5, 9)) == "consumer 'ann' may hold 5 messages at once"
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The chunks at which drafts look."""
+    found = []
+    real = Draft._look
+
+    def look(self: Draft, index: int) -> Chunk | None:
+        found.append(index)
+        return real(self, index)
+
+    monkeypatch.setattr(Draft, "_look", look)
+    return found
+
+
+def test_messages_of_one_key_that_are_lost_together_take_no_more_steps_the_more_they_are(looks: list[int]) -> None:
+    many = 900
+    stage = Talk()
+    stage.begin(QueueSettings(ordering=Ordering.KEY))
+    stage.say(
+        Receive(
+            "g", [Taker("ann", many, 30_000, 1)], [Offer(P0, range(many), many, keys=dict.fromkeys(range(many), b"k"))]
+        )
+    )
+    looks.clear()
+    stage.say(Receive("g", [Taker("bob", 1, 30_000, 2)], [Offer(P0, [], many, start=many - 1, looked_from=many)]))
+    assert stage.state(many - 1) is FlightState.READY
+    assert len(looks) < 10 * many
+
+
 @pytest.mark.parametrize("kind", ["fresh", "again", "keyed"])
-def test_a_decision_for_many_consumers_takes_no_more_steps_for_each(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_for_many_consumers_takes_no_more_steps_for_each(kind: str, looks: list[int]) -> None:
     many = 500
     stage = Talk()
     stage.begin(QueueSettings(in_flight_max=2 * many, ordering=Ordering.KEY if kind == "keyed" else Ordering.NONE))
@@ -288,17 +330,9 @@ def test_a_decision_for_many_consumers_takes_no_more_steps_for_each(kind: str, m
     else:
         keys = {offset: b"%d" % offset for offset in offsets} if kind == "keyed" else None
         offer = Offer(P0, offsets, many, keys=keys)
-    looks = 0
-    real = Draft._look
-
-    def look(self: Draft, index: int) -> Chunk | None:
-        nonlocal looks
-        looks += 1
-        return real(self, index)
-
-    monkeypatch.setattr(Draft, "_look", look)
+    looks.clear()
     takers = [Taker(f"c{number}", 1, 30_000, 100 + number) for number in range(many)]
     leased = stage.say(Receive("g", takers, [offer]))
     assert isinstance(leased, list)
     assert [each.offsets[0] for one in leased for each in one.deliveries] == offsets
-    assert looks < 10 * many
+    assert len(looks) < 10 * many

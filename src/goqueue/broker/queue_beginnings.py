@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE
-from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable
+from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable, UnknownQueue
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
 from goqueue.machines.delivery_group import QueueGroup
@@ -33,12 +33,21 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
     check_group_name(name)
     while True:
         opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
-        group = await ensure_group(broker, name)
-        partitions = await ensure_partitions(broker, group, opened)
-        machine = broker.queues.peek(name)
+        try:
+            group = await ensure_group(broker, name)
+            partitions = await ensure_partitions(broker, group, opened)
+        except UnknownQueue:
+            # It was deleted before it had begun.
+            continue
         # If there was a pause, another group may have this name by now.
-        if machine is not None and machine.find(name) is group:
+        if find_queue(broker, name) is group:
             return group, partitions
+
+
+def find_queue(broker: Broker, name: str) -> QueueGroup | None:
+    """Return a group as it is now, if it is there."""
+    machine = broker.queues.peek(name)
+    return None if machine is None else machine.find(name)
 
 
 def require_topic(broker: Broker, name: str) -> OpenTopic:
@@ -51,8 +60,7 @@ def require_topic(broker: Broker, name: str) -> OpenTopic:
 
 async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
     """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
-    machine = broker.queues.peek(name)
-    group = None if machine is None else machine.find(name)
+    group = find_queue(broker, name)
     if group is None:
         streams = broker.groups.peek(name)
         if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
@@ -68,7 +76,10 @@ async def ensure_group(broker: Broker, name: str, wanted: Configure | None = Non
 
 
 async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
-    """Return the partitions of topics that can be used; the group has begun with each of them at return."""
+    """Return the partitions of topics that can be used; the group has begun with each of them at return.
+
+    Unless the group or a topic was deleted meanwhile: another group of that name begins where its own settings say.
+    """
     found = []
     for opened in topics:
         partitions = [each for each in opened.partitions if isinstance(each, Partition)]
@@ -87,13 +98,15 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         window = group.windows.get(where)
         if window is None or window.topic_id != opened.topic.id:
             new.append(partition)
-        elif window.lost_end is not None:
+        elif window.lost_end is not None and find_queue(broker, group.name) is group:
             await broker.queues.submit(group.name, Retreat(group.name, where, window.lost_end))
     if new:
         # A partition that was added later begins with its first message, wherever the group has begun.
         start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
         starts = {TopicPartition(each.topic, each.index): await _start(broker, each, start) for each in new}
-        await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
+        # With a topic that was deleted meanwhile nothing begins: nobody would end it.
+        if find_queue(broker, group.name) is group and opened.topic.id in broker.topics_by_id:
+            await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
 
 
 def _has_begun(group: QueueGroup, opened: OpenTopic) -> bool:
@@ -114,7 +127,7 @@ async def retreat_all(broker: Broker) -> None:
 
     Without a sync for each publish, a power loss takes messages that were delivered already. Where a log ends is taken
     down first, for all groups: what comes then, in the place of what was lost, is to be delivered. For whom there is no
-    room now, that is done by the next receive.
+    room now, that is done by the next receive, or before dead messages become letters.
     """
     lost = [each for machine in broker.queues.machines for each in _note_lost(broker, machine)]
     for group, where, end in lost:

@@ -19,6 +19,7 @@ from goqueue.broker.undertaker import Undertaker
 from goqueue.errors import GoQueueError
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Command, DeleteQueue, DropTopic, Receive, Settle
+from goqueue.machines.delivery_group import QueueGroup
 from goqueue.runtime.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -48,20 +49,25 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         """Have a command carried out, as any coordinator does, and count what has become of messages."""
         if isinstance(command, Bury):
             return await self._bury(command)
-        try:
-            reply = await super().submit(name, command)
-        finally:
-            if not isinstance(command, Receive | Settle):
-                # Settings, a pause, another offset, an end: whoever waits has to know, also if nobody asks any more.
-                self.waits.wake(name)
+        if not isinstance(command, Receive | Settle):
+            return await self._administer(name, command)
+        reply = await super().submit(name, command)
         if isinstance(command, Receive):
             deliveries = [delivery for leased in reply for delivery in leased.deliveries]
             self.tallies.leased(name, deliveries, self._partitions_of(name))
-        elif isinstance(command, Settle):
+        else:
             self.tallies.settled(command, reply, self._partitions_of(name))
-        elif isinstance(command, DeleteQueue):
-            self.tallies.forget(name)
         return reply
+
+    async def _administer(self, name: str, command: Command) -> Any:
+        known = self._find(name)
+        try:
+            return await super().submit(name, command)
+        finally:
+            # Settings, a pause, another offset, an end: whoever waits has to know, also if nobody asks any more.
+            self.waits.wake(name)
+            if isinstance(command, DeleteQueue) and self._find(name) is not known:
+                self.tallies.forget(name)
 
     @override
     async def submit_to_all(self, command: Command) -> None:
@@ -93,9 +99,12 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
 
     def _partitions_of(self, name: str) -> Partitions:
         """Return the partitions of a group; until it was answered, the group or a topic of it may have gone."""
-        machine = self._machines[self._index(name)]
-        group = machine.find(name) if isinstance(machine, Deliveries) else None
+        group = self._find(name)
         return () if group is None else group.windows
+
+    def _find(self, name: str) -> QueueGroup | None:
+        machine = self._machines[self._index(name)] if self._machines else None
+        return machine.find(name) if isinstance(machine, Deliveries) else None
 
     def _has_changed(self, machine: Deliveries) -> None:
         for group, reason in machine.take_tripped():

@@ -68,16 +68,33 @@ class Receiving(NamedTuple):
     shortfall: str
 
 
+class Mark(NamedTuple):
+    """What can be seen of a partition in which there may be something, and of how far a group has come with it."""
+
+    partition: Partition
+    cursor: int
+    ready: int
+    in_flight: int
+    stable_end: int
+    log_start: int
+
+
 class Sight(NamedTuple):
     """What can be seen of a group from outside: for whom nothing was there, nothing is as long as it stays the same.
 
-    `shortfall` is why a consumer can get nothing, whatever there is. `marks` are, of the partitions in which there may
-    be something, how far the group has come and how much is ready again; `rest` is what else may change that.
+    `shortfall` is why a consumer can get nothing, whatever there is.
     """
 
     shortfall: str
-    marks: Sequence[tuple[int, int]]
-    rest: Sequence[tuple[int, ...]]
+    marks: Sequence[Mark]
+
+    def is_beyond(self, before: Sight) -> bool:
+        """Tell whether there may be something where nobody has looked before: the group was moved, or has moved on."""
+        return bool(self.marks) and _places(self.marks) != _places(before.marks)
+
+
+def _places(marks: Iterable[Mark]) -> list[tuple[Partition, int, int]]:
+    return [(each.partition, each.cursor, each.ready) for each in marks]
 
 
 class Looked(NamedTuple):
@@ -132,11 +149,11 @@ def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple
 def _sights(
     group: QueueGroup, promising: Sequence[tuple[Partition, Window]], wishes: Sequence[Wish]
 ) -> Iterable[Sight]:
-    marks = [(window.cursor, len(window.ready)) for _, window in promising]
-    rest = [
-        (each.index, window.in_flight, each.last_stable_offset, each.log.start_offset) for each, window in promising
+    marks = [
+        Mark(each, window.cursor, len(window.ready), window.in_flight, each.last_stable_offset, each.log.start_offset)
+        for each, window in promising
     ]
-    return [Sight(shortfall_of(group, wish), marks, rest) for wish in wishes]
+    return [Sight(shortfall_of(group, wish), marks) for wish in wishes]
 
 
 def shortfall_of(group: QueueGroup, wish: Wish) -> str:

@@ -15,6 +15,7 @@ from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_beginnings import prepare
 from goqueue.broker.queue_receiving import Looked, Receiving, Sight, Wish, shortfall_of, sight_of
 from goqueue.broker.queue_settling import Saying, Statement
+from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_steps import Result
 
 if TYPE_CHECKING:
@@ -60,18 +61,24 @@ async def _news(broker: Broker, wish: Wish, before: Sight, deadline: float) -> b
     if asyncio.get_running_loop().time() >= deadline or waits.is_closed:
         # What was passed may be much, all of it aborted or waiting for its key, and others may have taken what there
         # was room for.
-        return not sight.shortfall and bool(sight.marks) and sight.marks != before.marks
+        return not sight.shortfall and sight.is_beyond(before)
     if sight.shortfall:
         broker.queues.pass_on(name)
         await waits.resumed(name, lambda group: not shortfall_of(group, wish), deadline)
-    elif sight == before or not (sight.marks or before.shortfall):
+        return True
+    # Who was told of a shortfall looks again though there is nothing: that there is none any more.
+    is_empty = not sight.marks and not before.shortfall
+    if is_empty or sight == before:
         await waits.turn(name, partitions, deadline)
     return True
 
 
 @operation("queues.settle")
 async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
-    """Say of leased messages what became of them; return the result of each, durable."""
+    """Say of leased messages what became of them; return the result of each, durable.
+
+    Raises what has kept all their groups from it; if others could be used, that is the result of each of its receipts.
+    """
     shown, unreadable = broker.queues.receipts.read(receipts)
     ask = broker.queues.settlements.ask
     # All of it is said at once, and holds though the caller may leave.
@@ -79,8 +86,21 @@ async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) 
     if len(said) == 1 and not unreadable:
         # As most are.
         return await said[0]
+    told = await asyncio.gather(*said, return_exceptions=True)
+    faults = [each for each in told if isinstance(each, GoQueueError)]
+    if faults and len(faults) == len(told):
+        raise faults[0]
     results: list[Result | None] = [unreadable.get(number) for number in range(len(receipts))]
-    for (numbers, _), told in zip(shown.values(), said, strict=True):
-        for number, result in zip(numbers, await told, strict=True):
+    for (numbers, _), each in zip(shown.values(), told, strict=True):
+        for number, result in zip(numbers, _results(each, len(numbers)), strict=True):
             results[number] = result
     return [each for each in results if each is not None]
+
+
+def _results(told: Sequence[Result] | BaseException, count: int) -> Sequence[Result]:
+    """Return what has become of so many messages of a group, about which this was told."""
+    if isinstance(told, GoQueueError):
+        return [told] * count
+    if isinstance(told, BaseException):
+        raise told
+    return told

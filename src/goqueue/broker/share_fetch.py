@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.pipeline import operation
 from goqueue.broker.presence import Presence
-from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
+from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, find_queue, require_topic
 from goqueue.broker.share_acks import AckResults, Acks, settle_shares
-from goqueue.broker.share_leases import Shared, ShareTerms, Sources, find_group, lease_shares
+from goqueue.broker.share_leases import Shared, ShareTerms, Sources, lease_shares
 from goqueue.broker.share_sessions import FINAL_EPOCH, OPENING_EPOCH, Place, ShareSession
 from goqueue.errors import (
     GoQueueError,
@@ -58,9 +58,9 @@ async def share_fetch(
     """Carry out a request of a session; waits for messages if there are none. Nobody who has left gets any."""
     session, acked, sources = await begin_fetch(broker, caller, turn, presence)
     if turn.epoch == FINAL_EPOCH or terms.limit <= 0:
-        return ShareFetched(acked, {}, sources.faults, sources.lease_ms)
+        return ShareFetched(acked, {}, sources.faults, sources.group.settings.visibility_ms)
     shared = await lease_shares(broker, session, sources, terms, presence)
-    return ShareFetched(acked, shared, sources.faults, sources.lease_ms)
+    return ShareFetched(acked, shared, sources.faults, sources.group.settings.visibility_ms)
 
 
 @operation("shares.fetch")
@@ -78,7 +78,7 @@ async def begin_fetch(broker: Broker, turn: Turn, presence: Presence) -> tuple[S
     acked = await settle_shares(broker, session, turn.acks)
     if turn.epoch == FINAL_EPOCH:
         await broker.shares.close_session(turn.key)
-        return session, acked, Sources({}, {}, group.settings.visibility_ms)
+        return session, acked, Sources(group, {}, {})
     faults = _change(broker, session, turn)
     return session, acked, await _sources(broker, session, group, faults)
 
@@ -99,7 +99,7 @@ async def share_acknowledge(broker: Broker, turn: Turn, presence: Presence) -> t
 async def _resume(broker: Broker, turn: Turn, presence: Presence) -> tuple[ShareSession, QueueGroup]:
     """Return the session whose next request this is, and its group; only whoever opens a session makes the group."""
     session = broker.shares.resume(turn.key, turn.epoch, presence)
-    group = find_group(broker, turn.key.group)
+    group = find_queue(broker, turn.key.group)
     if group is None:
         await broker.shares.close_session(turn.key)
         raise ShareSessionNotFound(f"group {turn.key.group!r} was deleted", hint="open a session with epoch 0")
@@ -140,7 +140,7 @@ def _change(broker: Broker, session: ShareSession, turn: Turn) -> dict[Place, Go
 async def _sources(
     broker: Broker, session: ShareSession, group: QueueGroup, faults: dict[Place, GoQueueError]
 ) -> Sources:
-    """Return the partitions of a session that can be used; the group has begun with each of them at return."""
+    """Return the partitions of a session that can be used; the group has begun with each of them, if it is there."""
     by_topic: dict[object, list[Place]] = {}
     for place in session.partitions:
         by_topic.setdefault(place.topic_id, []).append(place)
@@ -161,7 +161,7 @@ async def _sources(
     order = list(found)
     # What comes first today comes last tomorrow.
     order = [*order[session.turn :], *order[: session.turn]]
-    return Sources({place: found[place] for place in order}, faults, group.settings.visibility_ms)
+    return Sources(group, {place: found[place] for place in order}, faults)
 
 
 def _fault(broker: Broker, place: Place) -> GoQueueError:

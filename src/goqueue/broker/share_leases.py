@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.presence import Presence
+from goqueue.broker.queue_beginnings import find_queue
 from goqueue.broker.queue_waits import Condition
 from goqueue.broker.share_offers import Search, Supply, Wanted
 from goqueue.broker.share_sessions import Place, ShareSession
@@ -16,6 +17,7 @@ from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.runtime.partition import Partition
@@ -39,11 +41,11 @@ class ShareTerms(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """The partitions in which a session looks, in turn, what is wrong with others, and how long a lease lasts."""
+    """The partitions in which a session of a group looks, in turn, and what is wrong with others."""
 
+    group: QueueGroup
     partitions: Mapping[Place, Partition]
     faults: dict[Place, GoQueueError]
-    lease_ms: int
 
 
 class Shared(NamedTuple):
@@ -59,21 +61,19 @@ async def lease_shares(
     """Lease messages to a session, as soon as there are any; none if its group is deleted meanwhile."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + terms.wait_ms / 1000
-    while not (session.is_over or presence.is_over):
-        # Whoever has waited may find another group of that name.
-        group = find_group(broker, session.key.group)
-        if group is None:
-            break
+    group = sources.group
+    # Another group of that name may not have begun with these partitions. The next request sees to that.
+    while find_queue(broker, group.name) is group and not (session.is_over or presence.is_over):
         is_late = loop.time() >= deadline or broker.queues.waits.is_closed
         room = _room(group, session.key.member_id)
-        supplies = _look_around(broker, group, sources, terms, room) if room else {}
+        supplies = _look_around(broker, sources, terms, room) if room else {}
         size_bytes = sum(supply.size_bytes for supply in supplies.values())
         before = _progress(group)
         if supplies and (is_late or not size_bytes or size_bytes >= terms.bytes_min):
             leased = await _lease(broker, session, group.settings.visibility_ms, supplies)
             if leased.deliveries:
                 return _shared(sources, supplies, leased)
-        if find_group(broker, group.name) is not group:
+        if find_queue(broker, group.name) is not group:
             continue
         if _progress(group) != before:
             # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
@@ -82,20 +82,13 @@ async def lease_shares(
             break
         else:
             condition = _condition(group, session.key.member_id)
-            await _news(broker, group, sources, condition, deadline, presence)
+            await _news(broker, sources, condition, deadline, presence)
     return {}
 
 
-def find_group(broker: Broker, name: str) -> QueueGroup | None:
-    """Return a group as it is now, if it is there."""
-    machine = broker.queues.peek(name)
-    return None if machine is None else machine.find(name)
-
-
-def _look_around(
-    broker: Broker, group: QueueGroup, sources: Sources, terms: ShareTerms, room: int
-) -> dict[Place, Supply]:
+def _look_around(broker: Broker, sources: Sources, terms: ShareTerms, room: int) -> dict[Place, Supply]:
     """Look for messages in partitions in turn; one that cannot be read does not keep the others back."""
+    group = sources.group
     left, bytes_left = min(terms.limit, room), min(terms.bytes_max, broker.options.fetch_bytes_max)
     supplies = {}
     for place, partition in sources.partitions.items():
@@ -121,7 +114,12 @@ def _look_around(
 
 
 def _progress(group: QueueGroup) -> Sequence[tuple[int, int]]:
-    return [(window.cursor, window.in_flight) for window in group.windows.values()]
+    return [_place(window) for window in group.windows.values()]
+
+
+def _place(window: Window) -> tuple[int, int]:
+    """Return how far a group has come; with the same cursor there are never more messages in flight."""
+    return window.cursor, window.in_flight
 
 
 async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supplies: Mapping[Place, Supply]) -> Leased:
@@ -152,20 +150,13 @@ def _shared(sources: Sources, supplies: Mapping[Place, Supply], leased: Leased) 
     return shared
 
 
-async def _news(
-    broker: Broker,
-    group: QueueGroup,
-    sources: Sources,
-    condition: Condition,
-    deadline: float,
-    presence: Presence,
-) -> None:
+async def _news(broker: Broker, sources: Sources, condition: Condition, deadline: float, presence: Presence) -> None:
     """Wait until there may be a message for a group, the time is up, or nobody waits any more."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
     wake: Wake = partial(hand_over, woken, None)
     timer = loop.call_at(deadline, wake)
-    broker.queues.waits.begin(group.name, condition, wake)
+    broker.queues.waits.begin(sources.group.name, condition, wake)
     presence.watch(wake)
     for partition in sources.partitions.values():
         partition.waiters.watch(wake)
@@ -173,7 +164,7 @@ async def _news(
         await woken
     finally:
         timer.cancel()
-        broker.queues.waits.end(group.name, wake)
+        broker.queues.waits.end(sources.group.name, wake)
         presence.forget(wake)
         for partition in sources.partitions.values():
             partition.waiters.forget(wake)
@@ -188,12 +179,12 @@ def _condition(group: QueueGroup, consumer: str) -> Condition:
     if not _room(group, consumer):
         return lambda group: _room(group, consumer) > 0
     # Where as many messages are held as may be, nothing behind them was looked at; whoever is done there changes that.
-    full = {where: window.in_flight for where, window in group.windows.items() if window.held >= HELD_MAX}
+    full = {where: _place(window) for where, window in group.windows.items() if window.held >= HELD_MAX}
 
     def may_go_on(group: QueueGroup) -> bool:
         windows = group.windows
         if any(window.ready for window in windows.values()):
             return True
-        return any(where not in windows or windows[where].in_flight != count for where, count in full.items())
+        return any(where not in windows or _place(windows[where]) != place for where, place in full.items())
 
     return may_go_on

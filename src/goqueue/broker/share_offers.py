@@ -107,11 +107,11 @@ class Search:
         fresh, end = self._find_fresh(max(window.cursor, start), len(again))
         keys = self._keys if self._wanted.is_ordered else None
         where = TopicPartition(partition.topic, partition.index)
-        offer = within_reach(window, Offer(where, fresh, end, again, gone, start, keys, window.cursor))
-        supply = Supply(offer, self._batches)
+        supply = Supply(Offer(where, fresh, end, again, gone, start, keys, window.cursor), self._batches)
+        # Before anything is left out: what waits for its key before the damage can be read.
         if self._fault is not None and supply.is_empty:
             raise self._fault
-        return supply
+        return supply._replace(offer=within_reach(window, supply.offer))
 
     def _find_again(self) -> tuple[list[int], list[int]]:
         again: list[int] = []

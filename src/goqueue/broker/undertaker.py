@@ -27,7 +27,7 @@ from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
 from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
 from goqueue.machines.deliveries import Deliveries
-from goqueue.machines.delivery_commands import Bury
+from goqueue.machines.delivery_commands import Bury, Retreat
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import Flight
 from goqueue.machines.delivery_window import Window
@@ -150,9 +150,12 @@ class Undertaker:
         dead = (
             [] if window is None else list(islice((each for each in window.dead if each not in refused), _AT_ONCE_MAX))
         )
-        # Where the log has lost its end, other messages may lie in the place of dead ones.
-        if group is None or window is None or not dead or window.lost_end is not None:
+        if group is None or window is None or not dead:
             return False
+        if window.lost_end is not None:
+            # Other messages may lie in the place of dead ones: the group goes back first, for which there was no room.
+            await self._broker.queues.submit(name, Retreat(name, where, window.lost_end))
+            return True
         found = await self._gather(burial, group, window, dead)
         if not found.leases:
             return False

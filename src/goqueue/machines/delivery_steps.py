@@ -46,8 +46,12 @@ def later(now: Now, delay_ms: int) -> Now:
 
 
 def within_reach(window: Window, offer: Offer) -> Offer:
-    """Return an offer without what nobody can get: what waits for its key behind as many as may be held."""
-    if not offer.keys or window.held < HELD_MAX:
+    """Return an offer without what nobody can get: what waits for its key behind as many as may be held.
+
+    If nothing is left of it, nobody asks for a decision. So it must end where `_choose_in_order` would, or behind that,
+    and be whole if there is something that only a decision brings about: that the group forgets what is gone.
+    """
+    if not offer.keys or window.held < HELD_MAX or offer.start > window.floor:
         return offer
     for number, offset in enumerate(offer.fresh):
         if offer.keys.get(offset) in window.by_key:

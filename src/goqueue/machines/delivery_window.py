@@ -218,7 +218,7 @@ class Draft:
         chunk.done |= 1 << (offset & _FULL_INDEX)
         self.moves.append(Move((offset,), flight, None))
         if flight.key is not None:
-            self._let_next(offset, flight.key)
+            self._let_next(flight.key)
 
     def finish_all(self, offsets: Sequence[int], may_finish: Callable[[Flight], bool]) -> list[bool]:
         """Have messages done, in any order, as far as they are in flight and may be; tell of each whether it is."""
@@ -255,11 +255,13 @@ class Draft:
         self.moves.append(Move(offsets, shared, None))
         return True
 
-    def _let_next(self, offset: int, key: bytes) -> None:
-        for other in self.window.by_key.get(key, ()):
-            following = self.find(other)
-            if other > offset and following is not None and following.state is FlightState.HELD:
-                self.put(other, following._replace(state=FlightState.READY))
+    def _let_next(self, key: bytes) -> None:
+        """Have the first message of a key that is left wait no longer, unless it is one for which others wait."""
+        for offset in self.window.by_key.get(key, ()):
+            first = self.find(offset)
+            if first is not None:
+                if first.state is FlightState.HELD:
+                    self.put(offset, first._replace(state=FlightState.READY))
                 return
 
     def advance(self, end: int, fresh: Sequence[int]) -> None:
@@ -281,10 +283,10 @@ class Draft:
         if start >= self.cursor:
             self.restart(start)
             return
-        for index in [each for each in self.window.chunks if each <= start >> SHIFT]:
-            for offset in [each for each in self.window.chunks[index].flights if each < start]:
-                if self.find(offset) is not None:
-                    self.finish(offset)
+        chunks = [chunk for index, chunk in self.window.chunks.items() if index <= start >> SHIFT]
+        # The last ones first: of a key of which a thousand are held, only one looks for the next that is left.
+        for offset in sorted((each for chunk in chunks for each in chunk.flights if each < start), reverse=True):
+            self.finish(offset)
         self.floor = max(self.floor, start)
 
     def restart(self, offset: int) -> None:

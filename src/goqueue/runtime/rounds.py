@@ -30,7 +30,7 @@ _GATHERING_TURNS = 2
 
 
 class _Asked(NamedTuple):
-    ask: Any
+    what: Any
     size: int
     told: asyncio.Future[Any]
 
@@ -53,14 +53,14 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
         self._waiting: dict[KeyT, deque[_Asked]] = {}
         self._running: Counter[KeyT] = Counter()
 
-    async def join(self, key: KeyT, ask: AskT, size: int) -> ToldT:
+    async def join(self, key: KeyT, what: AskT, size: int) -> ToldT:
         """Have something of a size carried out; return what came of it, or raise that."""
-        return await self.ask(key, ask, size)
+        return await self.ask(key, what, size)
 
-    def ask(self, key: KeyT, ask: AskT, size: int) -> asyncio.Future[ToldT]:
-        """Have something carried out as `join` does; return what is going to be told."""
+    def ask(self, key: KeyT, what: AskT, size: int) -> asyncio.Future[ToldT]:
+        """Have something carried out as `join` does; return what is going to be told, which has to be awaited."""
         told: asyncio.Future[ToldT] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, deque()).append(_Asked(ask, size, told))
+        self._waiting.setdefault(key, deque()).append(_Asked(what, size, told))
         if key not in self._running:
             self._begin(key)
         return told
@@ -81,7 +81,7 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
             if waiting:
                 # There was no room for them.
                 self._begin(key)
-            return [each.ask for each in taken]
+            return [each.what for each in taken]
 
         try:
             await _turns(_GATHERING_TURNS)
