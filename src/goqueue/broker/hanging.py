@@ -139,7 +139,7 @@ async def abort_transactions_of(
 
 def _open_in(broker: Broker, partition: Partition) -> Iterator[OpenTransaction]:
     producers = partition.log.producers
-    where = TopicPartition(partition.topic, partition.index)
+    where = partition.place
     for producer_id, state in list(producers) if producers.first_open_offset is not None else ():
         if state.transaction_start != NO_OFFSET:
             yield OpenTransaction(

@@ -220,7 +220,7 @@ async def _with_partitions_added(
         if isinstance(partition, Partition) and not partition.is_internal:
             # What is no batch is found again, and told, when the request is published.
             with suppress(GoQueueError):
-                by_writer.setdefault(_writer(records), {})[number] = TopicPartition(partition.topic, partition.index)
+                by_writer.setdefault(_writer(records), {})[number] = partition.place
     added = list(sections)
     for writer, wanted in by_writer.items():
         refusals = await _add(broker, caller, transactional_id, writer, frozenset(wanted.values()))
@@ -292,7 +292,7 @@ def _append_in_transaction(
             return partition
         if partition.is_internal or (request.acks is Acks.ALL and partition.settings.min_insync_replicas > _IN_SYNC):
             return _refusal(partition)
-        where = TopicPartition(partition.topic, partition.index)
+        where = partition.place
         verify(broker, request.transactional_id, _writer(records), where)
     except GoQueueError as error:
         return _told_by_partition(error)

@@ -155,7 +155,7 @@ def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> 
 
 async def _planned(broker: Broker, group: QueueGroup, partition: Partition, seek: QueueSeek) -> QueueMove:
     offset = await _offset(broker, partition, seek)
-    where = TopicPartition(partition.topic, partition.index)
+    where = partition.place
     window = group.windows.get(where)
     if window is None or window.topic_id != broker.topic(seek.topic).topic.id:
         return QueueMove(where, None, offset)

@@ -33,6 +33,10 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
     check_group_name(name)
     while True:
         opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
+        group = find_queue(broker, name)
+        begun = None if group is None else _begun(group, opened)
+        if group is not None and begun is not None:
+            return group, begun
         try:
             group = await ensure_group(broker, name)
             partitions = await ensure_partitions(broker, group, opened)
@@ -91,10 +95,28 @@ async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[
     return found
 
 
+def _begun(group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition] | None:
+    """Return what `ensure_partitions` would, if there is nothing to be done for it, as most often."""
+    found: list[Partition] = []
+    for opened in topics:
+        # Numbers, since two ids are compared by a Python function, and this is asked before every message.
+        topic_id = opened.topic.id.int
+        before = len(found)
+        for partition in opened.partitions:
+            if isinstance(partition, Partition):
+                window = group.windows.get(partition.place)
+                if window is None or window.topic_id.int != topic_id or window.lost_end is not None:
+                    return None
+                found.append(partition)
+        if len(found) == before:
+            return None
+    return found
+
+
 async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partitions: Sequence[Partition]) -> None:
     new = []
     for partition in partitions:
-        where = TopicPartition(partition.topic, partition.index)
+        where = partition.place
         window = group.windows.get(where)
         if window is None or window.topic_id != opened.topic.id:
             new.append(partition)
@@ -103,7 +125,7 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
     if new:
         # A partition that was added later begins with its first message, wherever the group has begun.
         start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
-        starts = {TopicPartition(each.topic, each.index): await _start(broker, each, start) for each in new}
+        starts = {each.place: await _start(broker, each, start) for each in new}
         # With a topic that was deleted meanwhile nothing begins: nobody would end it.
         if find_queue(broker, group.name) is group and opened.topic.id in broker.topics_by_id:
             await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))

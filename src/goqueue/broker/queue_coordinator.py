@@ -49,7 +49,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         """Have a command carried out, as any coordinator does, and count what has become of messages."""
         if isinstance(command, Bury):
             return await self._bury(command)
-        if not isinstance(command, Receive | Settle):
+        if not isinstance(command, (Receive, Settle)):
             return await self._administer(name, command)
         reply = await super().submit(name, command)
         if isinstance(command, Receive):

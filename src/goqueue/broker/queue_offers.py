@@ -13,7 +13,6 @@ from goqueue.errors import Corrupt
 from goqueue.machines.delivery_commands import Offer
 from goqueue.machines.delivery_steps import within_reach
 from goqueue.machines.delivery_window import Window
-from goqueue.machines.group_values import TopicPartition
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
@@ -43,10 +42,14 @@ class Look(NamedTuple):
         return self.offer.end > self.offer.looked_from or self.offer.start > self.offer.looked_from
 
 
-def is_worth_a_look(partition: Partition, window: Window) -> bool:
-    """Tell whether there may be something in a partition for a group."""
+def is_worth_a_look(partition: Partition, window: Window | None) -> bool:
+    """Tell whether there may be something in a partition for a group, which may not have begun with it."""
+    if window is None or partition.gone is not None:
+        return False
     cursor = window.cursor
-    return bool(window.ready) or cursor < partition.last_stable_offset or cursor < partition.log.start_offset
+    if window.ready or cursor < partition.log.start_offset:
+        return True
+    return cursor < partition.high_watermark and cursor < partition.last_stable_offset
 
 
 def look(
@@ -67,7 +70,7 @@ def look(
     offsets = [record.offset for record in fresh]
     records.update(zip(offsets, fresh, strict=True))
     keys = {record.offset: short_key(record.key) for record in fresh if record.key is not None} if is_ordered else None
-    where = TopicPartition(partition.topic, partition.index)
+    where = partition.place
     offer = within_reach(window, Offer(where, offsets, end, again, gone, start, keys, window.cursor))
     return Look(offer, records, size + fresh_size)
 

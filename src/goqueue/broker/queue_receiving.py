@@ -97,11 +97,25 @@ def _places(marks: Iterable[Mark]) -> list[tuple[Partition, int, int]]:
     return [(each.partition, each.cursor, each.ready) for each in marks]
 
 
+class View(NamedTuple):
+    """A group and the partitions that it is to get messages of, all of them begun."""
+
+    group: QueueGroup
+    partitions: Sequence[Partition]
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether there may be something."""
+        windows = self.group.windows
+        return any(is_worth_a_look(each, windows.get(each.place)) for each in self.partitions)
+
+
 class Looked(NamedTuple):
-    """What came of a look, and what was seen before."""
+    """What came of a look, what was seen before, and where that was, if there was no pause since."""
 
     receiving: Receiving
     sight: Sight
+    view: View | None = None
 
 
 async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> list[Looked]:
@@ -130,9 +144,9 @@ def _taker(broker: Broker, group: QueueGroup, wish: Wish) -> Taker:
     return Taker(wish.consumer, wish.limit, visibility_ms, lease_id)
 
 
-def sight_of(group: QueueGroup, partitions: Sequence[Partition], wish: Wish) -> Sight:
+def sight_of(view: View, wish: Wish) -> Sight:
     """Return what a consumer sees of a group now."""
-    (sight,) = _sights(group, _promising(group, partitions), [wish])
+    (sight,) = _sights(view.group, _promising(*view), [wish])
     return sight
 
 
@@ -140,8 +154,8 @@ def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple
     """Return the partitions in which there may be something."""
     found = []
     for partition in partitions:
-        window = group.windows.get(TopicPartition(partition.topic, partition.index))
-        if window is not None and partition.gone is None and is_worth_a_look(partition, window):
+        window = group.windows.get(partition.place)
+        if window is not None and is_worth_a_look(partition, window):
             found.append((partition, window))
     return found
 

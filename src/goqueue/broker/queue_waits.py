@@ -14,7 +14,6 @@ from functools import partial
 from goqueue.broker.queue_offers import is_worth_a_look
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_group import QueueGroup
-from goqueue.machines.group_values import TopicPartition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over
 
@@ -57,11 +56,7 @@ class Line:
 
     def is_worth_a_look(self, group: QueueGroup) -> bool:
         """Tell whether a group may have something for those who wait here."""
-        for partition in self._watches:
-            window = group.windows.get(TopicPartition(partition.topic, partition.index))
-            if window is not None and is_worth_a_look(partition, window):
-                return True
-        return False
+        return any(is_worth_a_look(each, group.windows.get(each.place)) for each in self._watches)
 
     def close(self) -> None:
         """Wait for no news any more."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_beginnings import prepare
-from goqueue.broker.queue_receiving import Looked, Receiving, Sight, Wish, shortfall_of, sight_of
+from goqueue.broker.queue_receiving import Looked, Receiving, View, Wish, shortfall_of, sight_of
 from goqueue.broker.queue_settling import Saying, Statement
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_steps import Result
@@ -32,8 +32,9 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
         await waits.topic(deadline)
     try:
         looked = await receive_now(broker, caller, wish)
-        while not looked.receiving.received and await _news(broker, wish, looked.sight, deadline):
-            looked = await _receive(broker, wish)
+        while not looked.receiving.received and await _news(broker, wish, looked, deadline):
+            # Who waited in line was woken alone, and nobody is left there who could be woken by the same news.
+            looked = await _receive(broker, wish, is_alone=not waits.has_line(wish.source.group))
         return looked.receiving
     finally:
         # Whatever became of it: what it leaves is for somebody else.
@@ -42,34 +43,39 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
 
 @operation("queues.receive")
 async def receive_now(broker: Broker, wish: Wish) -> Looked:
-    """Lease messages to a consumer, as far as there are any."""
-    return await _receive(broker, wish)
+    """Lease messages to a consumer, as far as there are any; without a round if there can be none."""
+    view = View(*await prepare(broker, *wish.source))
+    shortfall = shortfall_of(view.group, wish)
+    if view.is_promising and not shortfall:
+        return await _receive(broker, wish)
+    return Looked(Receiving((), 0, shortfall), sight_of(view, wish), view)
 
 
-async def _receive(broker: Broker, wish: Wish) -> Looked:
-    return await broker.queues.receives.join(wish.source, wish, wish.limit)
+async def _receive(broker: Broker, wish: Wish, *, is_alone: bool = False) -> Looked:
+    return await broker.queues.receives.join(wish.source, wish, wish.limit, is_alone=is_alone)
 
 
-async def _news(broker: Broker, wish: Wish, before: Sight, deadline: float) -> bool:
+async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> bool:
     """Wait until there may be something for a consumer who got nothing; tell whether there may be, in its time."""
-    waits = broker.queues.waits
-    name, topics = wish.source
-    # Meanwhile the group may have been moved or made anew, and its topics may have changed. From here on, there is no
-    # pause before it waits: nothing can happen of which it does not hear.
-    group, partitions = await prepare(broker, name, topics)
-    sight = sight_of(group, partitions, wish)
+    waits, name = broker.queues.waits, wish.source.group
+    sight, view = looked.sight, looked.view
+    if view is None:
+        # Meanwhile the group may have been moved or made anew, and its topics may have changed.
+        view = View(*await prepare(broker, *wish.source))
+        sight = sight_of(view, wish)
+    # From here on, there is no pause before it waits: nothing can happen of which it does not hear.
     if asyncio.get_running_loop().time() >= deadline or waits.is_closed:
         # What was passed may be much, all of it aborted or waiting for its key, and others may have taken what there
         # was room for.
-        return not sight.shortfall and sight.is_beyond(before)
+        return not sight.shortfall and sight.is_beyond(looked.sight)
     if sight.shortfall:
         broker.queues.pass_on(name)
         await waits.resumed(name, lambda group: not shortfall_of(group, wish), deadline)
         return True
     # Who was told of a shortfall looks again though there is nothing: that there is none any more.
-    is_empty = not sight.marks and not before.shortfall
-    if is_empty or sight == before:
-        await waits.turn(name, partitions, deadline)
+    is_empty = not sight.marks and not looked.sight.shortfall
+    if is_empty or sight == looked.sight:
+        await waits.turn(name, view.partitions, deadline)
     return True
 
 

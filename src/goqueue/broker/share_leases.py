@@ -92,7 +92,7 @@ def _look_around(broker: Broker, sources: Sources, terms: ShareTerms, room: int)
     left, bytes_left = min(terms.limit, room), min(terms.bytes_max, broker.options.fetch_bytes_max)
     supplies = {}
     for place, partition in sources.partitions.items():
-        window = group.windows.get(TopicPartition(partition.topic, partition.index))
+        window = group.windows.get(partition.place)
         if partition.gone is not None:
             sources.faults[place] = partition.gone
         if window is None or window.topic_id != place.topic_id or left <= 0 or bytes_left <= 0:

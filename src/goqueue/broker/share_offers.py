@@ -19,7 +19,6 @@ from goqueue.errors import CorruptBatch
 from goqueue.machines.delivery_commands import Offer
 from goqueue.machines.delivery_steps import within_reach
 from goqueue.machines.delivery_window import Window
-from goqueue.machines.group_values import TopicPartition
 from goqueue.records.layout import BatchHeader, headers
 from goqueue.runtime.partition import Partition
 
@@ -106,7 +105,7 @@ class Search:
         again, gone = self._find_again()
         fresh, end = self._find_fresh(max(window.cursor, start), len(again))
         keys = self._keys if self._wanted.is_ordered else None
-        where = TopicPartition(partition.topic, partition.index)
+        where = partition.place
         supply = Supply(Offer(where, fresh, end, again, gone, start, keys, window.cursor), self._batches)
         # Before anything is left out: what waits for its key before the damage can be read.
         if self._fault is not None and supply.is_empty:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+import msgspec
+
 from goqueue.log import names, sidecar
 from goqueue.log.checkpoint import Checkpoint, CheckpointFile
 from goqueue.log.segment import Segment
@@ -62,8 +64,7 @@ class Swap:
             finish_swap(disk, swap, self.replaced)
 
 
-@dataclass(slots=True, frozen=True, eq=False)
-class Flush:
+class Flush(msgspec.Struct, frozen=True, eq=False):
     """Makes everything durable that was in the log when this was made."""
 
     disk: Disk

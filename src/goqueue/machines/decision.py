@@ -11,8 +11,9 @@ answered then and waits since.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 
 class Now(NamedTuple):
@@ -36,8 +37,7 @@ class Answer(NamedTuple):
     reply: object
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What carries out a command; `outcome` is for the machine's own `adopt`.
 
     Answers wait until the records are durable, unless `is_told_at_once`: then it is enough that they are written, and

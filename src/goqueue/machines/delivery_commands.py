@@ -9,6 +9,8 @@ from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
@@ -85,8 +87,7 @@ class Taker(NamedTuple):
     lease_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Receive:
+class Receive(msgspec.Struct, frozen=True):
     """Lease what is offered to consumers, one after another; each of them is answered."""
 
     group: str
@@ -118,8 +119,7 @@ def claims_of(receipts: Iterable[Receipt]) -> list[Claim]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(msgspec.Struct, frozen=True):
     """Say of leased messages what became of them; each of them is answered, in the order of the claims.
 
     `delay_ms` is how long a nacked message waits, if not as long as the group has it; for an extension, how long the

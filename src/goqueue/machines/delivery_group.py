@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.delivery_records import (
@@ -43,8 +44,7 @@ class Place(NamedTuple):
     chunk: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What becomes the state of a group; without a value it is forgotten.
 
     `opened` are partitions that begin anew, or are forgotten; `past` is where time has passed, and `expired` is how
@@ -53,8 +53,8 @@ class Outcome:
 
     group: str
     value: GroupValue | None
-    drafts: Mapping[TopicPartition, Draft] = field(default_factory=dict)
-    opened: Mapping[TopicPartition, Window | None] = field(default_factory=dict)
+    drafts: Mapping[TopicPartition, Draft] = msgspec.field(default_factory=dict)
+    opened: Mapping[TopicPartition, Window | None] = msgspec.field(default_factory=dict)
     tally: Tally = NOTHING
     past: Place | None = None
     expired: int = 0

@@ -31,6 +31,7 @@ from goqueue.errors import (
 from goqueue.log.batches import NewBatch, check_batches, own_batch
 from goqueue.log.log import Log
 from goqueue.log.reader import TimedOffset
+from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.producer import Duplicate, Refused
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.model.topic import is_internal
@@ -95,6 +96,7 @@ class Partition:
     ) -> None:
         self.topic = topic
         self.index = index
+        self.place = TopicPartition(topic, index)
         self.is_internal = is_internal(topic)
         self.log = log
         self.settings = settings
@@ -116,6 +118,8 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, but never beyond the high watermark."""
+        if self.log.producers.first_open_offset is None:
+            return self.high_watermark
         return min(self.log.last_stable_offset, self.high_watermark)
 
     def configure(self, settings: TopicSettings) -> None:

@@ -9,13 +9,15 @@ before: most often for a sync, which would have to end in any case.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from goqueue.errors import GoQueueError
 from goqueue.runtime.tasks import Tasks
-from goqueue.runtime.waiters import arrival, hand_over
+from goqueue.runtime.waiters import hand_over, turns
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 AskT = TypeVar("AskT")
@@ -26,10 +28,10 @@ CarryOut = Callable[[KeyT, Take[AskT]], Coroutine[Any, Any, Sequence[ToldT]]]
 
 # A round begins so many turns of the loop later. Turns without work are over in microseconds; those with work bring
 # more who ask.
-_GATHERING_TURNS = 2
+_GATHERING_TURNS = 1
 
 
-class _Asked(NamedTuple):
+class _Asked(msgspec.Struct):
     what: Any
     size: int
     told: asyncio.Future[Any]
@@ -51,10 +53,16 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
         self._holds_on = holds_on
         # Those who wait for a round to begin, and how many rounds are under way, by key.
         self._waiting: dict[KeyT, deque[_Asked]] = {}
-        self._running: Counter[KeyT] = Counter()
+        self._running: dict[KeyT, int] = {}
 
-    async def join(self, key: KeyT, what: AskT, size: int) -> ToldT:
-        """Have something of a size carried out; return what came of it, or raise that."""
+    async def join(self, key: KeyT, what: AskT, size: int, *, is_alone: bool = False) -> ToldT:
+        """Have something of a size carried out; return what came of it, or raise that.
+
+        For whoever `is_alone` nobody else is waited for.
+        """
+        if is_alone and key not in self._running:
+            (told,) = await self._carry_out(key, lambda: [what])
+            return told
         return await self.ask(key, what, size)
 
     def ask(self, key: KeyT, what: AskT, size: int) -> asyncio.Future[ToldT]:
@@ -66,7 +74,7 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
         return told
 
     def _begin(self, key: KeyT) -> None:
-        self._running[key] += 1
+        self._running[key] = self._running.get(key, 0) + 1
         self._tasks.start(self._run(key), "round")
 
     async def _run(self, key: KeyT) -> None:
@@ -84,7 +92,7 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
             return [each.what for each in taken]
 
         try:
-            await _turns(_GATHERING_TURNS)
+            await turns(_GATHERING_TURNS)
             told = await self._carry_out(key, take)
             for each, reply in zip(taken, told, strict=True):
                 hand_over(each.told, reply)
@@ -101,10 +109,10 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
             self._end(key)
 
     def _end(self, key: KeyT) -> None:
-        self._running[key] -= 1
-        if self._running[key]:
+        left = self._running.pop(key) - 1
+        if left:
+            self._running[key] = left
             return
-        del self._running[key]
         if self._waiting[key]:
             self._begin(key)
         else:
@@ -120,12 +128,6 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
                 taken.append(asked)
                 size += asked.size
         return taken
-
-
-async def _turns(count: int) -> None:
-    loop = asyncio.get_running_loop()
-    for _ in range(count):
-        await arrival(loop.call_soon)
 
 
 def _refuse(asked: Iterable[_Asked], error: BaseException) -> None:

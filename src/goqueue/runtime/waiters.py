@@ -7,10 +7,11 @@ is reported to the loop, and neither that event nor the others who wait notice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from types import coroutine
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -73,6 +74,13 @@ async def arrival(arrange: Callable[[Wake], object]) -> None:
     arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     arrange(partial(hand_over, arrived, None))
     await arrived
+
+
+@coroutine
+def turns(count: int) -> Generator[None, None, None]:
+    """Let so many turns of the loop pass; costs less than waiting for anything."""
+    for _ in range(count):
+        yield
 
 
 def _wake(wake: Wake) -> None:

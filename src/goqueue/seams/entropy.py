@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from typing import Protocol
 from uuid import UUID
@@ -37,7 +38,7 @@ class SystemEntropy:
         return secrets.randbelow(end)
 
     def token(self, size: int) -> bytes:
-        return secrets.token_bytes(size)
+        return os.urandom(size)
 
     def uuid(self) -> UUID:
         return UUID(bytes=self.token(16), version=4)

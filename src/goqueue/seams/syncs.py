@@ -21,7 +21,7 @@ import platform
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 Done = Callable[[OSError | None], None]
@@ -157,15 +157,20 @@ class KernelSyncs:
         return taken
 
     def _look(self) -> None:
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._told)
-        # All are told, the first one first, whatever somebody makes of it.
-        with ExitStack() as telling:
-            for ticket, result in reversed(self._ended()):
-                error = None if result >= 0 else OSError(-result, os.strerror(-result))
-                telling.callback(self._under_way.pop(ticket).ended, error)
+        os.eventfd_read(self._told)
+        self._tell(self._ended())
         if self._wanted:
             self._submit()
+
+    def _tell(self, ended: Sequence[tuple[int, int]]) -> None:
+        """Tell what came of syncs, the first one first: to all, whatever somebody makes of it."""
+        for number, (ticket, result) in enumerate(ended, 1):
+            error = None if result >= 0 else OSError(-result, os.strerror(-result))
+            try:
+                self._under_way.pop(ticket).ended(error)
+            except BaseException:
+                self._loop.call_soon(self._tell, ended[number:])
+                raise
 
     def _ended(self) -> list[tuple[int, int]]:
         """Return the tickets of all syncs that have ended since the last call, and their results."""
