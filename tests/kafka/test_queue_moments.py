@@ -229,6 +229,35 @@ def test_a_receive_makes_a_group_that_is_deleted_before_it_has_begun(is_known: b
     run(act)
 
 
+def test_a_fetch_makes_a_group_that_is_deleted_before_it_has_begun() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        # The topic of all groups is there.
+        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
+        where = await _make(client, "t")
+        await publish(client, "t", "1")
+        member = ShareMember(await server.client())
+        member.send_fetch(where, max_wait=60_000)
+        await _until(lambda: _group(broker) is not None, step_s=0.00001)
+        await delete_queue(broker, INSIDE, "g")
+        async with asyncio.timeout(1):
+            assert taken(await member.reply()) == ["1"]
+
+    run(act)
+
+
+def test_settings_are_taken_though_their_group_is_deleted_in_that_moment() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
+        configuring = asyncio.ensure_future(configure_queue(broker, INSIDE, "g", lambda _: ORDERED))
+        await _until(lambda: _group(broker) is not None)
+        await delete_queue(broker, INSIDE, "g")
+        assert (await configuring).settings == ORDERED
+
+    run(act)
+
+
 def test_no_group_begins_with_a_topic_that_is_deleted_while_the_group_is_made() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE
-from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable, UnknownQueue
+from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
 from goqueue.machines.delivery_group import QueueGroup
@@ -33,12 +33,8 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
     check_group_name(name)
     while True:
         opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
-        try:
-            group = await ensure_group(broker, name)
-            partitions = await ensure_partitions(broker, group, opened)
-        except UnknownQueue:
-            # It was deleted before it had begun.
-            continue
+        group = await ensure_group(broker, name)
+        partitions = await ensure_partitions(broker, group, opened)
         # If there was a pause, another group may have this name by now.
         if find_queue(broker, name) is group:
             return group, partitions
@@ -60,19 +56,21 @@ def require_topic(broker: Broker, name: str) -> OpenTopic:
 
 async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
     """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
-    group = find_queue(broker, name)
-    if group is None:
-        streams = broker.groups.peek(name)
-        if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
-            raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
+    while True:
+        group = find_queue(broker, name)
+        if group is None:
+            streams = broker.groups.peek(name)
+            if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
+                raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
+        elif wanted is None:
+            return group
         # Somebody else may make it meanwhile, with other settings.
-        wanted = wanted or Configure(name, QueueSettings(), is_made_only=True)
-    if wanted is not None:
-        await broker.queues.submit(name, wanted)
+        await broker.queues.submit(name, wanted or Configure(name, QueueSettings(), is_made_only=True))
         machine = await broker.queues.machine(name)
-        group = machine.require(name)
-    assert group is not None
-    return group
+        group = machine.find(name)
+        if group is not None:
+            return group
+        # It was deleted before it could be used.
 
 
 async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
