@@ -115,6 +115,24 @@ def test_messages_that_are_held_and_gone_from_the_log_keep_nobody_from_those_beh
     run(act)
 
 
+def test_messages_that_are_gone_from_the_log_hold_no_place_of_those_that_wait_for_their_key() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
+        await _make(client, "t")
+        await publish(client, "t", *["gone"] * HELD_MAX, key=b"k")
+        await publish(client, "t", "leased", "held", "behind", key=b"j")
+        await publish(client, "t", "free")
+        while (await receive(broker, INSIDE, _wish("t", limit=900))).received:
+            pass
+        assert _window(broker).held == HELD_MAX
+        await delete_records(client, "t", HELD_MAX)
+        (got,) = (await receive(broker, INSIDE, _wish("t", who="other"))).received
+        assert [record.value for record in got.records] == [b"free"]
+
+    run(act)
+
+
 @pytest.mark.parametrize("limit", [1, 2])
 def test_a_waiting_fetch_hears_of_room_for_those_who_wait_though_somebody_has_taken_what_was_ready(limit: int) -> None:
     async def act(server: SimServer, client: RawClient) -> None:
