@@ -11,7 +11,7 @@ from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.queue_reading import Stretches
 from goqueue.errors import Corrupt
 from goqueue.machines.delivery_commands import Offer
-from goqueue.machines.delivery_steps import within_reach
+from goqueue.machines.delivery_steps import waits_in_vain, within_reach
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.records.reader import Record
@@ -45,8 +45,8 @@ class Look(NamedTuple):
 
 def is_worth_a_look(partition: Partition, window: Window) -> bool:
     """Tell whether there may be something in a partition for a group."""
-    cursor = window.cursor
-    return bool(window.ready) or cursor < partition.last_stable_offset or cursor < partition.log.start_offset
+    cursor, start = window.cursor, partition.log.start_offset
+    return bool(window.ready) or cursor < partition.last_stable_offset or cursor < start or waits_in_vain(window, start)
 
 
 def look(
@@ -56,6 +56,8 @@ def look(
     start = partition.log.start_offset
     records: dict[int, Record] = {}
     again, gone, size = _find_again(partition, window, limit, bytes_max, records)
+    if waits_in_vain(window, start):
+        gone.append(window.floor)
     fresh, end, fresh_size = _find_fresh(
         partition,
         max(window.cursor, start),
