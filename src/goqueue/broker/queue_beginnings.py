@@ -36,14 +36,8 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
         group = await ensure_group(broker, name)
         partitions = await ensure_partitions(broker, group, opened)
         # If there was a pause, another group may have this name by now.
-        if find_queue(broker, name) is group:
+        if broker.queues.find(name) is group:
             return group, partitions
-
-
-def find_queue(broker: Broker, name: str) -> QueueGroup | None:
-    """Return a group as it is now, if it is there."""
-    machine = broker.queues.peek(name)
-    return None if machine is None else machine.find(name)
 
 
 def require_topic(broker: Broker, name: str) -> OpenTopic:
@@ -57,7 +51,7 @@ def require_topic(broker: Broker, name: str) -> OpenTopic:
 async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
     """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
     while True:
-        group = find_queue(broker, name)
+        group = broker.queues.find(name)
         if group is None:
             streams = broker.groups.peek(name)
             if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
@@ -96,14 +90,14 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         window = group.windows.get(where)
         if window is None or window.topic_id != opened.topic.id:
             new.append(partition)
-        elif window.lost_end is not None and find_queue(broker, group.name) is group:
+        elif window.lost_end is not None and broker.queues.find(group.name) is group:
             await broker.queues.submit(group.name, Retreat(group.name, where, window.lost_end))
     if new:
         # A partition that was added later begins with its first message, wherever the group has begun.
         start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
         starts = {TopicPartition(each.topic, each.index): await _start(broker, each, start) for each in new}
         # With a topic that was deleted meanwhile nothing begins: nobody would end it.
-        if find_queue(broker, group.name) is group and opened.topic.id in broker.topics_by_id:
+        if broker.queues.find(group.name) is group and opened.topic.id in broker.topics_by_id:
             await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
 
 
