@@ -45,6 +45,21 @@ async def received(clients: Sequence[RawHttp]) -> list[str]:
     return sorted(message["value"] for reply in replies for message in reply.json()["messages"])
 
 
+class Calls:
+    """Counts how often a function is called, and does what it does; too often ends a test that would not end."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+        self.count = 0
+        real = getattr(owner, name)
+
+        def call(*args: Any) -> Any:
+            self.count += 1
+            assert self.count < 1000
+            return real(*args)
+
+        patch.setattr(owner, name, call)
+
+
 @SEEDS
 def test_what_the_first_leaves_goes_to_the_next_and_so_on(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
@@ -58,27 +73,16 @@ def test_what_the_first_leaves_goes_to_the_next_and_so_on(seed: int) -> None:
 
 @SEEDS
 def test_a_message_wakes_one_and_no_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
-    real = queue_receiving._look_around
-
-    def look_around(*args: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        return real(*args)
-
-    monkeypatch.setattr(queue_receiving, "_look_around", look_around)
-
     async def main(simulation: Simulation) -> None:
-        nonlocal looks
         async with serving(simulation) as server:
             clients = await waiters(server, 20, most=10)
-            looks = 0
+            looks = Calls(monkeypatch, queue_receiving, "_look_around")
             await publish(server, "a")
             await asyncio.sleep(1)
-            assert looks == 1
+            assert looks.count == 1
             await publish(server, "b")
             await asyncio.sleep(1)
-            assert looks == 2
+            assert looks.count == 2
             assert await received([client for client in clients if client.received]) == ["a", "b"]
 
     simulate(main, seed)
@@ -142,15 +146,6 @@ def test_a_key_that_is_free_again_wakes_who_waits_behind_all_that_is_held(seed: 
 @pytest.mark.parametrize("most", [10, 1000])
 @SEEDS
 def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
-    real = queue_receiving._look_around
-
-    def look_around(*args: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        assert looks < 1000
-        return real(*args)
-
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -162,7 +157,7 @@ def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, mo
                 await client.call("POST", PUBLISH, {"messages": [{"value": "a", "key": f"x{number}", "partition": 1}]})
                 assert len(await receive(client, f"c{number}", max=1)) == 1
             await fill_with_one_key(client)
-            monkeypatch.setattr(queue_receiving, "_look_around", look_around)
+            looks = Calls(monkeypatch, queue_receiving, "_look_around")
             for number in range(2):
                 waiter = await server.client()
                 wish = {"topic": "t", "max": most, "wait": "60s", "consumer": f"c{number}"}
@@ -171,7 +166,7 @@ def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, mo
             # It is ready again, where nobody waits for it.
             await client.call("POST", "/messages/nack", {"receipt_handle": elsewhere["receipt_handle"], "delay": 0})
             await asyncio.sleep(1)
-            assert looks < 20
+            assert looks.count < 20
 
     simulate(main, seed)
 
@@ -238,14 +233,6 @@ def test_one_that_may_hold_no_more_leaves_its_turn_to_others(seed: int) -> None:
 def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asks = 0
-    real = Rounds.ask
-
-    def ask(*args: Any) -> Any:
-        nonlocal asks
-        asks += 1
-        return real(*args)
-
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -257,10 +244,10 @@ def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
             await publish(server, "a")
             waiter.write(request("POST", RECEIVE, {"topic": "t", "wait": "60s"}))
             await asyncio.sleep(1)
-            monkeypatch.setattr(Rounds, "ask", ask)
+            asks = Calls(monkeypatch, Rounds, "ask")
             (got,) = (await client.call("POST", f"/groups/{other}/receive", {"topic": "t"})).json()["messages"]
             await client.call("POST", "/messages/ack", {"receipt_handle": got["receipt_handle"]})
-            assert asks == 2
+            assert asks.count == 2
             await client.call("POST", "/queues/g/resume", {})
             assert await received([waiter]) == ["a"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,27 @@ def _fail(broker: Broker, group: str) -> None:
     partition.log.go_offline("it is sick")
 
 
+async def _waiting(server: SimServer, where: Where) -> ShareMember:
+    """Return a member that waits for messages of a partition."""
+    member = ShareMember(await server.client(), "waiting")
+    member.send_fetch(where, max_wait=60_000)
+    await pass_time(1)
+    return member
+
+
+async def _brought(member: ShareMember) -> list[str]:
+    """Return what a fetch brings that is under way; it must come soon."""
+    async with asyncio.timeout(1):
+        return taken(await member.reply())
+
+
+async def _make_anew(broker: Broker, group: QueueGroup, settings: QueueSettings) -> None:
+    """Have a group deleted, and another one of its name made at once."""
+    deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, group.name))
+    await _until(lambda: _group(broker, group.name) is not group)
+    await asyncio.gather(deleting, configure_queue(broker, INSIDE, group.name, lambda _: settings))
+
+
 async def _until(fact: Callable[[], bool], *, step_s: float = 0) -> None:
     """Give others their turns until something is a fact, however short the moment is; what comes by wire takes time."""
     for _ in range(10_000):
@@ -100,14 +122,19 @@ def test_a_partition_in_which_all_wait_for_one_key_keeps_nobody_from_the_others(
     run(act)
 
 
-def test_messages_that_are_held_and_gone_from_the_log_keep_nobody_from_those_behind() -> None:
+# In the second case, the first messages behind those that are gone wait for others of their key as well.
+@pytest.mark.parametrize("keys", [b"k" * (HELD_MAX + 50), b"k" * HELD_MAX + b"jjj"])
+def test_messages_that_are_held_and_gone_from_the_log_keep_nobody_from_those_behind(keys: bytes) -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
         await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
         await _make(client, "t")
-        await publish(client, "t", *["held"] * (HELD_MAX + 50), key=b"k")
+        for key, count in Counter(keys).items():
+            await publish(client, "t", *["held"] * count, key=bytes([key]))
         await publish(client, "t", "free")
-        assert len((await receive(broker, INSIDE, _wish("t", limit=2_000))).received) == 1
+        while (await receive(broker, INSIDE, _wish("t", limit=900))).received:
+            pass
+        assert _window(broker).held == HELD_MAX
         await delete_records(client, "t", HELD_MAX)
         got = (await receive(broker, INSIDE, _wish("t", who="other", limit=100))).received
         assert b"free" in [record.value for each in got for record in each.records]
@@ -135,17 +162,14 @@ def test_a_waiting_fetch_hears_of_room_for_those_who_wait_though_somebody_has_ta
         assert sorted(receipts) == [0, 1]
         for _ in range(4):
             await receive(broker, INSIDE, _wish("t", who="busy", limit=450))
-        waiting = ShareMember(await server.client(), "waiting")
-        waiting.send_fetch(where, max_wait=60_000)
-        await pass_time(1)
+        waiting = await _waiting(server, where)
         window = _window(broker)
         acking = asyncio.ensure_future(settle(broker, INSIDE, [receipts[0]], ACK))
         await _until(lambda: bool(window.ready))
         # With room for more than that, another message is held in the place of the one that is done.
         await receive(broker, INSIDE, _wish("t", who="other", limit=limit))
         await acking
-        async with asyncio.timeout(1):
-            assert taken(await waiting.reply()) == ["free"]
+        assert await _brought(waiting) == ["free"]
 
     run(act)
 
@@ -179,9 +203,7 @@ def test_a_receive_goes_on_with_a_group_that_was_made_anew_while_it_began() -> N
         group = _group(broker)
         assert group is not None
         await _until(lambda: bool(group.windows))
-        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
-        await _until(lambda: _group(broker) is not group)
-        await asyncio.gather(deleting, configure_queue(broker, INSIDE, "g", lambda _: QueueSettings()))
+        await _make_anew(broker, group, QueueSettings())
         async with asyncio.timeout(1):
             assert (await receiving).received
 
@@ -199,10 +221,7 @@ def test_a_group_that_was_made_anew_while_a_receive_began_begins_where_its_own_s
         group = _group(broker)
         assert group is not None
         await _until(lambda: bool(group.windows))
-        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
-        await _until(lambda: _group(broker) is not group)
-        latest = QueueSettings(start=StartAt.LATEST)
-        await asyncio.gather(deleting, configure_queue(broker, INSIDE, "g", lambda _: latest))
+        await _make_anew(broker, group, QueueSettings(start=StartAt.LATEST))
         await pass_time(1)
         await publish(client, "u", "new")
         (got,) = (await receiving).received
@@ -225,6 +244,34 @@ def test_a_receive_makes_a_group_that_is_deleted_before_it_has_begun(is_known: b
         await delete_queue(broker, INSIDE, "g")
         async with asyncio.timeout(1):
             assert len((await receiving).received) == 1
+
+    run(act)
+
+
+def test_a_fetch_makes_a_group_that_is_deleted_before_it_has_begun() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        # The topic of all groups is there.
+        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
+        where = await _make(client, "t")
+        await publish(client, "t", "1")
+        member = ShareMember(await server.client())
+        member.send_fetch(where, max_wait=60_000)
+        await _until(lambda: _group(broker) is not None, step_s=0.00001)
+        await delete_queue(broker, INSIDE, "g")
+        assert await _brought(member) == ["1"]
+
+    run(act)
+
+
+def test_settings_are_taken_though_their_group_is_deleted_in_that_moment() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
+        configuring = asyncio.ensure_future(configure_queue(broker, INSIDE, "g", lambda _: ORDERED))
+        await _until(lambda: _group(broker) is not None)
+        await delete_queue(broker, INSIDE, "g")
+        assert (await configuring).settings == ORDERED
 
     run(act)
 
@@ -263,13 +310,10 @@ def test_a_fetch_does_not_wait_for_a_group_that_was_deleted_while_it_began() -> 
         member = ShareMember(await server.client())
         member.send_fetch(where, max_wait=60_000)
         await _until(lambda: bool(group.windows), step_s=0.00001)
-        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
-        await _until(lambda: _group(broker) is not group)
-        await asyncio.gather(deleting, configure_queue(broker, INSIDE, "g", lambda _: QueueSettings()))
-        async with asyncio.timeout(1):
-            assert taken(await member.reply()) == []
-            # The next request begins with the group of that name.
-            assert await member.take() == ["1"]
+        await _make_anew(broker, group, QueueSettings())
+        assert await _brought(member) == []
+        # The next request begins with the group of that name.
+        assert await member.take() == ["1"]
 
     run(act)
 
@@ -281,15 +325,12 @@ def test_a_waiting_fetch_hears_of_a_seek_though_nobody_waits_for_its_end() -> No
         await publish(client, "t", "1")
         (got,) = (await receive(broker, INSIDE, _wish("t"))).received
         await settle(broker, INSIDE, got.receipts, ACK)
-        waiting = ShareMember(await server.client(), "waiting")
-        waiting.send_fetch(where, max_wait=60_000)
-        await pass_time(1)
+        waiting = await _waiting(server, where)
         window = _window(broker)
         seeking = asyncio.ensure_future(broker.queues.submit("g", Seek("g", TopicPartition("t", 0), 0)))
         await _until(lambda: window.cursor == 0)
         seeking.cancel()
-        async with asyncio.timeout(1):
-            assert taken(await waiting.reply()) == ["1"]
+        assert await _brought(waiting) == ["1"]
 
     run(act)
 

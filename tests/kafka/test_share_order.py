@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.queue_admin import configure_queue
+from goqueue.broker.queue_receiving import Source, Wish
+from goqueue.broker.queue_settling import Statement
+from goqueue.broker.queues import receive, settle
 from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.machines.delivery_values import Verdict
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import read_header, write_header
 from goqueue.testing.clock import START_MS
 from tests.kafka.api_kit import pass_time, run
 from tests.kafka.raw import PRODUCE, RawClient
-from tests.kafka.requests import create_topic, produce, produced
+from tests.kafka.requests import create_topic, delete_records, produce, produced
 from tests.kafka.server import SimServer
 from tests.kafka.share_kit import ACCEPT, ShareMember, Where, ack_errors, parts, publish, taken
 
@@ -50,6 +56,29 @@ def test_a_waiting_fetch_hears_that_a_key_is_free_behind_as_many_messages_as_are
         assert ack_errors(await busy.acknowledge({where: [(x, x, [ACCEPT])]})) == {where: 0}
         assert taken(await waiting.reply()) == ["x2"]
         assert server.simulation.clock.monotonic() - began < 1
+
+    run(act)
+
+
+@pytest.mark.parametrize("is_share_consumer", [True, False])
+@pytest.mark.parametrize("is_nacked", [True, False])
+def test_a_message_that_is_gone_from_the_log_keeps_the_next_of_its_key_no_longer(
+    is_share_consumer: bool, is_nacked: bool
+) -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        broker = server.server.broker
+        where = await _ordered_topic(server, client)
+        await publish(client, "t", "first", "second", key=b"k")
+        (first,) = (await receive(broker, INSIDE, Wish(Source("g", ("t",)), "ann", limit=10))).received
+        assert len(first.records) == 1
+        if is_nacked:
+            await settle(broker, INSIDE, first.receipts, Statement(Verdict.NACK, delay_ms=3_600_000))
+        await delete_records(client, "t", 1)
+        if is_share_consumer:
+            assert await ShareMember(client).take(where) == ["second"]
+        else:
+            (second,) = (await receive(broker, INSIDE, Wish(Source("g", ("t",)), "bob"))).received
+            assert [record.value for record in second.records] == [b"second"]
 
     run(act)
 

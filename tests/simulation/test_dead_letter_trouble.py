@@ -191,6 +191,29 @@ def test_a_letter_is_written_once_though_its_topic_has_got_partitions_since() ->
     live(disk, 2, go_on, stops=True)
 
 
+def test_a_partition_for_letters_that_cannot_be_used_keeps_none_from_the_others() -> None:
+    disk = SimDisk(1)
+    values = [f"v{number}" for number in range(8)]
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 2).perform(broker)
+        for value in values:
+            await PublishValue("orders", value, value).perform(broker)
+
+    async def go_on(broker: Broker) -> None:
+        given = await ReceiveSome("billing", ("orders",), "ann", len(values), 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
+        left = {where.partition: len(window.dead) for where, window in group.windows.items()}
+        assert left == {0: sum(each.place.partition == 0 for each in given), 1: 0}
+
+    live(disk, 1, act, stops=True)
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    live(disk, 2, go_on)
+
+
 async def _open_a_transaction(broker: Broker, topic: str) -> None:
     identity = await init_transactions(broker, CALLER, "somebody", 600_000)
     messages = [NewMessage(None, b"open", [(GROUP_HEADER, b"others")])]

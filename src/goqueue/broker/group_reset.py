@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.group_view_queues import find_queue
 from goqueue.broker.groups import check_group_name, set_offsets
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import operation
@@ -103,7 +102,7 @@ class _Known(NamedTuple):
 @operation("groups.plan_reset")
 async def look_up_scope(broker: Broker, reset: Reset) -> Mapping[TopicPartition, _Known]:
     """Return the partitions that a reset is about, with the offsets that are known of them."""
-    if find_queue(broker, reset.group) is not None:
+    if broker.queues.find(reset.group) is not None:
         raise InconsistentProtocol(
             f"{reset.group!r} is a queue group, which has no offsets to move",
             hint="goqueue queue seek and POST /queues/{group}/seek move queue groups",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.broker.group_members import MemberProgress, progress_of
-from goqueue.broker.group_view_queues import find_queue, queue_overview, queue_view
+from goqueue.broker.group_view_queues import queue_overview, queue_view
 from goqueue.broker.group_view_values import (
     Books,
     GroupKind,
@@ -71,7 +71,7 @@ def _lags(broker: Broker, group: Group | None, offsets: Mapping[TopicPartition, 
 @operation("groups.view")
 async def view_group(broker: Broker, name: str) -> GroupView:
     """Return all that is known of a group; UnknownGroup if that is nothing."""
-    queue = find_queue(broker, name)
+    queue = broker.queues.find(name)
     if queue is not None:
         return await queue_view(broker, queue)
     group, table = _find(broker, name)

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 
-def find_queue(broker: Broker, name: str) -> QueueGroup | None:
-    """Return a queue group, if there is one of that name."""
-    machine = broker.queues.peek(name)
-    return None if machine is None else machine.find(name)
-
-
 def queue_overview(broker: Broker, group: QueueGroup) -> Overview:
     """Return a queue group in a line; its members are its share consumers, and all others that hold messages."""
     lag = sum(_depth(broker, each, window) or 0 for each, window in group.windows.items())

@@ -108,8 +108,7 @@ async def describe_queue(broker: Broker, name: str) -> QueueView:
 async def configure_queue(broker: Broker, name: str, changed: Callable[[QueueSettings], QueueSettings]) -> QueueView:
     """Change the settings of a group, which is made if need be; durable at return."""
     check_group_name(name)
-    machine = broker.queues.peek(name)
-    known = None if machine is None else machine.find(name)
+    known = broker.queues.find(name)
     settings = changed(QueueSettings() if known is None else known.settings)
     settings.check()
     return _view(broker, await ensure_group(broker, name, Configure(name, settings)))

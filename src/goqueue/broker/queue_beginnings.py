@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE
-from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable, UnknownQueue
+from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
 from goqueue.machines.delivery_group import QueueGroup
@@ -33,25 +33,15 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
     check_group_name(name)
     while True:
         opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
-        group = find_queue(broker, name)
+        group = broker.queues.find(name)
         begun = None if group is None else _begun(group, opened)
         if group is not None and begun is not None:
             return group, begun
-        try:
-            group = await ensure_group(broker, name)
-            partitions = await ensure_partitions(broker, group, opened)
-        except UnknownQueue:
-            # It was deleted before it had begun.
-            continue
+        group = await ensure_group(broker, name)
+        partitions = await ensure_partitions(broker, group, opened)
         # If there was a pause, another group may have this name by now.
-        if find_queue(broker, name) is group:
+        if broker.queues.find(name) is group:
             return group, partitions
-
-
-def find_queue(broker: Broker, name: str) -> QueueGroup | None:
-    """Return a group as it is now, if it is there."""
-    machine = broker.queues.peek(name)
-    return None if machine is None else machine.find(name)
 
 
 def require_topic(broker: Broker, name: str) -> OpenTopic:
@@ -64,19 +54,21 @@ def require_topic(broker: Broker, name: str) -> OpenTopic:
 
 async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
     """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
-    group = find_queue(broker, name)
-    if group is None:
-        streams = broker.groups.peek(name)
-        if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
-            raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
+    while True:
+        group = broker.queues.find(name)
+        if group is None:
+            streams = broker.groups.peek(name)
+            if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
+                raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
+        elif wanted is None:
+            return group
         # Somebody else may make it meanwhile, with other settings.
-        wanted = wanted or Configure(name, QueueSettings(), is_made_only=True)
-    if wanted is not None:
-        await broker.queues.submit(name, wanted)
+        await broker.queues.submit(name, wanted or Configure(name, QueueSettings(), is_made_only=True))
         machine = await broker.queues.machine(name)
-        group = machine.require(name)
-    assert group is not None
-    return group
+        group = machine.find(name)
+        if group is not None:
+            return group
+        # It was deleted before it could be used.
 
 
 async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
@@ -120,14 +112,14 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         window = group.windows.get(where)
         if window is None or window.topic_id != opened.topic.id:
             new.append(partition)
-        elif window.lost_end is not None and find_queue(broker, group.name) is group:
+        elif window.lost_end is not None and broker.queues.find(group.name) is group:
             await broker.queues.submit(group.name, Retreat(group.name, where, window.lost_end))
     if new:
         # A partition that was added later begins with its first message, wherever the group has begun.
         start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
         starts = {each.place: await _start(broker, each, start) for each in new}
         # With a topic that was deleted meanwhile nothing begins: nobody would end it.
-        if find_queue(broker, group.name) is group and opened.topic.id in broker.topics_by_id:
+        if broker.queues.find(group.name) is group and opened.topic.id in broker.topics_by_id:
             await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
 
 

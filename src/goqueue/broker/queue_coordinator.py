@@ -60,13 +60,13 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         return reply
 
     async def _administer(self, name: str, command: Command) -> Any:
-        known = self._find(name)
+        known = self._known(name)
         try:
             return await super().submit(name, command)
         finally:
             # Settings, a pause, another offset, an end: whoever waits has to know, also if nobody asks any more.
             self.waits.wake(name)
-            if isinstance(command, DeleteQueue) and self._find(name) is not known:
+            if isinstance(command, DeleteQueue) and self._known(name) is not known:
                 self.tallies.forget(name)
 
     @override
@@ -76,33 +76,37 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         if isinstance(command, DropTopic):
             self.tallies.forget_topic(command.topic)
 
+    def find(self, name: str) -> QueueGroup | None:
+        """Return a group as it is now, if it is there; CoordinatorUnavailable if nobody may act on that any more."""
+        machine = self.peek(name)
+        return None if machine is None else machine.find(name)
+
     def pass_on(self, name: str) -> None:
         """Let somebody else look for what a receive leaves: it had enough, or came to nothing."""
         if self.waits.has_line(name):
             try:
-                machine = self.peek(name)
+                group = self.find(name)
             except GoQueueError:
                 # They are told so themselves.
                 self.waits.wake(name)
                 return
-            group = None if machine is None else machine.find(name)
             if group is not None:
                 self.waits.pass_on(group)
 
     async def _bury(self, command: Bury) -> Any:
-        machine = self.peek(command.group)
         # Afterwards nobody knows any more.
-        causes = causes_of_death(None if machine is None else machine.find(command.group), command)
+        causes = causes_of_death(self.find(command.group), command)
         reply = await super().submit(command.group, command)
         self.tallies.buried(command, causes, self._partitions_of(command.group))
         return reply
 
     def _partitions_of(self, name: str) -> Partitions:
         """Return the partitions of a group; until it was answered, the group or a topic of it may have gone."""
-        group = self._find(name)
+        group = self._known(name)
         return () if group is None else group.windows
 
-    def _find(self, name: str) -> QueueGroup | None:
+    def _known(self, name: str) -> QueueGroup | None:
+        """Return a group as it is in memory, whatever has become of its log."""
         machine = self._machines[self._index(name)] if self._machines else None
         return machine.find(name) if isinstance(machine, Deliveries) else None
 

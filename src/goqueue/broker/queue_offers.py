@@ -11,7 +11,7 @@ from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.queue_reading import Stretches
 from goqueue.errors import Corrupt
 from goqueue.machines.delivery_commands import Offer
-from goqueue.machines.delivery_steps import within_reach
+from goqueue.machines.delivery_steps import waits_in_vain, within_reach
 from goqueue.machines.delivery_window import Window
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
@@ -46,10 +46,12 @@ def is_worth_a_look(partition: Partition, window: Window | None) -> bool:
     """Tell whether there may be something in a partition for a group, which may not have begun with it."""
     if window is None or partition.gone is not None:
         return False
-    cursor = window.cursor
-    if window.ready or cursor < partition.log.start_offset:
+    cursor, start = window.cursor, partition.log.start_offset
+    if window.ready or cursor < start:
         return True
-    return cursor < partition.high_watermark and cursor < partition.last_stable_offset
+    if cursor < partition.high_watermark and cursor < partition.last_stable_offset:
+        return True
+    return waits_in_vain(window, start)
 
 
 def look(
@@ -59,6 +61,8 @@ def look(
     start = partition.log.start_offset
     records: dict[int, Record] = {}
     again, gone, size = _find_again(partition, window, limit, bytes_max, records)
+    if waits_in_vain(window, start):
+        gone.append(window.floor)
     fresh, end, fresh_size = _find_fresh(
         partition,
         max(window.cursor, start),

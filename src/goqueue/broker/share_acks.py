@@ -42,8 +42,7 @@ AckResults = dict[Place, GoQueueError | None]
 
 async def settle_shares(broker: Broker, session: ShareSession, acks: Acks) -> AckResults:
     """Do what a member says about messages; return what has failed, for each partition."""
-    machine = broker.queues.peek(session.key.group)
-    group = None if machine is None else machine.find(session.key.group)
+    group = broker.queues.find(session.key.group)
     results: AckResults = {}
     said: dict[Verdict, list[tuple[Place, Receipt]]] = {}
     for place, ranges in acks.items():

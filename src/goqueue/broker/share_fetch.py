@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.pipeline import operation
 from goqueue.broker.presence import Presence
-from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, find_queue, require_topic
+from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.share_acks import AckResults, Acks, settle_shares
 from goqueue.broker.share_leases import Shared, ShareTerms, Sources, lease_shares
 from goqueue.broker.share_sessions import FINAL_EPOCH, OPENING_EPOCH, Place, ShareSession
@@ -99,7 +99,7 @@ async def share_acknowledge(broker: Broker, turn: Turn, presence: Presence) -> t
 async def _resume(broker: Broker, turn: Turn, presence: Presence) -> tuple[ShareSession, QueueGroup]:
     """Return the session whose next request this is, and its group; only whoever opens a session makes the group."""
     session = broker.shares.resume(turn.key, turn.epoch, presence)
-    group = find_queue(broker, turn.key.group)
+    group = broker.queues.find(turn.key.group)
     if group is None:
         await broker.shares.close_session(turn.key)
         raise ShareSessionNotFound(f"group {turn.key.group!r} was deleted", hint="open a session with epoch 0")

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.presence import Presence
-from goqueue.broker.queue_beginnings import find_queue
 from goqueue.broker.queue_waits import Condition
 from goqueue.broker.share_offers import Search, Supply, Wanted
 from goqueue.broker.share_sessions import Place, ShareSession
@@ -63,7 +62,7 @@ async def lease_shares(
     deadline = loop.time() + terms.wait_ms / 1000
     group = sources.group
     # Another group of that name may not have begun with these partitions. The next request sees to that.
-    while find_queue(broker, group.name) is group and not (session.is_over or presence.is_over):
+    while broker.queues.find(group.name) is group and not (session.is_over or presence.is_over):
         is_late = loop.time() >= deadline or broker.queues.waits.is_closed
         room = _room(group, session.key.member_id)
         supplies = _look_around(broker, sources, terms, room) if room else {}
@@ -73,7 +72,7 @@ async def lease_shares(
             leased = await _lease(broker, session, group.settings.visibility_ms, supplies)
             if leased.deliveries:
                 return _shared(sources, supplies, leased)
-        if find_queue(broker, group.name) is not group:
+        if broker.queues.find(group.name) is not group:
             continue
         if _progress(group) != before:
             # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.

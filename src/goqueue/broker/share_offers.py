@@ -17,7 +17,7 @@ from goqueue.broker.opened_batches import OpenedBatches, open_batch
 from goqueue.broker.queue_offers import short_key
 from goqueue.errors import CorruptBatch
 from goqueue.machines.delivery_commands import Offer
-from goqueue.machines.delivery_steps import within_reach
+from goqueue.machines.delivery_steps import waits_in_vain, within_reach
 from goqueue.machines.delivery_window import Window
 from goqueue.records.layout import BatchHeader, headers
 from goqueue.runtime.partition import Partition
@@ -103,6 +103,8 @@ class Search:
         partition, window = self._partition, self._window
         start = partition.log.start_offset
         again, gone = self._find_again()
+        if waits_in_vain(window, start):
+            gone.append(window.floor)
         fresh, end = self._find_fresh(max(window.cursor, start), len(again))
         keys = self._keys if self._wanted.is_ordered else None
         where = partition.place

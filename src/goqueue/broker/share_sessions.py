@@ -292,8 +292,7 @@ class Shares:
 
     def _held(self, key: MemberKey) -> Sequence[Receipt]:
         """Return all messages that a member has leased."""
-        machine = self._broker.queues.peek(key.group)
-        group = None if machine is None else machine.find(key.group)
+        group = self._broker.queues.find(key.group)
         if group is None or key.member_id not in group.leases:
             return ()
         return [

@@ -48,7 +48,6 @@ _AT_ONCE_BYTES = 4 * 1024 * 1024
 _PARTITIONS_AT_ONCE = 8
 # For what a letter says beside what its message said.
 _HEADERS_BYTES = 64 * 1024
-_CERTAIN_MAX = 10_000
 # Messages stay dead meanwhile, so this has to be noticed.
 _REMIND_EVERY_S = 60.0
 
@@ -90,8 +89,8 @@ class Undertaker:
         self.troubles: dict[tuple[str, TopicPartition], str] = {}
         self._under_way: set[tuple[str, TopicPartition]] = set()
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-        # Whose dead are all settled whose letters were written since the start; not more than so many.
-        self._certain: set[tuple[str, TopicPartition]] = set()
+        # Whose dead have letters, perhaps, which were written since the start, though they are not settled yet.
+        self._unsettled: set[tuple[str, TopicPartition]] = set()
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
@@ -99,6 +98,7 @@ class Undertaker:
         self._reminders.prune(self._broker.clock.monotonic())
         dying = [which for machine in self._broker.queues.machines for which in machine.dying()]
         self.troubles = {which: self.troubles[which] for which in dying if which in self.troubles}
+        self._unsettled.intersection_update({*dying, *self._under_way})
         for group, where in dying:
             self._begin(group, where)
 
@@ -164,7 +164,7 @@ class Undertaker:
             refused |= await self._write(group, where, found.letters, found.doubtful)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
-        self._certain.add((name, where))
+        self._unsettled.discard((name, where))
         return True
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
@@ -172,7 +172,7 @@ class Undertaker:
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
         found = _Gathered({}, {}, set(), {})
-        is_uncertain = (group.name, where) not in self._certain
+        is_unsettled = (group.name, where) in self._unsettled
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -194,7 +194,7 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if is_uncertain or flight.lease.id in window.old_leases:
+                if is_unsettled or flight.lease.id in window.old_leases:
                     found.doubtful.add(offset)
         return found
 
@@ -206,19 +206,16 @@ class Undertaker:
         Of the doubtful ones only those that were not written before. Raises what may be better later.
         """
         target = await self._target(group, where)
-        which = (group.name, where)
         if doubtful:
             causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-            written = await find_written(_places(target, where), set(causes.values()))
+            places = [target.partition(index) for index in letter_places(where.partition, len(target.partitions))]
+            written = await find_written(places, set(causes.values()))
             letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
         if not letters:
             return {}
+        self._unsettled.add((group.name, where))
         outcomes = await self._publish(target, where, list(letters.values()))
         failures = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
-        if len(self._certain) >= _CERTAIN_MAX:
-            self._certain.clear()
-        if len(failures) < len(letters):
-            self._certain.discard(which)
         for error in failures.values():
             if not isinstance(error, Invalid):
                 raise error
@@ -240,15 +237,11 @@ class Undertaker:
         self, target: OpenTopic, where: TopicPartition, letters: Sequence[NewRecord]
     ) -> Sequence[GoQueueError | None]:
         """Publish letters, each by itself; return what has kept each of them from it."""
-        partition = _places(target, where)[0]
+        partition = target.partition(letter_places(where.partition, len(target.partitions))[0])
         bytes_max = target.settings.log.max_message_bytes
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
         outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
-
-
-def _places(target: OpenTopic, where: TopicPartition) -> list[Partition]:
-    return [target.partition(index) for index in letter_places(where.partition, len(target.partitions))]
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:

@@ -290,9 +290,9 @@ class Deliveries:
         draft = Draft(window)
         tally = Tally(0, pass_time(draft, command.chunk, group.settings, now))
         # What time has made of messages is found out again after a start, by a clock that may have been set back. So
-        # those that have died are stored: nobody may get one that has a letter by then.
+        # those that have died are stored: nobody may get one that has a letter by then. Time has no message done, so
+        # there is nothing to close otherwise.
         records = draft_records(group.name, command.partition, draft) if tally.failed else ()
-        draft.close()
         value, more = _counted(group, tally)
         outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place, expired=expired)
         return Decision([*records, *more], [Answer(ticket, None)], (outcome,))

@@ -59,6 +59,14 @@ def within_reach(window: Window, offer: Offer) -> Offer:
     return offer
 
 
+def waits_in_vain(window: Window, start: int) -> bool:
+    """Tell whether messages may wait for others of their key before an offset, at which the log begins by now.
+
+    Then the first message in flight is gone. Only a decision forgets it, and lets the next of its key go.
+    """
+    return window.held > 0 and window.floor < start
+
+
 def opened(window: Window, offer: Offer) -> Draft:
     """Return the draft of a window in which something is offered, without what is gone."""
     draft = Draft(window)

@@ -217,6 +217,7 @@ class Draft:
         flight = chunk.flights.pop(offset)
         chunk.done |= 1 << (offset & _FULL_INDEX)
         self.moves.append(Move((offset,), flight, None))
+        self.held -= flight.state is FlightState.HELD
         if flight.key is not None:
             self._let_next(flight.key)
 
@@ -261,6 +262,7 @@ class Draft:
             first = self.find(offset)
             if first is not None:
                 if first.state is FlightState.HELD:
+                    self.held -= 1
                     self.put(offset, first._replace(state=FlightState.READY))
                 return
 
@@ -295,6 +297,7 @@ class Draft:
             self.moves += [Move((each,), flight, None) for each, flight in chunk.flights.items()]
         self._dropped = frozenset(self.window.chunks)
         self.changed = {}
+        self.held = 0
         self.floor = self.cursor = offset
         self.lost_end = None
 
