@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import Verdict
 from goqueue.model.log_settings import FlushPolicy
@@ -14,6 +16,7 @@ from tests.simulation.group_life import Client, Life
 from tests.simulation.group_lives import World
 from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.queue_checks import check_queues
+from tests.simulation.txn_calls import ReadAll
 
 TOPICS = ("orders", "events")
 GROUPS = ("billing", "shipping")
@@ -126,6 +129,32 @@ def _workers(seed: int) -> list[Client]:
     clients += [Worker(f"b{number}", "billing", SETTINGS) for number in range(3)]
     clients += [Worker(f"s{number}", "shipping", ordered if seed % 2 else SETTINGS) for number in range(2)]
     return clients
+
+
+class LossyQueueWorld:
+    """Two groups over topics that lose messages with the power; their own logs cannot be read in some lives."""
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        # Letters are lost as well. So only those die who are rejected.
+        settings = replace(SETTINGS, retries=100)
+        clients: list[Client] = [Publisher()]
+        clients += [Worker(f"b{number}", "billing", settings) for number in range(2)]
+        clients += [Worker(f"s{number}", "shipping", settings) for number in range(2)]
+        options = {"seconds": 6.0, "rest_seconds": 30.0, "threats": (*THREATS, PublishValue), **options}
+        self.world = World(seed, clients, self._look, flush=FlushPolicy.INTERVAL, is_lossy=True, **options)
+        self._left: set[str] = set()
+
+    def run(self, lives: int) -> list[str]:
+        """Live, and return all that is wrong."""
+        violations = self.world.run(lives)
+        return violations or check_queues(self.world.history, self._left)
+
+    async def _look(self, life: Life) -> None:
+        for group in GROUPS:
+            await life.ask("end", Depth(group))
+        for place in life.partitions(*TOPICS):
+            seen = await life.call("end", ReadAll(place, is_committed_only=True))
+            self._left |= {value.decode() for _, value in seen.records}
 
 
 class QueueWorld:

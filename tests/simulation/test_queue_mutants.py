@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import undertaker
+from goqueue.broker import queue_beginnings, undertaker
 from goqueue.broker.queue_offers import find
 from goqueue.broker.undertaker import Undertaker
+from goqueue.log.checkpoint import Checkpoint
+from goqueue.log.epochs import NO_EPOCH
 from goqueue.machines import deliveries, delivery_group, delivery_steps
 from goqueue.machines.decision import Decision, Now
 from goqueue.machines.deliveries import Deliveries
@@ -21,7 +23,7 @@ from goqueue.machines.delivery_window import Draft
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_stage import shrink
 from tests.simulation.mutants import Mutant, Patch, require_found
-from tests.simulation.queue_world import QueueWorld
+from tests.simulation.queue_world import LossyQueueWorld, QueueWorld
 
 SEEDS = 60
 LIVES = 5
@@ -149,6 +151,17 @@ def what_is_in_flight_is_not_stored(patch: Patch) -> None:
     patch.setattr(deliveries, "draft_records", without_chunks)
 
 
+def groups_take_what_is_before_their_cursor_for_theirs(patch: Patch) -> None:
+    """A group goes back only if its topic ends before its cursor."""
+    patch.setattr(queue_beginnings, "_kept_end", lambda log, window: log.end_offset)
+
+
+def epochs_are_given_again(patch: Patch) -> None:
+    """A log takes the last epoch that is left in it for the last one that there was."""
+    real = Checkpoint.at
+    patch.setattr(Checkpoint, "at", lambda start, last, epoch: real(start, last, NO_EPOCH))
+
+
 LIKELY: dict[Mutant, int] = {messages_are_passed_over: 2}
 
 MUTANTS = [
@@ -169,3 +182,13 @@ MUTANTS = [
 def test_each_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
     require_found(mutant, lambda seed: QueueWorld(seed).run(LIVES), seeds=SEEDS, likely=LIKELY.get(mutant, 0))
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [groups_take_what_is_before_their_cursor_for_theirs, epochs_are_given_again],
+    ids=lambda mutant: mutant.__name__,
+)
+def test_each_mistake_about_lost_messages_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+    require_found(mutant, lambda seed: LossyQueueWorld(seed).run(LIVES), seeds=SEEDS)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from goqueue.broker import broker as broker_module
-from goqueue.broker import topics
+from goqueue.broker import queue_admin, topics
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import NewMessage, Turns, publish_messages
 from goqueue.broker.produce import Acks
+from goqueue.broker.queue_admin import QueueSeek
 from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.errors import DiskFull, UnknownTopic
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.start_at import StartAt
 from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
@@ -95,6 +97,71 @@ def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
     if not has_room:
         _leave_no_room(disk, monkeypatch)
     live(disk, 1, act)
+    assert got == [f"new{number}" for number in range(7)]
+
+
+async def _seek_to_what_is_lost(broker: Broker) -> None:
+    """Have a group go on behind five messages that a power loss will take."""
+    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    assert await _receive(broker) == []
+    await _publish(broker, [f"old{number}" for number in range(5)])
+    await queue_admin.seek_queue(broker, CALLER, "billing", QueueSeek("orders", StartAt.LATEST))
+
+
+async def _begin_with_what_is_lost(broker: Broker) -> None:
+    """Have a group begin behind five messages that a power loss will take."""
+    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    await _publish(broker, [f"old{number}" for number in range(5)])
+    await SetQueue("billing", QueueSettings(start=StartAt.LATEST)).perform(broker)
+    assert await _receive(broker) == []
+
+
+@pytest.mark.parametrize("losing", [_make_what_is_lost, _seek_to_what_is_lost, _begin_with_what_is_lost])
+@pytest.mark.parametrize("unreadable_starts", [1, 2])
+def test_what_came_in_the_place_of_lost_messages_while_the_group_could_not_be_read_is_delivered(
+    losing: Callable[[Broker], Awaitable[None]], unreadable_starts: int
+) -> None:
+    disk = SimDisk(1)
+    got: list[str] = []
+
+    async def publish(broker: Broker) -> None:
+        await _publish(broker, [f"new{number}" for number in range(7)])
+
+    async def receive(broker: Broker) -> None:
+        got.extend(await _receive(broker))
+
+    live(disk, 1, losing)
+    for _ in range(unreadable_starts):
+        # Each time, the messages are the first of their leader epoch, and nothing is left of it.
+        disk.crash(Fate.NONE)
+        disk.fail(errno.EIO, operation="open", path="*__deliveries-*/*", times=None)
+        live(disk, 1, publish)
+    disk.heal()
+    disk.kill()
+    live(disk, 1, receive)
+    assert got == [f"new{number}" for number in range(7)]
+
+
+def test_a_group_for_whose_way_back_there_was_no_room_goes_back_after_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+    got: list[str] = []
+
+    async def publish(broker: Broker) -> None:
+        await _publish(broker, [f"new{number}" for number in range(7)])
+
+    async def receive(broker: Broker) -> None:
+        got.extend(await _receive(broker))
+
+    live(disk, 1, _make_what_is_lost)
+    disk.crash(Fate.NONE)
+    with monkeypatch.context() as patch:
+        _leave_no_room(disk, patch)
+        live(disk, 1, publish)
+    disk.heal()
+    disk.kill()
+    live(disk, 1, receive)
     assert got == [f"new{number}" for number in range(7)]
 
 

@@ -68,8 +68,8 @@ def look(
     records.update(zip(offsets, fresh, strict=True))
     keys = {record.offset: short_key(record.key) for record in fresh if record.key is not None} if is_ordered else None
     where = TopicPartition(partition.topic, partition.index)
-    offer = within_reach(window, Offer(where, offsets, end, again, gone, start, keys, window.cursor))
-    return Look(offer, records, size + fresh_size)
+    offer = Offer(where, offsets, end, again, gone, start, keys, window.cursor, partition.leader_epoch)
+    return Look(within_reach(window, offer), records, size + fresh_size)
 
 
 def _find_fresh(

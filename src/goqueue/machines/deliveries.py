@@ -173,6 +173,7 @@ class Deliveries:
         else:
             stored = read_partition(record.value)
             window.topic_id, window.floor, window.cursor = stored.topic_id, stored.floor, stored.cursor
+            window.epoch = stored.epoch
 
     def _loading(self, name: str) -> QueueGroup:
         group = self.groups.get(name)

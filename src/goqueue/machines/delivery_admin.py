@@ -26,6 +26,7 @@ from goqueue.machines.delivery_records import (
 )
 from goqueue.machines.delivery_window import Draft, Window
 from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
 
 Groups = Mapping[str, QueueGroup]
 
@@ -65,6 +66,7 @@ def administer(groups: Groups, command: Administration, ticket: int) -> Decision
             draft = Draft(require_window(groups, command.group, command.partition))
             if isinstance(command, Seek):
                 draft.restart(command.offset)
+                draft.epoch = command.epoch
             else:
                 draft.retreat(command.end)
             records = draft_records(command.group, command.partition, draft)
@@ -101,8 +103,9 @@ def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
         if known is not None and known.topic_id == command.topic_id:
             continue
         records += [] if known is None else _forgetting(group, [partition])
-        records.append(partition_record(group.name, partition, PartitionValue(command.topic_id, offset, offset)))
-        opened[partition] = Window(command.topic_id, offset, offset)
+        value = PartitionValue(command.topic_id, offset, offset, command.epochs.get(partition, NO_EPOCH))
+        records.append(partition_record(group.name, partition, value))
+        opened[partition] = Window(value.topic_id, offset, offset, value.epoch)
     return _decided(records, [Outcome(group.name, group.value, opened=opened)], ticket)
 
 

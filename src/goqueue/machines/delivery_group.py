@@ -141,8 +141,8 @@ def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[K
             records.append(flights_record(group, partition, index, chunk.flights))
     for index in draft.forgotten:
         records += chunk_tombstones(group, partition, index)
-    if (draft.floor, draft.cursor) != (window.floor, window.cursor):
-        value = PartitionValue(window.topic_id, draft.floor, draft.cursor)
+    if (draft.floor, draft.cursor, draft.epoch) != (window.floor, window.cursor, window.epoch):
+        value = PartitionValue(window.topic_id, draft.floor, draft.cursor, draft.epoch)
         records.append(partition_record(group, partition, value))
     return records
 

@@ -30,6 +30,7 @@ from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.delivery_values import Flight, FlightState, Lease
 from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
 
 _HEAD = struct.Struct(">BH")
@@ -65,11 +66,16 @@ class GroupValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored about a partition: everything before `floor` is done, nothing from `cursor` on was looked at."""
+    """What is stored about a partition: everything before `floor` is done, nothing from `cursor` on was looked at.
+
+    `epoch` as of a `Window`.
+    """
 
     topic_id: UUID
     floor: int
     cursor: int
+    # Older records have none.
+    epoch: int = NO_EPOCH
 
 
 class _Run(msgspec.Struct, frozen=True, array_like=True):

@@ -62,6 +62,7 @@ def within_reach(window: Window, offer: Offer) -> Offer:
 def opened(window: Window, offer: Offer) -> Draft:
     """Return the draft of a window in which something is offered, without what is gone."""
     draft = Draft(window)
+    draft.epoch = offer.epoch
     if offer.start > draft.floor:
         draft.lose(offer.start)
     for offset in offer.gone:
