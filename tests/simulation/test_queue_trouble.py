@@ -17,7 +17,7 @@ from goqueue.broker.messages import NewMessage, Turns, publish_messages
 from goqueue.broker.produce import Acks
 from goqueue.broker.queue_admin import QueueSeek
 from goqueue.broker.queue_beginnings import retreat_all
-from goqueue.errors import DiskFull, UnknownTopic
+from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
@@ -287,6 +287,26 @@ def test_who_shares_a_round_gets_what_is_ready_again_though_others_had_all_that_
         assert 0 not in map(len, found_by_each)
 
     live(SimDisk(1), 1, act)
+
+
+def test_who_comes_when_the_topic_of_all_groups_was_neither_made_nor_removed_is_told_so() -> None:
+    disk = SimDisk(1)
+
+    async def fail(broker: Broker) -> None:
+        disk.fail(errno.EIO, operation="open", path="__deliveries-*/*", times=None)
+        disk.fail(errno.EIO, operation="sync_directory", path="data", times=None)
+        with pytest.raises(Unavailable):
+            await SetQueue("billing", QueueSettings()).perform(broker)
+        with pytest.raises(CoordinatorUnavailable, match="could not be made"):
+            await SetQueue("billing", QueueSettings()).perform(broker)
+
+    async def act(broker: Broker) -> None:
+        await SetQueue("billing", QueueSettings()).perform(broker)
+
+    live(disk, 1, fail)
+    disk.heal()
+    disk.kill()
+    live(disk, 1, act)
 
 
 def test_a_lease_that_cannot_be_written_is_none() -> None:
