@@ -5,7 +5,7 @@
 - What was acknowledged or rejected, and the consumer was told so, is never delivered again.
 - At most one consumer holds a message at a time, as far as one life of the broker can promise it.
 - A receipt means nothing once its message was given to somebody else, or settled.
-- A dead message has one letter.
+- A dead message has one letter, wherever letters went meanwhile.
 - A message without a retry left comes again only if its consumer is not to blame: it has given it back, in order.
 - Deliveries are counted: within a life each has a higher number than the one before.
 - In a group that keeps the order of keys, a message is given to nobody while an earlier one of its key is not done.
@@ -217,10 +217,10 @@ def _nothing_lost(
 
 
 def _one_letter(history: History) -> Iterator[str]:
-    for call, _ in history.of(ReadLetters):
-        for letter, count in Counter(call.answer if call.is_done else ()).items():
-            if count > 1:
-                yield f"{letter.value} is dead for {letter.group} with {count} letters"
+    last = {request.topic: call.answer for call, request in history.of(ReadLetters) if call.is_done}
+    for letter, count in Counter(letter for letters in last.values() for letter in letters).items():
+        if count > 1:
+            yield f"{letter.value} is dead for {letter.group} with {count} letters"
 
 
 def _is_refused(said: Said) -> bool:

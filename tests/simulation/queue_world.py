@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ from tests.simulation.txn_calls import ReadAll
 
 TOPICS = ("orders", "events")
 GROUPS = ("billing", "shipping")
+HOMES = ("", "graves")
+"""Where dead letters may go: to the topic's own, or to one for all."""
 THREATS = (ReceiveSome, SettleSome, SettleSome, SetQueue)
 SETTINGS = QueueSettings(visibility_ms=2_000, retries=2, backoff_ms=200, backoff_max_ms=1_000, breaker_ratio=1.0)
 
@@ -112,6 +115,22 @@ class Worker:
                 await life.ask(self.name, request)
 
 
+@dataclass(slots=True)
+class Undecided:
+    """Sends the dead letters of groups now here, now there, without changing anything else."""
+
+    settings: Mapping[str, QueueSettings]
+    name: str = "undecided"
+
+    async def run(self, life: Life) -> None:
+        """Change the settings now and then."""
+        while not life.is_over:
+            await life.pause(1.0)
+            group = life.entropy.choice(sorted(self.settings))
+            home = life.entropy.choice(HOMES)
+            await life.ask(self.name, SetQueue(group, replace(self.settings[group], dead_letters=home)))
+
+
 def _known(life: Life) -> set[str]:
     return {name for machine in life.broker.queues.machines for name in machine.groups}
 
@@ -125,10 +144,11 @@ def _workers(seed: int) -> list[Client]:
         breaker_ratio=1.0,
         ordering=Ordering.KEY,
     )
+    settings = {"billing": SETTINGS, "shipping": ordered if seed % 2 else SETTINGS}
     clients: list[Client] = [Publisher()]
     clients += [Worker(f"b{number}", "billing", SETTINGS) for number in range(3)]
-    clients += [Worker(f"s{number}", "shipping", ordered if seed % 2 else SETTINGS) for number in range(2)]
-    return clients
+    clients += [Worker(f"s{number}", "shipping", settings["shipping"]) for number in range(2)]
+    return [*clients, Undecided(settings)]
 
 
 class LossyQueueWorld:
@@ -175,6 +195,6 @@ class QueueWorld:
     async def _look(self, life: Life) -> None:
         for group in GROUPS:
             await life.ask("end", Depth(group))
-        for topic in TOPICS:
-            if f"{topic}.dlq" in life.broker.topics:
-                await life.ask("end", ReadLetters(f"{topic}.dlq"))
+        for home in {home or f"{topic}.dlq": None for topic in TOPICS for home in HOMES}:
+            if home in life.broker.topics:
+                await life.ask("end", ReadLetters(home))

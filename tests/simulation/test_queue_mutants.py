@@ -20,6 +20,7 @@ from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle, Tak
 from goqueue.machines.delivery_records import KeyKind, read_key
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import Draft
+from goqueue.model.dead_letters import dead_letters_of
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_stage import shrink
 from tests.simulation.mutants import Mutant, Patch, require_found
@@ -125,7 +126,7 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
             letters.append(undertaker._letter(group, where, record, flight, 0))
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         if letters:
-            await self._publish(await self._target(group, where), where, letters)
+            await self._publish(await self._target(dead_letters_of(where.topic), where), where, letters)
         return bool(dead)
 
     patch.setattr(Undertaker, "_bury_some", bury_first)
@@ -139,6 +140,11 @@ def letters_are_written_without_a_look(patch: Patch) -> None:
         return set()
 
     patch.setattr(undertaker, "find_written", nothing)
+
+
+def letters_are_looked_for_only_where_they_go_now(patch: Patch) -> None:
+    """The undertaker does not look where letters went before."""
+    patch.setattr(Undertaker, "_former_places", lambda self, homes, where: ())
 
 
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:
@@ -162,7 +168,7 @@ def epochs_are_given_again(patch: Patch) -> None:
     patch.setattr(Checkpoint, "at", lambda start, last, epoch: real(start, last, NO_EPOCH))
 
 
-LIKELY: dict[Mutant, int] = {messages_are_passed_over: 2}
+LIKELY: dict[Mutant, int] = {messages_are_passed_over: 2, letters_are_looked_for_only_where_they_go_now: 24}
 
 MUTANTS = [
     acks_are_told_before_they_are_durable,
@@ -174,6 +180,7 @@ MUTANTS = [
     dead_messages_are_buried_without_a_letter,
     dead_messages_are_buried_before_their_letters,
     letters_are_written_without_a_look,
+    letters_are_looked_for_only_where_they_go_now,
     what_is_in_flight_is_not_stored,
 ]
 

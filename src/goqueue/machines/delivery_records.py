@@ -4,7 +4,7 @@
 
 | kind      | rest                              | value                                                             |
 |-----------|-----------------------------------|-------------------------------------------------------------------|
-| GROUP     | nothing                           | the group's settings, and why it is paused                        |
+| GROUP     | nothing                           | the group's settings, why it is paused, where its letters went    |
 | PARTITION | partition:i32, topic              | which topic that is, and from where to where messages are in flight |
 | DONE      | partition:i32, chunk:i64, topic   | of 256 messages, which are done                                   |
 | FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, where those are that are in flight               |
@@ -59,10 +59,15 @@ class QueueKey(NamedTuple):
 
 
 class GroupValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is stored about a group."""
+    """What is stored about a group: its settings, and why it is paused.
+
+    `letters_before` are former values of `dead_letters`: where they say, there may be letters of messages that are not
+    known to have any.
+    """
 
     settings: QueueSettings
     paused: str = ""
+    letters_before: tuple[str, ...] = ()
 
 
 class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
