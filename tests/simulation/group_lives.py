@@ -23,7 +23,7 @@ from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import FlushPolicy, LogSettings
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.tasks import TaskFailed
-from goqueue.testing import PowerLoss, RecordingSink, SeededEntropy, SimClock, SimDisk, Simulation, simulate
+from goqueue.testing import Fate, PowerLoss, RecordingSink, SeededEntropy, SimClock, SimDisk, Simulation, simulate
 from goqueue.testing.clock import START_MS
 from goqueue.testing.disk_faults import Fault
 from goqueue.testing.loop import Unhandled
@@ -32,6 +32,7 @@ from tests.simulation.group_life import Client, Life
 
 _UNEXPECTED = (DamageFound, UnknownDirectory, PartitionUnavailable, TaskFailed)
 _LIFE_SECONDS_MAX = 2_000
+_ALWAYS = 1_000_000
 _ANSWER_SECONDS_MAX = 100.0
 """No call takes longer: clients ask for no longer rounds, and no broker keeps them waiting beyond that."""
 
@@ -73,6 +74,7 @@ class World:
         endings: Sequence[Ending] = USUAL_ENDINGS,
         threats: Sequence[type],
         crash_at: int | None = None,
+        is_lossy: bool = False,
         seconds: float = 20.0,
         rest_seconds: float = 80.0,
     ) -> None:
@@ -80,8 +82,12 @@ class World:
         self.clients = clients
         self.finale = finale
         self.flush = flush
-        # What is not synced yet is at the mercy of the power, and nobody was promised otherwise.
-        self.endings = [each for each in endings if flush is FlushPolicy.GROUP or each is not Ending.POWER_LOSS]
+        # What is not synced yet is at the mercy of the power, and nobody was promised otherwise: few look at it.
+        # For these, logs of queue groups may be unreadable for a whole life, too.
+        self.is_lossy = is_lossy
+        self._is_blind = False
+        is_safe = flush is FlushPolicy.GROUP or is_lossy
+        self.endings = [each for each in endings if is_safe or each is not Ending.POWER_LOSS]
         # Kinds of requests that the power likes to fail upon.
         self.threats = threats
         # The operation of the disk, counted from a start, during which every life ends.
@@ -140,6 +146,9 @@ class World:
             return
         if ending is Ending.STOP or (ending is Ending.KILL and chance.chance(0.3)):
             return
+        if self.is_lossy and chance.chance(0.6):
+            # When the life is over, much is there to be lost.
+            return
         if chance.chance(0.7):
             operations = 1 + chance.below(chance.choice([6, 20]))
             self.history.watch(
@@ -157,7 +166,7 @@ class World:
         self._faults.clear()
         self.disk.heal()
         if ending is Ending.POWER_LOSS:
-            self.disk.crash()
+            self.disk.crash(chance.choice([Fate.NONE, None]) if self.is_lossy else None)
         else:
             self.disk.kill()
         self.history.life_ended()
@@ -181,6 +190,9 @@ class World:
         if is_disturbed and chance.chance(0.1):
             operation = chance.choice(["open", "read", "write", "list", "rename", "sync_directory"])
             self._fail(errno.EIO, operation, "*", 1, after=chance.below(30))
+        self._is_blind = self.is_lossy and is_disturbed and not self._is_blind and chance.chance(0.7)
+        if self._is_blind:
+            self._fail(errno.EIO, "open", "__deliveries-*/*", _ALWAYS)
         try:
             await broker.start()
         except (GoQueueError, OSError):
@@ -216,8 +228,9 @@ class World:
         return look
 
     def _options(self, chance: SeededEntropy) -> BrokerOptions:
+        interval_ms = 60_000 if self.is_lossy else 500
         log = LogSettings(
-            flush=self.flush, flush_interval_ms=500, segment_bytes=chance.choice([1024, 4096]), retention_ms=-1
+            flush=self.flush, flush_interval_ms=interval_ms, segment_bytes=chance.choice([1024, 4096]), retention_ms=-1
         )
         return BrokerOptions(
             auto_create_topics=False,

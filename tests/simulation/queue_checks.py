@@ -1,10 +1,11 @@
 """Whether queues are what they promise, by what consumers were told.
 
-- A message that was published is done in the end, for each group by itself: acknowledged, or a dead letter.
+- A message that was published is done in the end, for each group by itself: acknowledged, or a dead letter. Where the
+  power may take messages and letters, that is so for those that are left, if consumers have rejected all that died.
 - What was acknowledged or rejected, and the consumer was told so, is never delivered again.
 - At most one consumer holds a message at a time, as far as one life of the broker can promise it.
 - A receipt means nothing once its message was given to somebody else, or settled.
-- A dead message has one letter.
+- A dead message has one letter, wherever letters went meanwhile.
 - A message without a retry left comes again only if its consumer is not to blame: it has given it back, in order.
 - Deliveries are counted: within a life each has a higher number than the one before.
 - In a group that keeps the order of keys, a message is given to nobody while an earlier one of its key is not done.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -57,8 +58,8 @@ class Said:
         return self.call.is_done and not isinstance(self.result, GoQueueError)
 
 
-def check_queues(history: History) -> list[str]:
-    """Return all that is wrong with queues."""
+def check_queues(history: History, left: Collection[str] | None = None) -> list[str]:
+    """Return all that is wrong with queues; `left` are the values in the log in the end, if not all have to be."""
     delivered = _delivered(history)
     said = _said(history)
     retries = _retries(history)
@@ -73,7 +74,7 @@ def check_queues(history: History) -> list[str]:
     letters = {each for call, _ in history.of(ReadLetters) if call.is_done for each in call.answer}
     for group in _ordered_groups(history):
         violations += _out_of_order(group, delivered, said, letters)
-    return [*violations, *_nothing_lost(history, said, letters), *_one_letter(history)]
+    return [*violations, *_nothing_lost(history, said, letters, left), *_one_letter(history)]
 
 
 def _delivered(history: History) -> dict[Message, list[Delivered]]:
@@ -192,19 +193,22 @@ def _out_of_order(
                     yield f"{later.given.value} was given to {later.request.consumer} before {value} was done"
 
 
-def _nothing_lost(history: History, said: dict[Message, list[Said]], letters: set[Message]) -> Iterator[str]:
+def _nothing_lost(
+    history: History, said: dict[Message, list[Said]], letters: set[Message], left: Collection[str] | None
+) -> Iterator[str]:
+    endings = (Verdict.ACK,) if left is None else _ENDINGS
     looks = [(call, look) for call, look in history.of(Depth) if call.is_done]
     groups = sorted({look.group for _, look in looks})
     for call, look in looks:
         if call.answer:
             yield f"{look.group} has {call.answer} messages in the end"
     for call, request in history.of(PublishValue):
-        if not call.is_done:
+        if not call.is_done if left is None else request.value not in left:
             continue
         for group in groups:
             words = said.get((group, request.value), ())
-            is_acked = any(each.verdict is Verdict.ACK and not _is_refused(each) for each in words)
-            if not is_acked and (group, request.value) not in letters:
+            is_done = any(each.verdict in endings and not _is_refused(each) for each in words)
+            if not is_done and (group, request.value) not in letters:
                 yield f"{request.value} was never done for {group}"
             if (group, request.value) in letters and any(
                 each.is_done and each.verdict is Verdict.ACK for each in words
@@ -213,10 +217,10 @@ def _nothing_lost(history: History, said: dict[Message, list[Said]], letters: se
 
 
 def _one_letter(history: History) -> Iterator[str]:
-    for call, _ in history.of(ReadLetters):
-        for letter, count in Counter(call.answer if call.is_done else ()).items():
-            if count > 1:
-                yield f"{letter.value} is dead for {letter.group} with {count} letters"
+    last = {request.topic: call.answer for call, request in history.of(ReadLetters) if call.is_done}
+    for letter, count in Counter(letter for letters in last.values() for letter in letters).items():
+        if count > 1:
+            yield f"{letter.value} is dead for {letter.group} with {count} letters"
 
 
 def _is_refused(said: Said) -> bool:

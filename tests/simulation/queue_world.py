@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import Verdict
@@ -14,9 +17,12 @@ from tests.simulation.group_life import Client, Life
 from tests.simulation.group_lives import World
 from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
 from tests.simulation.queue_checks import check_queues
+from tests.simulation.txn_calls import ReadAll
 
 TOPICS = ("orders", "events")
 GROUPS = ("billing", "shipping")
+HOMES = ("", "graves")
+"""Where dead letters may go: to the topic's own, or to one for all."""
 THREATS = (ReceiveSome, SettleSome, SettleSome, SetQueue)
 SETTINGS = QueueSettings(visibility_ms=2_000, retries=2, backoff_ms=200, backoff_max_ms=1_000, breaker_ratio=1.0)
 
@@ -109,6 +115,22 @@ class Worker:
                 await life.ask(self.name, request)
 
 
+@dataclass(slots=True)
+class Undecided:
+    """Sends the dead letters of groups now here, now there, without changing anything else."""
+
+    settings: Mapping[str, QueueSettings]
+    name: str = "undecided"
+
+    async def run(self, life: Life) -> None:
+        """Change the settings now and then."""
+        while not life.is_over:
+            await life.pause(1.0)
+            group = life.entropy.choice(sorted(self.settings))
+            home = life.entropy.choice(HOMES)
+            await life.ask(self.name, SetQueue(group, replace(self.settings[group], dead_letters=home)))
+
+
 def _known(life: Life) -> set[str]:
     return {name for machine in life.broker.queues.machines for name in machine.groups}
 
@@ -122,10 +144,37 @@ def _workers(seed: int) -> list[Client]:
         breaker_ratio=1.0,
         ordering=Ordering.KEY,
     )
+    settings = {"billing": SETTINGS, "shipping": ordered if seed % 2 else SETTINGS}
     clients: list[Client] = [Publisher()]
     clients += [Worker(f"b{number}", "billing", SETTINGS) for number in range(3)]
-    clients += [Worker(f"s{number}", "shipping", ordered if seed % 2 else SETTINGS) for number in range(2)]
-    return clients
+    clients += [Worker(f"s{number}", "shipping", settings["shipping"]) for number in range(2)]
+    return [*clients, Undecided(settings)]
+
+
+class LossyQueueWorld:
+    """Two groups over topics that lose messages with the power; their own logs cannot be read in some lives."""
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        # Letters are lost as well. So only those die who are rejected.
+        settings = replace(SETTINGS, retries=100)
+        clients: list[Client] = [Publisher()]
+        clients += [Worker(f"b{number}", "billing", settings) for number in range(2)]
+        clients += [Worker(f"s{number}", "shipping", settings) for number in range(2)]
+        options = {"seconds": 6.0, "rest_seconds": 30.0, "threats": (*THREATS, PublishValue), **options}
+        self.world = World(seed, clients, self._look, flush=FlushPolicy.INTERVAL, is_lossy=True, **options)
+        self._left: set[str] = set()
+
+    def run(self, lives: int) -> list[str]:
+        """Live, and return all that is wrong."""
+        violations = self.world.run(lives)
+        return violations or check_queues(self.world.history, self._left)
+
+    async def _look(self, life: Life) -> None:
+        for group in GROUPS:
+            await life.ask("end", Depth(group))
+        for place in life.partitions(*TOPICS):
+            seen = await life.call("end", ReadAll(place, is_committed_only=True))
+            self._left |= {value.decode() for _, value in seen.records}
 
 
 class QueueWorld:
@@ -146,6 +195,6 @@ class QueueWorld:
     async def _look(self, life: Life) -> None:
         for group in GROUPS:
             await life.ask("end", Depth(group))
-        for topic in TOPICS:
-            if f"{topic}.dlq" in life.broker.topics:
-                await life.ask("end", ReadLetters(f"{topic}.dlq"))
+        for home in {home or f"{topic}.dlq": None for topic in TOPICS for home in HOMES}:
+            if home in life.broker.topics:
+                await life.ask("end", ReadLetters(home))

@@ -15,6 +15,7 @@ from goqueue.broker.messages import NewMessage, Turns
 from goqueue.broker.redrives import find_redrive
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
 from goqueue.broker.transactions import abort_transaction, init_transactions
+from goqueue.errors import Conflict
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
 from goqueue.model.dead_letters import GROUP_HEADER
@@ -103,6 +104,61 @@ def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None
         await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await _until(lambda: _states(broker) == [])
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act, stops=True)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("homes", [["graves"], ["graves", "tombs"], ["graves", ""]])
+def test_a_letter_is_written_once_though_letters_go_elsewhere_before_its_message_is_settled(
+    homes: list[str], is_killed: bool
+) -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        # What says that the message is dead is written, and its letter; what says that it is buried is not.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+        for home in homes:
+            await SetQueue("billing", QueueSettings(dead_letters=home)).perform(broker)
+        assert _states(broker) == [FlightState.DEAD]
+        if not is_killed:
+            await go_on(broker)
+
+    async def go_on(broker: Broker) -> None:
+        await _until(lambda: _states(broker) == [])
+        written = [await ReadLetters(each).perform(broker) for each in ("orders.dlq", "graves", "tombs")]
+        assert written == [[Letter("billing", "v1")], [], []]
+
+    live(disk, 1, act)
+    if is_killed:
+        disk.kill()
+        live(disk, 2, go_on, stops=True)
+
+
+def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() -> None:
+    disk = SimDisk(1)
+    disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+
+    async def act(broker: Broker) -> None:
+        await _reject_one(broker)
+        await let_pass(5)
+        for number in range(10):
+            await SetQueue("billing", QueueSettings(dead_letters=f"never{number}")).perform(broker)
+        # Where letters may be that nobody knows of is remembered, up to a limit.
+        with pytest.raises(Conflict):
+            await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
+        await _until(lambda: _states(broker) == [])
+        assert await ReadLetters("never9").perform(broker) == [Letter("billing", "v1")]
+        await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
+        assert [group.letters_before for machine in broker.queues.machines for group in machine.groups.values()] == [()]
 
     live(disk, 1, act, stops=True)
 

@@ -7,7 +7,7 @@ import pytest
 from goqueue.model.log_settings import FlushPolicy
 from tests.simulation.group_lives import Ending
 from tests.simulation.group_stage import shrink
-from tests.simulation.queue_world import QueueWorld
+from tests.simulation.queue_world import LossyQueueWorld, QueueWorld
 
 LIVES = 5
 
@@ -32,3 +32,8 @@ def test_the_power_may_fail_during_any_operation_of_the_disk(seed: int) -> None:
 @pytest.mark.seeds(5, long_count=1_000)
 def test_a_kill_costs_nothing_if_syncs_come_later(seed: int) -> None:
     assert QueueWorld(seed, FlushPolicy.INTERVAL).run(LIVES) == []
+
+
+@pytest.mark.seeds(20, long_count=1_000)
+def test_what_is_left_is_delivered_though_the_power_takes_messages_and_groups_cannot_be_read(seed: int) -> None:
+    assert LossyQueueWorld(seed).run(LIVES) == []

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import undertaker
+from goqueue.broker import queue_beginnings, undertaker
 from goqueue.broker.queue_offers import find
 from goqueue.broker.undertaker import Undertaker
+from goqueue.log.checkpoint import Checkpoint
+from goqueue.log.epochs import NO_EPOCH
 from goqueue.machines import deliveries, delivery_group, delivery_steps
 from goqueue.machines.decision import Decision, Now
 from goqueue.machines.deliveries import Deliveries
@@ -18,10 +20,11 @@ from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle, Tak
 from goqueue.machines.delivery_records import KeyKind, read_key
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
 from goqueue.machines.delivery_window import Draft
+from goqueue.model.dead_letters import dead_letters_of
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_stage import shrink
 from tests.simulation.mutants import Mutant, Patch, require_found
-from tests.simulation.queue_world import QueueWorld
+from tests.simulation.queue_world import LossyQueueWorld, QueueWorld
 
 SEEDS = 60
 LIVES = 5
@@ -123,7 +126,7 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
             letters.append(undertaker._letter(group, where, record, flight, 0))
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         if letters:
-            await self._publish(await self._target(group, where), where, letters)
+            await self._publish(await self._target(dead_letters_of(where.topic), where), where, letters)
         return bool(dead)
 
     patch.setattr(Undertaker, "_bury_some", bury_first)
@@ -139,6 +142,11 @@ def letters_are_written_without_a_look(patch: Patch) -> None:
     patch.setattr(undertaker, "find_written", nothing)
 
 
+def letters_are_looked_for_only_where_they_go_now(patch: Patch) -> None:
+    """The undertaker does not look where letters went before."""
+    patch.setattr(Undertaker, "_former_places", lambda self, homes, where: ())
+
+
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:
     """Only what is done is stored."""
     real = delivery_group.draft_records
@@ -149,7 +157,18 @@ def what_is_in_flight_is_not_stored(patch: Patch) -> None:
     patch.setattr(deliveries, "draft_records", without_chunks)
 
 
-LIKELY: dict[Mutant, int] = {messages_are_passed_over: 2}
+def groups_take_what_is_before_their_cursor_for_theirs(patch: Patch) -> None:
+    """A group goes back only if its topic ends before its cursor."""
+    patch.setattr(queue_beginnings, "_kept_end", lambda log, window: log.end_offset)
+
+
+def epochs_are_given_again(patch: Patch) -> None:
+    """A log takes the last epoch that is left in it for the last one that there was."""
+    real = Checkpoint.at
+    patch.setattr(Checkpoint, "at", lambda start, last, epoch: real(start, last, NO_EPOCH))
+
+
+LIKELY: dict[Mutant, int] = {messages_are_passed_over: 2, letters_are_looked_for_only_where_they_go_now: 24}
 
 MUTANTS = [
     acks_are_told_before_they_are_durable,
@@ -161,6 +180,7 @@ MUTANTS = [
     dead_messages_are_buried_without_a_letter,
     dead_messages_are_buried_before_their_letters,
     letters_are_written_without_a_look,
+    letters_are_looked_for_only_where_they_go_now,
     what_is_in_flight_is_not_stored,
 ]
 
@@ -169,3 +189,13 @@ MUTANTS = [
 def test_each_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
     require_found(mutant, lambda seed: QueueWorld(seed).run(LIVES), seeds=SEEDS, likely=LIKELY.get(mutant, 0))
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [groups_take_what_is_before_their_cursor_for_theirs, epochs_are_given_again],
+    ids=lambda mutant: mutant.__name__,
+)
+def test_each_mistake_about_lost_messages_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+    require_found(mutant, lambda seed: LossyQueueWorld(seed).run(LIVES), seeds=SEEDS)

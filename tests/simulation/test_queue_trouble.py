@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from goqueue.broker import broker as broker_module
-from goqueue.broker import topics
+from goqueue.broker import queue_admin, topics
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import NewMessage, Turns, publish_messages
 from goqueue.broker.produce import Acks
+from goqueue.broker.queue_admin import QueueSeek
 from goqueue.broker.queue_beginnings import retreat_all
-from goqueue.errors import DiskFull, UnknownTopic
+from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.start_at import StartAt
 from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
@@ -98,6 +100,71 @@ def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
     assert got == [f"new{number}" for number in range(7)]
 
 
+async def _seek_to_what_is_lost(broker: Broker) -> None:
+    """Have a group go on behind five messages that a power loss will take."""
+    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    assert await _receive(broker) == []
+    await _publish(broker, [f"old{number}" for number in range(5)])
+    await queue_admin.seek_queue(broker, CALLER, "billing", QueueSeek("orders", StartAt.LATEST))
+
+
+async def _begin_with_what_is_lost(broker: Broker) -> None:
+    """Have a group begin behind five messages that a power loss will take."""
+    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    await _publish(broker, [f"old{number}" for number in range(5)])
+    await SetQueue("billing", QueueSettings(start=StartAt.LATEST)).perform(broker)
+    assert await _receive(broker) == []
+
+
+@pytest.mark.parametrize("losing", [_make_what_is_lost, _seek_to_what_is_lost, _begin_with_what_is_lost])
+@pytest.mark.parametrize("unreadable_starts", [1, 2])
+def test_what_came_in_the_place_of_lost_messages_while_the_group_could_not_be_read_is_delivered(
+    losing: Callable[[Broker], Awaitable[None]], unreadable_starts: int
+) -> None:
+    disk = SimDisk(1)
+    got: list[str] = []
+
+    async def publish(broker: Broker) -> None:
+        await _publish(broker, [f"new{number}" for number in range(7)])
+
+    async def receive(broker: Broker) -> None:
+        got.extend(await _receive(broker))
+
+    live(disk, 1, losing)
+    for _ in range(unreadable_starts):
+        # Each time, the messages are the first of their leader epoch, and nothing is left of it.
+        disk.crash(Fate.NONE)
+        disk.fail(errno.EIO, operation="open", path="*__deliveries-*/*", times=None)
+        live(disk, 1, publish)
+    disk.heal()
+    disk.kill()
+    live(disk, 1, receive)
+    assert got == [f"new{number}" for number in range(7)]
+
+
+def test_a_group_for_whose_way_back_there_was_no_room_goes_back_after_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+    got: list[str] = []
+
+    async def publish(broker: Broker) -> None:
+        await _publish(broker, [f"new{number}" for number in range(7)])
+
+    async def receive(broker: Broker) -> None:
+        got.extend(await _receive(broker))
+
+    live(disk, 1, _make_what_is_lost)
+    disk.crash(Fate.NONE)
+    with monkeypatch.context() as patch:
+        _leave_no_room(disk, patch)
+        live(disk, 1, publish)
+    disk.heal()
+    disk.kill()
+    live(disk, 1, receive)
+    assert got == [f"new{number}" for number in range(7)]
+
+
 def test_messages_that_died_where_the_log_lost_its_end_become_letters_once_there_is_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,10 +173,10 @@ def test_messages_that_died_where_the_log_lost_its_end_become_letters_once_there
     async def first(broker: Broker) -> None:
         await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
         await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
-        await _publish(broker, ["kept"])
 
     async def second(broker: Broker) -> None:
-        await _publish(broker, ["lost"])
+        # What comes first after a stop is synced.
+        await _publish(broker, ["kept", "lost"])
         # Both die, and are dead still when the broker has started again.
         disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
         given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 3_000, 0).perform(broker)
@@ -220,6 +287,26 @@ def test_who_shares_a_round_gets_what_is_ready_again_though_others_had_all_that_
         assert 0 not in map(len, found_by_each)
 
     live(SimDisk(1), 1, act)
+
+
+def test_who_comes_when_the_topic_of_all_groups_was_neither_made_nor_removed_is_told_so() -> None:
+    disk = SimDisk(1)
+
+    async def fail(broker: Broker) -> None:
+        disk.fail(errno.EIO, operation="open", path="__deliveries-*/*", times=None)
+        disk.fail(errno.EIO, operation="sync_directory", path="data", times=None)
+        with pytest.raises(Unavailable):
+            await SetQueue("billing", QueueSettings()).perform(broker)
+        with pytest.raises(CoordinatorUnavailable, match="could not be made"):
+            await SetQueue("billing", QueueSettings()).perform(broker)
+
+    async def act(broker: Broker) -> None:
+        await SetQueue("billing", QueueSettings()).perform(broker)
+
+    live(disk, 1, fail)
+    disk.heal()
+    disk.kill()
+    live(disk, 1, act)
 
 
 def test_a_lease_that_cannot_be_written_is_none() -> None:

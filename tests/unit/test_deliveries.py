@@ -21,10 +21,12 @@ from goqueue.machines.delivery_commands import (
     DropTopic,
     Offer,
     Receive,
+    Retreat,
     Seek,
     Settle,
     Taker,
 )
+from goqueue.machines.delivery_records import partition_record
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.delivery_window import Chunk, Draft
 from goqueue.machines.group_values import TopicPartition
@@ -270,6 +272,43 @@ def test_what_was_looked_for_before_the_group_went_back_skips_nothing() -> None:
     leased = stage.say(Receive("g", [Taker("bob", 1000, 30_000, 2)], [stale]))
     assert leased == [Leased([], stage.now.wall_ms + 30_000)]
     assert stage.machine.require("g").windows[P0].cursor == 3
+
+
+def test_the_leader_epoch_in_which_a_group_was_where_it_is_outlives_the_broker() -> None:
+    def told() -> tuple[int, int]:
+        for log in compactions(stage.log):
+            loaded = Talk(log).machine.require("g").windows[P0]
+            assert (loaded.cursor, loaded.epoch) == (window.cursor, window.epoch)
+        return window.cursor, window.epoch
+
+    def offered(*fresh: int, again: Sequence[int] = (), epoch: int) -> None:
+        offer = Offer(P0, fresh, fresh[-1] + 1 if fresh else 5, again, epoch=epoch)
+        stage.say(Receive("g", [Taker("ann", 1000, 30_000, epoch)], [offer]))
+
+    stage = Talk()
+    stage.say(Configure("g", QueueSettings()))
+    stage.say(BeginTopic("g", TOPIC_ID, {P0: 0}, {P0: 2}))
+    window = stage.machine.require("g").windows[P0]
+    assert told() == (0, 2)
+    offered(*range(5), epoch=3)
+    assert told() == (5, 3)
+    stage.settle(Verdict.RELEASE, *range(5), lease=3)
+    offered(again=range(5), epoch=4)
+    assert told() == (5, 4)
+    stage.settle(Verdict.ACK, *range(5), lease=4)
+    # What is left was there in that epoch.
+    stage.say(Retreat("g", P0, 3))
+    assert told() == (3, 4)
+    stage.say(Seek("g", P0, 1, 6))
+    assert told() == (1, 6)
+
+
+def test_a_partition_that_was_stored_without_a_leader_epoch_is_still_read() -> None:
+    stage = Talk()
+    stage.begin()
+    record = partition_record("g", P0, None)._replace(value=b'["00000000-0000-0000-0000-000000000007",3,8]')
+    window = Talk([*stage.log, record]).machine.require("g").windows[P0]
+    assert (window.topic_id, window.floor, window.cursor, window.epoch) == (TOPIC_ID, 3, 8, -1)
 
 
 def test_a_consumer_is_told_of_its_limit_only_where_that_keeps_messages_back() -> None:

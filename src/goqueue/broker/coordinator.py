@@ -147,6 +147,11 @@ class Coordinator(Generic[MachineT, CommandT]):
         if not self._machines:
             await ensure_internal_topic(self._broker, self.topic, self._partitions, _CONFIG)
             self.load()
+            if not self._machines:
+                raise CoordinatorUnavailable(
+                    f"{self.topic} could not be made, and what is there of it could not be removed yet",
+                    hint="the next start of the broker tries again",
+                )
         index = self._index(name)
         self._require(self._machines[index])
         shard = self._shards[index]

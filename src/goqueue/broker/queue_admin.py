@@ -143,7 +143,7 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
     moves = []
     for partition in _sought(opened, seek, await ensure_partitions(broker, group, [opened])):
         move = await _planned(broker, group, partition, seek)
-        await broker.queues.submit(name, Seek(name, move.partition, move.offset))
+        await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
         moves.append(move)
     return _view(broker, _require(broker, name)), moves
 

@@ -13,9 +13,12 @@ from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE
 from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable
+from goqueue.log.epochs import NO_EPOCH
+from goqueue.log.log import Log
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
 from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
@@ -118,9 +121,10 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         # A partition that was added later begins with its first message, wherever the group has begun.
         start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
         starts = {each.place: await _start(broker, each, start) for each in new}
+        epochs = {each.place: each.leader_epoch for each in new}
         # With a topic that was deleted meanwhile nothing begins: nobody would end it.
         if broker.queues.find(group.name) is group and opened.topic.id in broker.topics_by_id:
-            await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts))
+            await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts, epochs))
 
 
 def _has_begun(group: QueueGroup, opened: OpenTopic) -> bool:
@@ -139,9 +143,10 @@ async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> 
 async def retreat_all(broker: Broker) -> None:
     """Have groups forget what they were given and their logs have lost; at the start, before anything is published.
 
-    Without a sync for each publish, a power loss takes messages that were delivered already. Where a log ends is taken
-    down first, for all groups: what comes then, in the place of what was lost, is to be delivered. For whom there is no
-    room now, that is done by the next receive, or before dead messages become letters.
+    Without a sync for each publish, a power loss takes messages that were delivered already. How far a log is as it was
+    delivered is taken down first, for all groups: what comes in the place of what was lost is to be delivered, also if
+    it has come already, since a start at which the log of the group could not be read. For whom there is no room now,
+    that is done by the next receive, or before dead messages become letters.
     """
     lost = [each for machine in broker.queues.machines for each in _note_lost(broker, machine)]
     for group, where, end in lost:
@@ -154,6 +159,11 @@ def _note_lost(broker: Broker, machine: Deliveries) -> Iterator[tuple[str, Topic
         for where, window in group.windows.items():
             opened = broker.topics_by_id.get(window.topic_id)
             partition = None if opened is None else opened.partitions[where.partition]
-            if isinstance(partition, Partition) and window.cursor > partition.log.end_offset:
-                window.lost_end = partition.log.end_offset
-                yield group.name, where, window.lost_end
+            if isinstance(partition, Partition) and window.cursor > (end := _kept_end(partition.log, window)):
+                window.lost_end = end
+                yield group.name, where, end
+
+
+def _kept_end(log: Log, window: Window) -> int:
+    """Return how far a log is as it was when the group went through it, as far as that can be told."""
+    return log.end_offset if window.epoch == NO_EPOCH else log.epochs.end_up_to(window.epoch, log.end_offset)

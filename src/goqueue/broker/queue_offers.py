@@ -74,9 +74,8 @@ def look(
     offsets = [record.offset for record in fresh]
     records.update(zip(offsets, fresh, strict=True))
     keys = {record.offset: short_key(record.key) for record in fresh if record.key is not None} if is_ordered else None
-    where = partition.place
-    offer = within_reach(window, Offer(where, offsets, end, again, gone, start, keys, window.cursor))
-    return Look(offer, records, size + fresh_size)
+    offer = Offer(partition.place, offsets, end, again, gone, start, keys, window.cursor, partition.leader_epoch)
+    return Look(within_reach(window, offer), records, size + fresh_size)
 
 
 def _find_fresh(

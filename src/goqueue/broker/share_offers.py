@@ -107,8 +107,8 @@ class Search:
             gone.append(window.floor)
         fresh, end = self._find_fresh(max(window.cursor, start), len(again))
         keys = self._keys if self._wanted.is_ordered else None
-        where = partition.place
-        supply = Supply(Offer(where, fresh, end, again, gone, start, keys, window.cursor), self._batches)
+        offer = Offer(partition.place, fresh, end, again, gone, start, keys, window.cursor, partition.leader_epoch)
+        supply = Supply(offer, self._batches)
         # Before anything is left out: what waits for its key before the damage can be read.
         if self._fault is not None and supply.is_empty:
             raise self._fault

@@ -2,7 +2,8 @@
 
 A letter is an ordinary publish, durable before its message is settled: so none is lost, whatever happens in between.
 Whoever cannot know whether a letter was written (after a start, or when its message could not be settled) looks for it
-among the last letters where it would lie first, so that it is not written twice.
+among the last letters where it would lie first, so that it is not written twice; also where it would have lain before
+the group was told to have its letters elsewhere.
 
 Whatever was delivered can become a letter, however large it is. What cannot be written or read now stays where it is,
 and is tried again, and keeps no other back.
@@ -11,7 +12,7 @@ and is tried again, and keeps no other back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -143,15 +144,22 @@ class Undertaker:
         Those whose letters their topic does not take are put to the refused ones, and left alone.
         """
         name, where, refused = burial.group, burial.where, burial.refused
-        # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie.
-        machine = await self._broker.queues.machine(name)
-        group = machine.find(name)
+        group = self._broker.queues.find(name)
         window = None if group is None else group.windows.get(where)
         dead = (
             [] if window is None else list(islice((each for each in window.dead if each not in refused), _AT_ONCE_MAX))
         )
         if group is None or window is None or not dead:
             return False
+        homes = [each or dead_letters_of(where.topic) for each in (group.settings.dead_letters, *group.letters_before)]
+        # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie. And
+        # so has the name of their topic: after a start, nobody would look for it elsewhere.
+        flights = [window.find(each) for each in dead]
+        await self._broker.queues.machine(name)
+        dead = [offset for offset, flight in zip(dead, flights, strict=True) if window.find(offset) == flight]
+        if not dead or self._broker.queues.find(name) is not group or group.windows.get(where) is not window:
+            # Somebody has moved or deleted the group meanwhile.
+            return True
         if window.lost_end is not None:
             # Other messages may lie in the place of dead ones: the group goes back first, for which there was no room.
             await self._broker.queues.submit(name, Retreat(name, where, window.lost_end))
@@ -161,7 +169,7 @@ class Undertaker:
             return False
         refused |= found.unreadable
         if found.letters:
-            refused |= await self._write(group, where, found.letters, found.doubtful)
+            refused |= await self._write((name, where), homes, found.letters, found.doubtful)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         self._unsettled.discard((name, where))
@@ -199,21 +207,27 @@ class Undertaker:
         return found
 
     async def _write(
-        self, group: QueueGroup, where: TopicPartition, letters: dict[int, NewRecord], doubtful: Collection[int]
+        self,
+        which: tuple[str, TopicPartition],
+        homes: Sequence[str],
+        letters: dict[int, NewRecord],
+        doubtful: Collection[int],
     ) -> dict[int, GoQueueError]:
-        """Write letters, by the offsets of their messages; return those that never can be.
+        """Write letters, by the offsets of their messages, to the first home; return those that never can be.
 
-        Of the doubtful ones only those that were not written before. Raises what may be better later.
+        Of the doubtful ones only those that were not written before, to any home. Raises what may be better later.
         """
-        target = await self._target(group, where)
+        _, where = which
+        target = await self._target(homes[0], where)
         if doubtful:
             causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-            places = [target.partition(index) for index in letter_places(where.partition, len(target.partitions))]
+            now = [target.partition(index) for index in letter_places(where.partition, len(target.partitions))]
+            places = [*now, *self._former_places(homes[1:], where)]
             written = await find_written(places, set(causes.values()))
             letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
         if not letters:
             return {}
-        self._unsettled.add((group.name, where))
+        self._unsettled.add(which)
         outcomes = await self._publish(target, where, list(letters.values()))
         failures = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in failures.values():
@@ -221,8 +235,13 @@ class Undertaker:
                 raise error
         return failures
 
-    async def _target(self, group: QueueGroup, where: TopicPartition) -> OpenTopic:
-        name = group.settings.dead_letters or dead_letters_of(where.topic)
+    def _former_places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition]:
+        """Yield where letters may lie that were written before; one that cannot be read must not hold up the others."""
+        for opened in [self._broker.topics[name] for name in homes if name in self._broker.topics]:
+            found = [opened.partitions[index] for index in letter_places(where.partition, len(opened.partitions))]
+            yield from (each for each in found if isinstance(each, Partition))
+
+    async def _target(self, name: str, where: TopicPartition) -> OpenTopic:
         if name not in self._broker.topics:
             source = self._broker.topic(where.topic)
             config = {

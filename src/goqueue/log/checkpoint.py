@@ -1,10 +1,12 @@
-"""What a log must remember that its records do not tell: where it starts, and how far it is durable.
+"""What a log must remember that its records do not tell: where it starts, how far it is durable, its leader epoch.
 
 There are two slots of 512 bytes, one sector each. A write goes to the one that is not the last committed, so a torn
 write costs what was noted since then, and no more:
 
     magic u32 | version u32 | generation u64 | start offset i64 | durable end i64 | segment base i64 | position i64
-    | chain u32 | truncation target i64 | is clean u32 | checksum u32, then zeros
+    | chain u32 | truncation target i64 | is clean u32 | leader epoch i32 | checksum u32, then zeros
+
+Version 1 had no leader epoch, and is still read.
 
 `note` follows every flush and is not synced itself: whichever version of it survives a crash, it was true when it
 was written, and that is all recovery needs. With it recovery knows which bytes must be there: what is wrong below
@@ -18,13 +20,17 @@ import struct
 from pathlib import PurePath
 from typing import NamedTuple
 
+from goqueue.log.epochs import NO_EPOCH
+from goqueue.log.segment import Segment
 from goqueue.records.checksum import crc32c
 from goqueue.seams.disk import Disk, File
 
 _MAGIC = 0x4B435147  # "GQCK" on a little-endian machine
-_VERSION = 1
+_VERSION = 2
 SLOT_BYTES = 512
-_ENTRY = struct.Struct("<IIQqqqqIqI")
+_HEAD = struct.Struct("<II")
+_ENTRY = struct.Struct("<IIQqqqqIqIi")
+_LAYOUTS = {1: struct.Struct("<IIQqqqqIqI"), _VERSION: _ENTRY}
 _CHECKSUM = struct.Struct("<I")
 ENTRY_BYTES = _ENTRY.size + _CHECKSUM.size
 _GENERATION_MAX = 2**64 - 1
@@ -35,7 +41,8 @@ NO_TRUNCATION = -1
 class Checkpoint(NamedTuple):
     """One entry: records before `durable_end` are on disk, and there the segment has the given size and chain.
 
-    `is_clean` says that the log was closed, and that every file and name it had then is durable.
+    `is_clean` says that the log was closed, and that every file and name it had then is durable. `leader_epoch` is the
+    one for batches since the log was last opened after a crash: none had it before, whether that is left or lost.
     """
 
     start_offset: int = 0
@@ -45,6 +52,13 @@ class Checkpoint(NamedTuple):
     chain: int = 0
     truncate_to: int = NO_TRUNCATION
     is_clean: int = 0
+    leader_epoch: int = NO_EPOCH
+
+    @classmethod
+    def at(cls, start_offset: int, last: Segment, leader_epoch: int) -> Checkpoint:
+        """Return the entry of a log that is durable to the end of its last segment."""
+        mark = (last.next_offset, last.base_offset, last.size, last.chain)
+        return cls(start_offset, *mark, leader_epoch=leader_epoch)
 
 
 class CheckpointFile:
@@ -124,8 +138,12 @@ def parse_slot(slot: bytes) -> tuple[int, Checkpoint] | None:
     """Return generation and entry of a slot; None if it has none that can be read."""
     if len(slot) < ENTRY_BYTES:
         return None
-    magic, version, generation, *fields = _ENTRY.unpack_from(slot)
-    (checksum,) = _CHECKSUM.unpack_from(slot, _ENTRY.size)
-    if magic != _MAGIC or version != _VERSION or crc32c(slot[: _ENTRY.size]) != checksum:
+    magic, version = _HEAD.unpack_from(slot)
+    layout = _LAYOUTS.get(version)
+    if magic != _MAGIC or layout is None:
+        return None
+    _, _, generation, *fields = layout.unpack_from(slot)
+    (checksum,) = _CHECKSUM.unpack_from(slot, layout.size)
+    if crc32c(slot[: layout.size]) != checksum:
         return None
     return generation, Checkpoint(*fields)

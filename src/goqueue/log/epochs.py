@@ -43,6 +43,10 @@ class LeaderEpochs:
         while len(self._starts) > 1 and self._starts[1].start_offset <= start_offset:
             del self._starts[0]
 
+    def end_up_to(self, epoch: int, log_end: int) -> int:
+        """Return where the first epoch above the given one begins, or the end of the log: all before it is older."""
+        return next((start.start_offset for start in self._starts if start.epoch > epoch), log_end)
+
     def end_of(self, epoch: int, log_end: int) -> EpochEnd | None:
         """Return the greatest epoch not above the asked one, and the offset at which it ends.
 

@@ -73,13 +73,11 @@ class Log:
         self.segments = Segments(state.segments, self._disk, self._handles, self.settings, self._sink)
         self.producers = state.producers
         self.epochs = LeaderEpochs(start for segment in state.segments for start in segment.epochs)
+        self.leader_epoch = max(state.leader_epoch, self.epochs.latest, 0)
         self.start_offset = state.start_offset
+        first_open = self.producers.first_open_offset
         self._books = Durability(
-            self._disk,
-            self._checkpoint_file,
-            start=self.start_offset,
-            end=self.end_offset,
-            first_open=self.producers.first_open_offset,
+            self._disk, self._checkpoint_file, start=self.start_offset, end=self.end_offset, first_open=first_open
         )
         for owed in state.index_writes:
             self._books.owe_index(owed)
@@ -89,7 +87,9 @@ class Log:
         # Why the log takes no appends; empty if it does.
         self.fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
-        self._is_clean = self.was_clean = state.is_clean
+        # Until something new is durable, the next start cannot tell that anything was appended and lost. Whoever shows
+        # records before they are durable waits for that: else other records get their offsets in the same epoch.
+        self.was_clean = self.is_unmarked = state.is_clean
         self._cleaner = Cleaner(self._disk, self.settings, self.segments, self._books)
 
     @property
@@ -216,6 +216,7 @@ class Log:
             self._books.flush_was_in_vain(flush)
         else:
             self._books.flushed(flush, self.segments.active)
+            self.is_unmarked = False
 
     def checkpoint(self) -> None:
         """Ask for an index file of the segment that takes the appends, so that less must be read after a crash."""
@@ -246,8 +247,7 @@ class Log:
                 self.segments.release(write.segment)
 
     def _checkpoint_now(self) -> Checkpoint:
-        active = self.segments.active
-        return Checkpoint(self.start_offset, active.next_offset, active.base_offset, active.size, active.chain)
+        return Checkpoint.at(self.start_offset, self.segments.active, self.leader_epoch)
 
     def delete_before(self, offset: int) -> None:
         """Delete the records before an offset; survives a crash once a `flush` made after this has run."""
@@ -343,7 +343,7 @@ class Log:
         try:
             # The intent is durable before the first byte goes, and recovery carries it out: now, or after a crash.
             # So if anything fails, the log must not go on: what it would append might be cut at the next start.
-            self._checkpoint_file.commit(intent)
+            self._checkpoint_file.commit(intent._replace(leader_epoch=self.leader_epoch))
             self._let_go()
             state = self._recover()
         except (OSError, GoQueueError) as error:
@@ -387,7 +387,7 @@ class Log:
                 self.upkept(upkeep, error)
                 return
             self.upkept(upkeep)
-        if not self._is_clean or self._books.is_touched:
+        if not self.was_clean or self._books.is_touched:
             self._checkpoint_file.commit(self._checkpoint_now()._replace(is_clean=1))
 
     def _let_go(self) -> None:

@@ -41,7 +41,8 @@ _PREFIX_CHANGED = "an offset or leader epoch differs from what was written"
 class LogState:
     """What recovery found; the last segment is the one to append to and has its details.
 
-    `index_writes` are index files for which the disk had no room.
+    `index_writes` are index files for which the disk had no room. `leader_epoch` is one that no batch had, if it was
+    not closed; else the one that they had.
     """
 
     segments: list[Segment]
@@ -50,6 +51,7 @@ class LogState:
     index_writes: list[IndexWrite]
     is_clean: bool
     is_read_only: bool
+    leader_epoch: int
 
 
 def recover(
@@ -178,9 +180,13 @@ class _Recovery:
             # What was compacted stays sealed: its producers cannot be known again from what is left of their batches.
             self._segments.append(self._create_segment(self._segments[-1].next_offset, self._producers_at_end()))
         last = self._segments[-1]
-        checkpoint = Checkpoint(start, last.next_offset, last.base_offset, last.size, last.chain)
+        checkpoint = Checkpoint.at(start, last, self._checkpoint.leader_epoch)
         is_clean = not self._changed and not expired and self._checkpoint == checkpoint._replace(is_clean=1)
         if not is_clean:
+            # Offsets that readers have seen may be given to other records: a new epoch lets them notice, and it is new
+            # also if all batches of the one before are lost.
+            known = [each.epoch for segment in self._segments for each in segment.epochs]
+            checkpoint = checkpoint._replace(leader_epoch=max([checkpoint.leader_epoch, *known]) + 1)
             with self.files.changing():
                 self._make_durable(last)
                 checkpoint_file.commit(checkpoint)
@@ -195,6 +201,7 @@ class _Recovery:
             self._index_writes,
             is_clean=is_clean,
             is_read_only=self.files.is_read_only,
+            leader_epoch=checkpoint.leader_epoch,
         )
 
     def _settle_start(self, *, is_new: bool) -> int:

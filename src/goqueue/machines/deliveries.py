@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.machines.delivery_admin import administer, require
@@ -134,7 +136,7 @@ class Deliveries:
             group.done = group.failed = 0
         if value.paused and not group.paused and outcome.tally.failed:
             self._tripped.append((group.name, value.paused))
-        group.settings, group.paused = value.settings, value.paused
+        group.take(value)
         _replace_windows(group, outcome.opened)
         for partition, draft in outcome.drafts.items():
             draft.adopt()
@@ -155,9 +157,7 @@ class Deliveries:
             if record.value is None:
                 self.groups.pop(name, None)
                 return
-            value = read_group(record.value)
-            group = self._loading(name)
-            group.settings, group.paused = value.settings, value.paused
+            self._loading(name).take(read_group(record.value))
             return
         windows = self._loading(name).windows
         window = windows.get(partition)
@@ -173,6 +173,7 @@ class Deliveries:
         else:
             stored = read_partition(record.value)
             window.topic_id, window.floor, window.cursor = stored.topic_id, stored.floor, stored.cursor
+            window.epoch = stored.epoch
 
     def _loading(self, name: str) -> QueueGroup:
         group = self.groups.get(name)
@@ -332,7 +333,7 @@ def _counted(group: QueueGroup, tally: Tally) -> tuple[GroupValue, Sequence[Keye
     reason = "" if group.paused else group.breaks(tally)
     if not reason:
         return group.value, ()
-    value = GroupValue(group.settings, reason)
+    value = replace(group.value, paused=reason)
     return value, [group_record(group.name, value)]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from goqueue.errors import Conflict, UnknownQueue
 from goqueue.machines.decision import Answer, Decision, KeyedRecord
 from goqueue.machines.delivery_commands import (
@@ -26,8 +28,11 @@ from goqueue.machines.delivery_records import (
 )
 from goqueue.machines.delivery_window import Draft, Window
 from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
+from goqueue.model.queue_settings import QueueSettings
 
 Groups = Mapping[str, QueueGroup]
+_LETTERS_BEFORE_MAX = 10
 
 
 def require(groups: Groups, name: str) -> QueueGroup:
@@ -51,20 +56,19 @@ def administer(groups: Groups, command: Administration, ticket: int) -> Decision
     match command:
         case Configure(name, settings, is_made_only):
             known = groups.get(name)
-            if known is not None and is_made_only:
-                settings = known.settings
-            if known is not None and settings.dead_letters != known.settings.dead_letters:
-                _check_letters(name, settings.dead_letters, {each.topic for each in known.windows})
-            return _changed(known, name, GroupValue(settings, "" if known is None else known.paused), ticket)
+            if known is None:
+                return _changed(None, name, GroupValue(settings), ticket)
+            return _changed(known, name, known.value if is_made_only else _configured(known, settings), ticket)
         case Pause(name, reason):
             known = require(groups, name)
-            return _changed(known, name, GroupValue(known.settings, reason), ticket)
+            return _changed(known, name, replace(known.value, paused=reason), ticket)
         case BeginTopic():
             return _open(require(groups, command.group), command, ticket)
         case Seek() | Retreat():
             draft = Draft(require_window(groups, command.group, command.partition))
             if isinstance(command, Seek):
                 draft.restart(command.offset)
+                draft.epoch = command.epoch
             else:
                 draft.retreat(command.end)
             records = draft_records(command.group, command.partition, draft)
@@ -90,6 +94,24 @@ def _changed(known: QueueGroup | None, name: str, value: GroupValue, ticket: int
     return _decided([group_record(name, value)], [Outcome(name, value)], ticket)
 
 
+def _configured(group: QueueGroup, settings: QueueSettings) -> GroupValue:
+    """Return what becomes of a group with other settings; Conflict if its letters would not be at home there."""
+    before = group.settings.dead_letters
+    if settings.dead_letters == before:
+        return replace(group.value, settings=settings)
+    _check_letters(group.name, settings.dead_letters, {each.topic for each in group.windows})
+    # Of those that are dead now, some may have letters already that nobody has taken note of.
+    has_dead = any(window.dead for window in group.windows.values())
+    former = dict.fromkeys([*group.letters_before, before] if has_dead else ())
+    former.pop(settings.dead_letters, None)
+    if len(former) > _LETTERS_BEFORE_MAX:
+        raise Conflict(
+            f"queue group {group.name!r} has dead messages, whose letters may be in {len(former)} topics already",
+            hint="have it keep its topic for dead letters (dead_letters) until they can be written",
+        )
+    return replace(group.value, settings=settings, letters_before=tuple(former))
+
+
 def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
     known_ids = {(each.topic, window.topic_id) for each, window in group.windows.items()}
     begun = {each.topic for each in command.starts if (each.topic, command.topic_id) not in known_ids}
@@ -101,8 +123,9 @@ def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
         if known is not None and known.topic_id == command.topic_id:
             continue
         records += [] if known is None else _forgetting(group, [partition])
-        records.append(partition_record(group.name, partition, PartitionValue(command.topic_id, offset, offset)))
-        opened[partition] = Window(command.topic_id, offset, offset)
+        value = PartitionValue(command.topic_id, offset, offset, command.epochs.get(partition, NO_EPOCH))
+        records.append(partition_record(group.name, partition, value))
+        opened[partition] = Window(value.topic_id, offset, offset, value.epoch)
     return _decided(records, [Outcome(group.name, group.value, opened=opened)], ticket)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import msgspec
 
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
 
 
@@ -35,20 +36,25 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class BeginTopic:
-    """Begin to deliver partitions of a topic at offsets, as far as the group does not do so already."""
+    """Begin to deliver partitions of a topic at offsets, as far as the group does not do so already.
+
+    `epochs` are the leader epochs of the partitions now, as far as they are known.
+    """
 
     group: str
     topic_id: UUID
     starts: Mapping[TopicPartition, int]
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Go on in a partition at another offset; whatever is in flight there is forgotten."""
+    """Go on in a partition at another offset; whatever is in flight there is forgotten. `epoch` is its leader's now."""
 
     group: str
     partition: TopicPartition
     offset: int
+    epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Offer(NamedTuple):
     `fresh` are the offsets of messages from the cursor on, and `end` is how far was looked: there are no others before
     it. `again` are messages that are ready, `gone` those of which nothing is left. `start` is where the log begins.
     `keys` has the keys of all fresh ones, if messages of one key wait for each other. `looked_from` is the cursor.
+    `epoch` is the leader epoch of the partition now.
     """
 
     partition: TopicPartition
@@ -76,6 +83,7 @@ class Offer(NamedTuple):
     start: int = 0
     keys: Mapping[int, bytes] | None = None
     looked_from: int = 0
+    epoch: int = NO_EPOCH
 
 
 class Taker(NamedTuple):

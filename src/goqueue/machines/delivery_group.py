@@ -67,6 +67,7 @@ class QueueGroup:
         self.name = name
         self.settings = settings
         self.paused = paused
+        self.letters_before: tuple[str, ...] = ()
         self.windows: dict[TopicPartition, Window] = {}
         # How many messages each consumer has leased; those that have none are not in here.
         self.leases: dict[str, int] = {}
@@ -79,7 +80,11 @@ class QueueGroup:
     @property
     def value(self) -> GroupValue:
         """What is stored about the group itself."""
-        return GroupValue(self.settings, self.paused)
+        return GroupValue(self.settings, self.paused, self.letters_before)
+
+    def take(self, value: GroupValue) -> None:
+        """Be what is stored about the group itself."""
+        self.settings, self.paused, self.letters_before = value.settings, value.paused, value.letters_before
 
     def room(self, consumer: str) -> int:
         """Return how many messages a consumer may lease beside those that it has."""
@@ -141,8 +146,8 @@ def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[K
             records.append(flights_record(group, partition, index, chunk.flights))
     for index in draft.forgotten:
         records += chunk_tombstones(group, partition, index)
-    if (draft.floor, draft.cursor) != (window.floor, window.cursor):
-        value = PartitionValue(window.topic_id, draft.floor, draft.cursor)
+    if (draft.floor, draft.cursor, draft.epoch) != (window.floor, window.cursor, window.epoch):
+        value = PartitionValue(window.topic_id, draft.floor, draft.cursor, draft.epoch)
         records.append(partition_record(group, partition, value))
     return records
 

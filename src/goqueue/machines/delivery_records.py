@@ -4,7 +4,7 @@
 
 | kind      | rest                              | value                                                             |
 |-----------|-----------------------------------|-------------------------------------------------------------------|
-| GROUP     | nothing                           | the group's settings, and why it is paused                        |
+| GROUP     | nothing                           | the group's settings, why it is paused, where its letters went    |
 | PARTITION | partition:i32, topic              | which topic that is, and from where to where messages are in flight |
 | DONE      | partition:i32, chunk:i64, topic   | of 256 messages, which are done                                   |
 | FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, where those are that are in flight               |
@@ -30,6 +30,7 @@ from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.delivery_values import Flight, FlightState, Lease
 from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
 
 _HEAD = struct.Struct(">BH")
@@ -58,18 +59,28 @@ class QueueKey(NamedTuple):
 
 
 class GroupValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is stored about a group."""
+    """What is stored about a group: its settings, and why it is paused.
+
+    `letters_before` are former values of `dead_letters`: where they say, there may be letters of messages that are not
+    known to have any.
+    """
 
     settings: QueueSettings
     paused: str = ""
+    letters_before: tuple[str, ...] = ()
 
 
 class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored about a partition: everything before `floor` is done, nothing from `cursor` on was looked at."""
+    """What is stored about a partition: everything before `floor` is done, nothing from `cursor` on was looked at.
+
+    `epoch` as of a `Window`.
+    """
 
     topic_id: UUID
     floor: int
     cursor: int
+    # Older records have none.
+    epoch: int = NO_EPOCH
 
 
 class _Run(msgspec.Struct, frozen=True, array_like=True):

@@ -70,6 +70,7 @@ def waits_in_vain(window: Window, start: int) -> bool:
 def opened(window: Window, offer: Offer) -> Draft:
     """Return the draft of a window in which something is offered, without what is gone."""
     draft = Draft(window)
+    draft.epoch = offer.epoch
     if offer.start > draft.floor:
         draft.lose(offer.start)
     for offset in offer.gone:

@@ -6,7 +6,8 @@
 What lies between floor and cursor is kept in chunks of 256 messages: one bit for each that is done, and a flight for
 each that is not. So a million messages, acknowledged in any order, take some hundred kilobytes. A chunk that is not
 there is done, as far as the cursor goes: so what is done is forgotten, and a gap in the log costs nothing, however
-large. `validate` says what must hold.
+large. `validate` says what must hold. In the leader epoch `epoch`, the log was as it was delivered up to the cursor: if
+a later epoch begins before that, it has lost what it had from there on, and has other messages in its place.
 
 A window changes by drafts. A draft takes copies of the chunks that it changes, so a decision can be made, stored, and
 only then adopted.
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.machines.delivery_values import Flight, FlightState
+from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.order import is_increasing
 
 CHUNK_MESSAGES = 256
@@ -49,10 +51,11 @@ class Move(NamedTuple):
 class Window:
     """The state of a partition for a group; `ready`, `dead` and `by_key` are found in the chunks as well."""
 
-    def __init__(self, topic_id: UUID, floor: int, cursor: int) -> None:
+    def __init__(self, topic_id: UUID, floor: int, cursor: int, epoch: int = NO_EPOCH) -> None:
         self.topic_id = topic_id
         self.floor = floor
         self.cursor = cursor
+        self.epoch = epoch
         self.chunks: dict[int, Chunk] = {}
         # In the order in which they became so.
         self.ready: dict[int, None] = {}
@@ -64,7 +67,7 @@ class Window:
         self.leased = 0
         self.held = 0
         self.in_flight = 0
-        # Where the log ended at the start, if that was before the cursor, until the group has gone back there.
+        # From where on the log has lost what it had before the cursor, until the group has gone back there.
         self.lost_end: int | None = None
 
     def find(self, offset: int) -> Flight | None:
@@ -173,6 +176,7 @@ class Draft:
         self.window = window
         self.cursor = window.cursor
         self.floor = window.floor
+        self.epoch = window.epoch
         self.changed: dict[int, Chunk] = {}
         self.forgotten: Sequence[int] = ()
         # Chunks in which something is in flight that was not, or was elsewhere.
@@ -191,7 +195,8 @@ class Draft:
     def is_empty(self) -> bool:
         """Whether nothing changes."""
         window = self.window
-        return not self.moves and not self.changed and (self.cursor, self.floor) == (window.cursor, window.floor)
+        is_still = (self.cursor, self.floor, self.epoch) == (window.cursor, window.floor, window.epoch)
+        return is_still and not self.moves and not self.changed
 
     def find(self, offset: int) -> Flight | None:
         """Return where a message will be."""
@@ -350,7 +355,7 @@ class Draft:
     def adopt(self) -> None:
         """Make the draft the state of its window."""
         window = self.window
-        window.floor, window.cursor, window.lost_end = self.floor, self.cursor, self.lost_end
+        window.floor, window.cursor, window.epoch, window.lost_end = self.floor, self.cursor, self.epoch, self.lost_end
         window.chunks.update(self.changed)
         for index in self.forgotten:
             window.chunks.pop(index, None)

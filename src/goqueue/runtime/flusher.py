@@ -7,7 +7,8 @@
 | interval | at most `flush.interval.ms` after an append,  | nobody has to                                 |
 |          | or when much has been written since the last  |                                               |
 
-An append that nobody waits for is flushed by the interval, whatever the policy, unless somebody is in a `hurry`.
+An append that nobody waits for is flushed by the interval, whatever the policy, unless somebody is in a `hurry`. The
+first one to a log that was closed is flushed at once: if a power loss took all of it, nobody could tell.
 
 A flush that fails stops the log: it is never tried again, and all who wait get LogOffline.
 """
@@ -65,7 +66,7 @@ class Flusher:
         self._unsynced_bytes += size_bytes
         self.is_behind = self._unsynced_bytes + self._being_synced_bytes >= _TOO_MUCH_BYTES
         is_much = self._unsynced_bytes >= _MUCH_BYTES
-        is_due = is_awaited and self.log.settings.flush is FlushPolicy.GROUP
+        is_due = self.log.is_unmarked or (is_awaited and self.log.settings.flush is FlushPolicy.GROUP)
         if is_due or len(self._waiters) or self._ends or is_much:
             self.hurry()
             return

@@ -4,7 +4,8 @@
 
 Readers see records below the high watermark, and those who read committed data only see them below the last stable
 offset. With `goqueue.flush=group` the high watermark is the durable end of the log: nobody sees what a power loss
-could take back. With `interval` it is the end. It never goes back.
+could take back. With `interval` it is the end, once the first thing that is appended after a stop is durable. It never
+goes back.
 
 Appends come in sections: what one request holds for this partition. The sections of one call share one write, and
 each has an outcome of its own. There is no await between looking at state and changing it.
@@ -100,8 +101,7 @@ class Partition:
         self.is_internal = is_internal(topic)
         self.log = log
         self.settings = settings
-        # After a crash, offsets that readers have seen may be given to other records: a new epoch lets them notice.
-        self.leader_epoch = max(0, log.epochs.latest + (0 if log.was_clean else 1))
+        self.leader_epoch = log.leader_epoch
         self.waiters = Waiters()
         self.flusher = Flusher(log, threads, self._progressed, syncs)
         self.high_watermark = log.durable_end
@@ -339,7 +339,7 @@ class Partition:
             self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> None:
-        is_durable_only = self.settings.log.flush is FlushPolicy.GROUP
+        is_durable_only = self.settings.log.flush is FlushPolicy.GROUP or self.log.is_unmarked
         end = self.log.durable_end if is_durable_only else self.log.end_offset
         if end > self.high_watermark:
             self.high_watermark = end
