@@ -11,6 +11,7 @@ from bench.peers.apache_kafka import ApacheKafka
 from bench.peers.goqueue_broker import GoQueue
 from bench.peers.nats import NatsJetStream
 from bench.peers.peer import Peer
+from bench.peers.postgres import PostgresQueue
 from bench.peers.rabbit_quorum import RabbitQuorum
 from bench.peers.rabbit_stream import RabbitStream
 from bench.peers.redis import RedisStreams
@@ -20,7 +21,15 @@ from bench.peers.rounds import Comparison, Plan
 from goqueue.bench.log import private_workspace
 from goqueue.bench.machine import describe
 
-PEERS: tuple[Peer, ...] = (GoQueue(), ApacheKafka(), NatsJetStream(), RabbitQuorum(), RabbitStream(), RedisStreams())
+PEERS: tuple[Peer, ...] = (
+    GoQueue(),
+    ApacheKafka(),
+    NatsJetStream(),
+    PostgresQueue(),
+    RabbitQuorum(),
+    RabbitStream(),
+    RedisStreams(),
+)
 QUICK = Plan(rounds=1, warm_up_seconds=0.2, publish_seconds=0.3, latency_seconds=0.2, queue_seconds=0.2)
 
 _ATTEMPTS = 4

@@ -121,9 +121,16 @@ def connect(port: int) -> socket.socket:
 
 @contextmanager
 def server_process(
-    command: Sequence[str], directory: Path, is_ready: Callable[[], bool], environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    directory: Path,
+    is_ready: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
+    user: str | None = None,
 ) -> Iterator[int]:
-    """Run a server in a session of its own until the block ends; yield its process id once it is ready."""
+    """Run a server in a session of its own until the block ends; yield its process id once it is ready.
+
+    With a user, it runs as that one, in the group of the same name; only root can ask for that.
+    """
     shown = directory / "server.out"
     with shown.open("wb") as output:
         process = subprocess.Popen(
@@ -134,6 +141,9 @@ def server_process(
             cwd=directory,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
         )
     try:
         _wait_until_ready(process, shown, is_ready)
