@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from goqueue.broker.broker import Broker
@@ -78,7 +79,7 @@ def generations_are_not_stored(patch: Patch) -> None:
 
     def decide(self: Groups, command: Any, *args: Any) -> Decision:
         decision = real(self, command, *args)
-        return replace(decision, records=()) if isinstance(command, Join) else decision
+        return msgspec.structs.replace(decision, records=()) if isinstance(command, Join) else decision
 
     patch.setattr(Groups, "decide", decide)
 
@@ -127,7 +128,7 @@ def deleted_offsets_come_back(patch: Patch) -> None:
         decision = real(self, *args)
         for record in decision.records:
             self.offsets.apply(record)
-        return replace(decision, records=())
+        return msgspec.structs.replace(decision, records=())
 
     patch.setattr(Groups, "_forget", forget)
 

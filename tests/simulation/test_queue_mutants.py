@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from goqueue.broker import queue_beginnings, undertaker
@@ -17,9 +17,9 @@ from goqueue.machines import deliveries, delivery_group, delivery_steps
 from goqueue.machines.decision import Decision, Now
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle, Taker
+from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_records import KeyKind, read_key
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
-from goqueue.machines.delivery_window import Draft
 from goqueue.model.dead_letters import dead_letters_of
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_stage import shrink
@@ -36,7 +36,7 @@ def acks_are_told_before_they_are_durable(patch: Patch) -> None:
 
     def decide(self: Deliveries, command: Any, ticket: int, now: Now) -> Decision:
         decision = real(self, command, ticket, now)
-        return replace(decision, is_told_at_once=isinstance(command, Settle | Receive))
+        return msgspec.structs.replace(decision, is_told_at_once=isinstance(command, Settle | Receive))
 
     patch.setattr(Deliveries, "decide", decide)
 

@@ -360,9 +360,9 @@ def _slow_down(patch: pytest.MonkeyPatch) -> None:
     """Let some time pass before each look: turns of the loop take none in a simulation."""
     real = Rounds.join
 
-    async def join(*args: Any) -> Any:
+    async def join(*args: Any, is_alone: bool = False) -> Any:
         await let_pass(0.01)
-        return await real(*args)
+        return await real(*args, is_alone=is_alone)
 
     patch.setattr(Rounds, "join", join)
 

@@ -201,7 +201,7 @@ def identities_are_not_stored(patch: Patch) -> None:
 
     def decide(self: Transactions, command: Any, *args: Any) -> Any:
         decision = real(self, command, *args)
-        return replace(decision, records=()) if isinstance(command, Init) else decision
+        return msgspec.structs.replace(decision, records=()) if isinstance(command, Init) else decision
 
     patch.setattr(Transactions, "decide", decide)
 
@@ -218,7 +218,9 @@ def batches_are_not_stored(patch: Patch) -> None:
 
     def commit_batch(self: Transactions, *args: Any) -> Any:
         decision = real(self, *args)
-        return replace(decision, records=[each for each in decision.records if not is_sink_key(each.key.decode())])
+        return msgspec.structs.replace(
+            decision, records=[each for each in decision.records if not is_sink_key(each.key.decode())]
+        )
 
     patch.setattr(Transactions, "_commit_batch", commit_batch)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
+
+import msgspec
 
 from goqueue.errors import Invalid
 from goqueue.log.log import Log
@@ -81,7 +82,7 @@ class Words:
             case [word] if word.startswith("-"):
                 return Decision([KeyedRecord(word[1:].encode(), None)], done)
             case ["quick", *words]:
-                return replace(self.decide(" ".join(words), ticket, now), is_told_at_once=True)
+                return msgspec.structs.replace(self.decide(" ".join(words), ticket, now), is_told_at_once=True)
             case words:
                 counts = {word: self.counts.get(word, 0) + 1 for word in words}
                 told = [Answer(each, counts[word]) for word in words for each in self.waiting.get(word, ())]

@@ -26,9 +26,10 @@ from goqueue.machines.delivery_commands import (
     Settle,
     Taker,
 )
+from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_records import partition_record
 from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.delivery_window import Chunk, Draft
+from goqueue.machines.delivery_window import Chunk
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
 

@@ -21,6 +21,7 @@ from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.machines.delivery_admin import administer, require
 from goqueue.machines.delivery_commands import Bury, Command, PassTime, Receive, Settle, Taker
+from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_group import NOTHING, Outcome, Place, QueueGroup, Tally, draft_records
 from goqueue.machines.delivery_records import (
     GroupValue,
@@ -43,7 +44,7 @@ from goqueue.machines.delivery_steps import (
     settle,
 )
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState
-from goqueue.machines.delivery_window import SHIFT, Draft, Move, Window
+from goqueue.machines.delivery_window import SHIFT, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 

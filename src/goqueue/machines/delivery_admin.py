@@ -19,6 +19,7 @@ from goqueue.machines.delivery_commands import (
     Retreat,
     Seek,
 )
+from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_group import Outcome, QueueGroup, chunk_tombstones, draft_records
 from goqueue.machines.delivery_records import (
     GroupValue,
@@ -26,7 +27,7 @@ from goqueue.machines.delivery_records import (
     group_record,
     partition_record,
 )
-from goqueue.machines.delivery_window import Draft, Window
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from goqueue.machines.decision import KeyedRecord
+from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_records import (
     GroupValue,
     PartitionValue,
@@ -17,7 +18,7 @@ from goqueue.machines.delivery_records import (
     partition_record,
 )
 from goqueue.machines.delivery_values import FlightState
-from goqueue.machines.delivery_window import Chunk, Draft, Move, Window
+from goqueue.machines.delivery_window import Chunk, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
 from goqueue.machines.delivery_commands import Bury, Claim, Offer, Receipt, Settle, Taker
+from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
-from goqueue.machines.delivery_window import Draft, Window
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from goqueue.runtime.waiters import turns
 from goqueue.seams.sink import Event, Severity, Sink
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ class Tasks:
         """Cancel what is running and wait for its end."""
         while self._running:
             running = list(self._running)
+            # All of them have begun then: one that never has could not tell those who wait for it.
+            await turns(1)
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
