@@ -28,7 +28,7 @@ class Figures:
 
     def as_dict(self) -> dict[str, float | None]:
         """Return the figures by name, rounded to four digits: more would pretend."""
-        return {name: None if value is None else _rounded(value) for name, value in asdict(self).items()}
+        return {name: None if value is None else rounded(value) for name, value in asdict(self).items()}
 
 
 def figures(messages: int, size_bytes: int, usage: Usage, latencies_ms: Sequence[float] = ()) -> Figures:
@@ -59,7 +59,8 @@ def percentile(values: Sequence[float], fraction: float) -> float | None:
     return sorted(values)[max(0, rank - 1)]
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """Return a value with as many digits as are worth telling."""
     if isinstance(value, int):
         return value
     return round(value) if abs(value) >= 1000 else float(f"{value:.4g}")

@@ -81,7 +81,7 @@ def build_batch(
 def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
     """Return a batch of the header and the opened payload, compressed as the header says."""
     batch = bytearray(HEADER_BYTES)
-    batch += compress(header.codec, payload) if header.codec else payload
+    batch += compress(header.codec, payload) if header.attributes & CODEC_MASK else payload
     write_header(batch, header)
     return batch
 

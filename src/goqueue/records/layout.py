@@ -69,6 +69,10 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+# By their code: calling the class goes through two Python functions, and there is one for each batch.
+_CODECS = tuple(Codec)
+
+
 class BatchHeader(NamedTuple):
     """The header's fields, in the order of their bytes."""
 
@@ -116,7 +120,7 @@ class BatchHeader(NamedTuple):
         code = self.attributes & CODEC_MASK
         if code > CODEC_MAX:
             raise _unknown_codec(code)
-        return Codec(code)
+        return _CODECS[code]
 
     @property
     def timestamp_type(self) -> TimestampType:

@@ -182,7 +182,7 @@ class Shard(Generic[CommandT]):
 
     def _carry_out(self, command: CommandT, ticket: int) -> Sequence[Answer]:
         is_independent = self._machine.is_independent(command)
-        if not is_independent:
+        if self._gathered and not is_independent:
             self._write_gathered()
         decision = self._machine.decide(command, ticket, self._now())
         if is_independent and decision.records and not self._is_closed:

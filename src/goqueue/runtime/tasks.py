@@ -87,7 +87,7 @@ class Tasks:
     def _forget(self, task: asyncio.Task[Any]) -> BaseException | None:
         """Give up a task that has ended, and return its error: a caller that waited for it may be gone."""
         del self._running[task]
-        if self._turns.get(task.get_name()) is task:
+        if self._turns and self._turns.get(task.get_name()) is task:
             del self._turns[task.get_name()]
         # asyncio complains of errors that nobody has asked for.
         return None if task.cancelled() else task.exception()
