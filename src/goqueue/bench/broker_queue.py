@@ -161,7 +161,7 @@ def _consume(place: QueueTopic, load: QueueLoad) -> tuple[Figures, dict[str, flo
 def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
     """Publish at a steady pace to consumers that wait; the value is the p99 from when a message was due.
 
-    Of several stretches in a row it is the median: a bad second of the machine is told beside it, and by the p99 of all.
+    Of several stretches in a row it is the median: a bad second of the machine is told beside it, in the p99 of all.
     """
     watch = place.order(part="watch", batch=_WATCHED_AT_ONCE, connections=_WATCHERS)
     pace = place.order(
