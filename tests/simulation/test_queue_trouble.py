@@ -20,7 +20,7 @@ from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
-from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Fate, SimDisk
@@ -354,6 +354,22 @@ def test_aborted_messages_are_not_delivered_though_compaction_has_removed_what_t
 
     live(SimDisk(1), 1, act, steps_max=STEPS_MAX)
     assert got[:3] == ["plain0", "plain1", "committed"]
+
+
+def test_who_waits_hears_that_a_message_is_gone_from_the_log_for_which_the_next_of_its_key_waits() -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await SetQueue("billing", QueueSettings(ordering=Ordering.KEY)).perform(broker)
+        for value in ("first", "second"):
+            await PublishValue("orders", value, "k").perform(broker)
+        assert await _receive(broker) == ["first"]
+        waiting = asyncio.create_task(_receive(broker, wait_ms=50_000))
+        await let_pass(1)
+        await broker.topic("orders").partition(0).delete_before(1)
+        async with asyncio.timeout(1):
+            assert await waiting == ["second"]
+
+    live(SimDisk(1), 1, act, stops=True)
 
 
 def _slow_down(patch: pytest.MonkeyPatch) -> None:
