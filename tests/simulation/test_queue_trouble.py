@@ -142,6 +142,36 @@ def test_what_came_in_the_place_of_lost_messages_while_the_group_could_not_be_re
     assert got == [f"new{number}" for number in range(7)]
 
 
+@pytest.mark.seeds(20, long_count=300)
+def test_nothing_is_delivered_before_it_is_durable_where_its_group_has_begun(seed: int) -> None:
+    disk = SimDisk(seed)
+    got: list[str] = []
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await SetQueue("billing", QueueSettings(start=StartAt.LATEST)).perform(broker)
+        await _publish(broker, ["old"])
+        tasks = [asyncio.create_task(_receive(broker, wait_ms=60_000))]
+        group = broker.queues.find("billing")
+        assert group is not None
+        while not group.windows:
+            await let_pass(0)
+        # The group has begun, but the disk does not know that yet.
+        tasks.append(asyncio.create_task(_receive(broker, wait_ms=60_000)))
+        await _publish(broker, ["new"])
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def go_on(broker: Broker) -> None:
+        for _ in range(2):
+            got.extend(await _receive(broker))
+            await let_pass(70)
+
+    live(disk, seed, act)
+    disk.crash(Fate.NONE)
+    live(disk, seed, go_on)
+    assert "new" in got
+
+
 def test_a_group_for_whose_way_back_there_was_no_room_goes_back_after_the_next_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
