@@ -402,6 +402,30 @@ def test_who_waits_hears_that_a_message_is_gone_from_the_log_for_which_the_next_
     live(SimDisk(1), 1, act, stops=True)
 
 
+def test_who_got_nothing_gets_what_there_is_for_a_group_that_was_made_anew_and_looks_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        assert await _receive(broker) == []
+        await _publish(broker, ["only"])
+        real = broker.queues.receives._carry_out
+
+        async def deleting(*args: Any) -> Any:
+            told = await real(*args)
+            monkeypatch.undo()
+            await queue_admin.delete_queue(broker, CALLER, "billing")
+            return told
+
+        monkeypatch.setattr(broker.queues.receives, "_carry_out", deleting)
+        async with asyncio.timeout(5):
+            # Both look together, and the first one gets it.
+            got = await asyncio.gather(*[_receive(broker, wait_ms=50_000) for _ in range(2)])
+        assert got == [["only"], ["only"]]
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
 def _slow_down(patch: pytest.MonkeyPatch) -> None:
     """Let some time pass before each look: turns of the loop take none in a simulation."""
     real = Rounds.join
