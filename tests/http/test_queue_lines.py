@@ -230,6 +230,26 @@ def test_one_that_may_hold_no_more_leaves_its_turn_to_others(seed: int) -> None:
 
 
 @SEEDS
+def test_those_who_wait_for_a_paused_group_get_messages_together_when_it_goes_on(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            client = await server.client()
+            await client.call("POST", "/queues/g/pause", {"reason": "lunch"})
+            values = [f"{number:02}" for number in range(50)]
+            await publish(server, *values)
+            clients = await waiters(server, len(values))
+            looks = Calls(monkeypatch, queue_receiving, "_look_around")
+            await client.call("POST", "/queues/g/resume", {})
+            assert await received(clients) == values
+            assert looks.count <= 10
+
+    simulate(main, seed)
+
+
+@SEEDS
 def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,30 @@ def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None
     live(disk, 1, act, stops=True)
 
 
+def test_a_letter_is_written_once_though_others_are_settled_before_its_message_can_be() -> None:
+    disk = SimDisk(1)
+    # As much as becomes letters at once, and all of it lies before the message whose letter is written first.
+    large = [f"{number}" * 900_000 for number in range(5)]
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        for value in (*large, "small"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 6, 0, 60_000, 0).perform(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given[5:]), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+        await SettleSome("billing", tuple(given[:5]), Verdict.REJECT).perform(broker)
+        await _until(lambda: _states(broker) == [])
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", value) for value in ("small", *large)]
+
+    live(disk, 1, act, stops=True)
+
+
 @pytest.mark.parametrize("is_killed", [True, False])
 @pytest.mark.parametrize("homes", [["graves"], ["graves", "tombs"], ["graves", ""]])
 def test_a_letter_is_written_once_though_letters_go_elsewhere_before_its_message_is_settled(

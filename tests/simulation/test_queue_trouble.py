@@ -20,7 +20,7 @@ from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
-from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Fate, SimDisk
@@ -140,6 +140,36 @@ def test_what_came_in_the_place_of_lost_messages_while_the_group_could_not_be_re
     disk.kill()
     live(disk, 1, receive)
     assert got == [f"new{number}" for number in range(7)]
+
+
+@pytest.mark.seeds(20, long_count=300)
+def test_nothing_is_delivered_before_it_is_durable_where_its_group_has_begun(seed: int) -> None:
+    disk = SimDisk(seed)
+    got: list[str] = []
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await SetQueue("billing", QueueSettings(start=StartAt.LATEST)).perform(broker)
+        await _publish(broker, ["old"])
+        tasks = [asyncio.create_task(_receive(broker, wait_ms=60_000))]
+        group = broker.queues.find("billing")
+        assert group is not None
+        while not group.windows:
+            await let_pass(0)
+        # The group has begun, but the disk does not know that yet.
+        tasks.append(asyncio.create_task(_receive(broker, wait_ms=60_000)))
+        await _publish(broker, ["new"])
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def go_on(broker: Broker) -> None:
+        for _ in range(2):
+            got.extend(await _receive(broker))
+            await let_pass(70)
+
+    live(disk, seed, act)
+    disk.crash(Fate.NONE)
+    live(disk, seed, go_on)
+    assert "new" in got
 
 
 def test_a_group_for_whose_way_back_there_was_no_room_goes_back_after_the_next_start(
@@ -354,6 +384,46 @@ def test_aborted_messages_are_not_delivered_though_compaction_has_removed_what_t
 
     live(SimDisk(1), 1, act, steps_max=STEPS_MAX)
     assert got[:3] == ["plain0", "plain1", "committed"]
+
+
+def test_who_waits_hears_that_a_message_is_gone_from_the_log_for_which_the_next_of_its_key_waits() -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await SetQueue("billing", QueueSettings(ordering=Ordering.KEY)).perform(broker)
+        for value in ("first", "second"):
+            await PublishValue("orders", value, "k").perform(broker)
+        assert await _receive(broker) == ["first"]
+        waiting = asyncio.create_task(_receive(broker, wait_ms=50_000))
+        await let_pass(1)
+        await broker.topic("orders").partition(0).delete_before(1)
+        async with asyncio.timeout(1):
+            assert await waiting == ["second"]
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
+def test_who_got_nothing_gets_what_there_is_for_a_group_that_was_made_anew_and_looks_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        assert await _receive(broker) == []
+        await _publish(broker, ["only"])
+        real = broker.queues.receives._carry_out
+
+        async def deleting(*args: Any) -> Any:
+            told = await real(*args)
+            monkeypatch.undo()
+            await queue_admin.delete_queue(broker, CALLER, "billing")
+            return told
+
+        monkeypatch.setattr(broker.queues.receives, "_carry_out", deleting)
+        async with asyncio.timeout(5):
+            # Both look together, and the first one gets it.
+            got = await asyncio.gather(*[_receive(broker, wait_ms=50_000) for _ in range(2)])
+        assert got == [["only"], ["only"]]
+
+    live(SimDisk(1), 1, act, stops=True)
 
 
 def _slow_down(patch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import itertools
 import os
@@ -103,7 +104,22 @@ def test_more_than_the_kernel_takes_at_once_waits_for_its_turn(tmp_path: Path) -
     with_syncs(act)
 
 
-def test_somebody_whose_callback_fails_keeps_nothing_from_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_full", [True, False])
+def test_somebody_whose_callback_fails_keeps_nothing_from_others(
+    is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = KernelSyncs._submit_some
+
+    def submit_one(self: KernelSyncs, wanted: Sequence[tuple[int, syncs._Sync]]) -> int:
+        """Take one at a time, as a kernel does that has no room for more."""
+        if self._under_way:
+            ctypes.set_errno(errno.EAGAIN)
+            return 0
+        return real(self, wanted[:1])
+
+    if is_full:
+        monkeypatch.setattr(KernelSyncs, "_submit_some", submit_one)
+
     async def act(opened: KernelSyncs) -> None:
         reported = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))

@@ -100,7 +100,7 @@ def _begun(group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition] | 
         for partition in opened.partitions:
             if isinstance(partition, Partition):
                 window = group.windows.get(partition.place)
-                if window is None or window.topic_id.int != topic_id or window.lost_end is not None:
+                if window is None or window.topic_id.int != topic_id or window.is_new or window.lost_end is not None:
                     return None
                 found.append(partition)
         if len(found) == before:
@@ -125,6 +125,12 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         # With a topic that was deleted meanwhile nothing begins: nobody would end it.
         if broker.queues.find(group.name) is group and opened.topic.id in broker.topics_by_id:
             await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts, epochs))
+    # Somebody else may have begun with them, and may have left since.
+    begun = [window for each in partitions if (window := group.windows.get(each.place)) is not None and window.is_new]
+    if begun:
+        await broker.queues.machine(group.name)
+        for window in begun:
+            window.is_new = False
 
 
 def _has_begun(group: QueueGroup, opened: OpenTopic) -> bool:

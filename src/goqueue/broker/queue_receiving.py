@@ -82,15 +82,16 @@ class Mark(NamedTuple):
 class Sight(NamedTuple):
     """What can be seen of a group from outside: for whom nothing was there, nothing is as long as it stays the same.
 
-    `shortfall` is why a consumer can get nothing, whatever there is.
+    Another group of the same name is not the same. `shortfall` is why a consumer can get nothing, whatever there is.
     """
 
+    group: QueueGroup
     shortfall: str
     marks: Sequence[Mark]
 
     def is_beyond(self, before: Sight) -> bool:
         """Tell whether there may be something where nobody has looked before: the group was moved, or has moved on."""
-        return bool(self.marks) and _places(self.marks) != _places(before.marks)
+        return bool(self.marks) and (self.group, _places(self.marks)) != (before.group, _places(before.marks))
 
 
 def _places(marks: Iterable[Mark]) -> list[tuple[Partition, int, int]]:
@@ -167,7 +168,7 @@ def _sights(
         Mark(each, window.cursor, len(window.ready), window.in_flight, each.last_stable_offset, each.log.start_offset)
         for each, window in promising
     ]
-    return [Sight(shortfall_of(group, wish), marks) for wish in wishes]
+    return [Sight(group, shortfall_of(group, wish), marks) for wish in wishes]
 
 
 def shortfall_of(group: QueueGroup, wish: Wish) -> str:

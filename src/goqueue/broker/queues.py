@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
@@ -32,9 +33,13 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
         await waits.topic(deadline)
     try:
         looked = await receive_now(broker, caller, wish)
-        while not looked.receiving.received and await _news(broker, wish, looked, deadline):
+        while not looked.receiving.received:
+            news = await _news(broker, wish, looked, deadline)
+            if news is _News.NONE:
+                break
             # Who waited in line was woken alone, and nobody is left there who could be woken by the same news.
-            looked = await _receive(broker, wish, is_alone=not waits.has_line(wish.source.group))
+            is_alone = news is _News.OWN and not waits.has_line(wish.source.group)
+            looked = await _receive(broker, wish, is_alone=is_alone)
         return looked.receiving
     finally:
         # Whatever became of it: what it leaves is for somebody else.
@@ -55,7 +60,15 @@ async def _receive(broker: Broker, wish: Wish, *, is_alone: bool = False) -> Loo
     return await broker.queues.receives.join(wish.source, wish, wish.limit, is_alone=is_alone)
 
 
-async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> bool:
+class _News(Enum):
+    """What a consumer who got nothing has heard of in its time: there may be something, perhaps for it alone."""
+
+    NONE = auto()
+    SOME = auto()
+    OWN = auto()
+
+
+async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> _News:
     """Wait until there may be something for a consumer who got nothing; tell whether there may be, in its time."""
     waits, name = broker.queues.waits, wish.source.group
     sight, view = looked.sight, looked.view
@@ -67,16 +80,17 @@ async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> 
     if asyncio.get_running_loop().time() >= deadline or waits.is_closed:
         # What was passed may be much, all of it aborted or waiting for its key, and others may have taken what there
         # was room for.
-        return not sight.shortfall and sight.is_beyond(looked.sight)
+        return _News.SOME if not sight.shortfall and sight.is_beyond(looked.sight) else _News.NONE
     if sight.shortfall:
         broker.queues.pass_on(name)
         await waits.resumed(name, lambda group: not shortfall_of(group, wish), deadline)
-        return True
+        return _News.SOME
     # Who was told of a shortfall looks again though there is nothing: that there is none any more.
     is_empty = not sight.marks and not looked.sight.shortfall
     if is_empty or sight == looked.sight:
         await waits.turn(name, view.partitions, deadline)
-    return True
+        return _News.OWN
+    return _News.SOME
 
 
 @operation("queues.settle")

@@ -90,8 +90,8 @@ class Undertaker:
         self.troubles: dict[tuple[str, TopicPartition], str] = {}
         self._under_way: set[tuple[str, TopicPartition]] = set()
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-        # Whose dead have letters, perhaps, which were written since the start, though they are not settled yet.
-        self._unsettled: set[tuple[str, TopicPartition]] = set()
+        # Which of the dead have letters, perhaps, which were written since the start, though they are not settled yet.
+        self._unsettled: dict[tuple[str, TopicPartition], set[int]] = {}
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
@@ -99,7 +99,8 @@ class Undertaker:
         self._reminders.prune(self._broker.clock.monotonic())
         dying = [which for machine in self._broker.queues.machines for which in machine.dying()]
         self.troubles = {which: self.troubles[which] for which in dying if which in self.troubles}
-        self._unsettled.intersection_update({*dying, *self._under_way})
+        busy = {*dying, *self._under_way}
+        self._unsettled = {which: offsets for which, offsets in self._unsettled.items() if offsets and which in busy}
         for group, where in dying:
             self._begin(group, where)
 
@@ -172,7 +173,7 @@ class Undertaker:
             refused |= await self._write((name, where), homes, found.letters, found.doubtful)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
-        self._unsettled.discard((name, where))
+        self._unsettled.get((name, where), set()).difference_update(leases)
         return True
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
@@ -180,7 +181,7 @@ class Undertaker:
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
         found = _Gathered({}, {}, set(), {})
-        is_unsettled = (group.name, where) in self._unsettled
+        unsettled = self._unsettled.get((group.name, where), ())
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -202,7 +203,7 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if is_unsettled or flight.lease.id in window.old_leases:
+                if offset in unsettled or flight.lease.id in window.old_leases:
                     found.doubtful.add(offset)
         return found
 
@@ -227,12 +228,14 @@ class Undertaker:
             letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
         if not letters:
             return {}
-        self._unsettled.add(which)
+        unsettled = self._unsettled.setdefault(which, set())
+        unsettled.update(letters)
         outcomes = await self._publish(target, where, list(letters.values()))
         failures = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in failures.values():
             if not isinstance(error, Invalid):
                 raise error
+        unsettled.difference_update(failures)
         return failures
 
     def _former_places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition]:

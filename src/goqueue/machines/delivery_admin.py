@@ -126,7 +126,8 @@ def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
         records += [] if known is None else _forgetting(group, [partition])
         value = PartitionValue(command.topic_id, offset, offset, command.epochs.get(partition, NO_EPOCH))
         records.append(partition_record(group.name, partition, value))
-        opened[partition] = Window(value.topic_id, offset, offset, value.epoch)
+        window = opened[partition] = Window(value.topic_id, offset, offset, value.epoch)
+        window.is_new = True
     return _decided(records, [Outcome(group.name, group.value, opened=opened)], ticket)
 
 

@@ -62,6 +62,8 @@ class Window:
         self.leased = 0
         self.held = 0
         self.in_flight = 0
+        # Whether a power loss may still take that the group has begun here.
+        self.is_new = False
         # From where on the log has lost what it had before the cursor, until the group has gone back there.
         self.lost_end: int | None = None
 

@@ -111,6 +111,8 @@ class Partition:
         self.bytes_in = 0
         self.bytes_out = 0
         self._durable_start = log.start_offset
+        # Where the log began when those who watch were last told of it.
+        self._told_start = log.start_offset
         self._clock = clock
         self._threads = threads
         self._raise_high_watermark()
@@ -335,8 +337,12 @@ class Partition:
     def _progressed(self) -> None:
         if self.log.fault:
             self.waiters.wake_all()
-        else:
-            self._raise_high_watermark()
+            return
+        self._raise_high_watermark()
+        if self.log.start_offset > self._told_start:
+            # Somebody may have waited for the end of a message that is gone.
+            self._told_start = self.log.start_offset
+            self.waiters.wake_watchers()
 
     def _raise_high_watermark(self) -> None:
         is_durable_only = self.settings.log.flush is FlushPolicy.GROUP or self.log.is_unmarked

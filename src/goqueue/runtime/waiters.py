@@ -47,16 +47,17 @@ class Waiters:
         heap = self._by_offset
         while heap and heap[0][0] <= offset:
             _wake(heappop(heap)[2])
-        self._wake_watchers()
+        self.wake_watchers()
 
     def wake_all(self) -> None:
         """Wake everybody: what they wait for will not come."""
         heap, self._by_offset = self._by_offset, []
         for _, _, wake in sorted(heap, key=lambda entry: entry[:2]):
             _wake(wake)
-        self._wake_watchers()
+        self.wake_watchers()
 
-    def _wake_watchers(self) -> None:
+    def wake_watchers(self) -> None:
+        """Wake all who watch."""
         if self._watchers:
             watchers, self._watchers = self._watchers, {}
             for wake in watchers:

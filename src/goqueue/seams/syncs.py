@@ -158,9 +158,11 @@ class KernelSyncs:
 
     def _look(self) -> None:
         os.eventfd_read(self._told)
-        self._tell(self._ended())
-        if self._wanted:
-            self._submit()
+        try:
+            self._tell(self._ended())
+        finally:
+            if self._wanted:
+                self._submit()
 
     def _tell(self, ended: Sequence[tuple[int, int]]) -> None:
         """Tell what came of syncs, the first one first: to all, whatever somebody makes of it."""
