@@ -13,13 +13,14 @@ from goqueue.broker.messages import publish_sections
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.topics import delete_topic
 from goqueue.broker.undertaker import Undertaker
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.delivery_values import Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
 from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_stage import flight_states
 
 
 @pytest.fixture(autouse=True)
@@ -50,17 +51,6 @@ async def _reject(broker: Broker, topic: str, limit: int = 1) -> list[str]:
     return [each.value for each in given]
 
 
-def _states(broker: Broker) -> list[FlightState]:
-    return [
-        flight.state
-        for machine in broker.queues.machines
-        for group in machine.groups.values()
-        for window in group.windows.values()
-        for chunk in window.chunks.values()
-        for flight in chunk.flights.values()
-    ]
-
-
 def test_a_message_of_a_topic_that_was_made_anew_has_a_letter_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(broker: Broker) -> None:
         gate = Gate(monkeypatch)
@@ -75,7 +65,7 @@ def test_a_message_of_a_topic_that_was_made_anew_has_a_letter_of_its_own(monkeyp
         assert await _reject(broker, "orders") == ["new"]
         gate.opened.set()
         await let_pass(10)
-        assert _states(broker) == []
+        assert flight_states(broker) == []
         letters = await ReadLetters("orders.dlq").perform(broker)
         assert letters == [Letter("billing", "old"), Letter("billing", "new")]
 
@@ -116,7 +106,7 @@ def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
         assert 9 <= tried - before <= 11
         disk.heal()
         await let_pass(2)
-        assert _states(broker) == []
+        assert flight_states(broker) == []
         assert broker.queues.undertaker.troubles == {}
 
     live(disk, 1, act, stops=True)

@@ -5,7 +5,6 @@ All work is bounded. A look that has seen as many letters as it may ends there, 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -20,7 +19,7 @@ from goqueue.errors import Conflict, RedriveRunning
 from goqueue.model.dead_letters import cause_of, is_for_dead_letters
 from goqueue.model.letter_selection import Selection
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -86,7 +85,7 @@ class Merged:
         """Return the next letter; None if there is no more."""
         self._taken += 1
         if self._taken % _AT_ONCE == 0:
-            await arrival(asyncio.get_running_loop().call_soon)
+            await turns(1)
         while self._unseen:
             place = self._unseen.pop()
             record = await self._stretches[place].first()

@@ -37,7 +37,7 @@ from goqueue.machines.offsets import CommittedOffset, NewOffset
 from goqueue.model.start_at import StartAt
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival, hand_over
+from goqueue.runtime.waiters import hand_over, turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -124,7 +124,7 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
         if records or loop.time() >= deadline or polls.is_closed:
             break
         # What was read may all be of aborted transactions, and there may be much of it: others have a turn in between.
-        await arrival(loop.call_soon)
+        await turns(1)
     next_offsets = mine.tell()
     return Polled(mine.number, standing, records, next_offsets, {**mine.astray, **errors}, has_forgotten)
 

@@ -5,7 +5,6 @@ Groups of all kinds are told in the same words. Nothing here changes anything, o
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from goqueue.machines.consumer_values import SESSION_TIMEOUT_MS, ConsumerGroup, 
 from goqueue.machines.group_kinds import Group, everybody, is_in_use, topics_of
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import CommittedOffset, OffsetTable
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -44,13 +43,13 @@ async def overview(broker: Broker) -> Overviews:
     found = []
     for machine in broker.groups.machines:
         # There may be many groups: let others have a turn in between.
-        await arrival(asyncio.get_running_loop().call_soon)
+        await turns(1)
         for name in machine.names():
             group = machine.find(name)
             lag = total_lag(_lags(broker, group, machine.offsets.of_group(name)))
             found.append(Overview(name, kind_of(group), _state_of(group), member_count(group), lag))
     for queues in broker.queues.machines:
-        await arrival(asyncio.get_running_loop().call_soon)
+        await turns(1)
         found += [queue_overview(broker, group) for group in queues.groups.values()]
     return Overviews(sorted(found), knows_all_groups(broker) and broker.queues.is_whole)
 

@@ -12,7 +12,6 @@ committed, and nobody knows any more. So it is reported and left alone, until so
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +24,7 @@ from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.producer import NO_OFFSET
 from goqueue.machines.transaction_values import EPOCH_MAX, Abort
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -114,12 +113,11 @@ async def abort_transactions_of(
 
     Those are left out of which no coordinator knows: nothing was done there.
     """
-    loop = asyncio.get_running_loop()
     outcomes: dict[TopicPartition, GoQueueError | None] = {}
     ids: dict[str, list[TopicPartition]] = {}
     for number, each in enumerate(partitions, 1):
         if number % _TURN_PARTITIONS == 0:
-            await arrival(loop.call_soon)
+            await turns(1)
         try:
             found = _find(broker, broker.topic(each.topic).partition(each.partition), producer_id)
             if found.transactional_id is not None:

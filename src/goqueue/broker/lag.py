@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +11,7 @@ from goqueue.records.layout import BatchHeader, TimestampType
 from goqueue.records.layout import headers as headers_of
 from goqueue.records.reader import read_records
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -69,7 +68,7 @@ async def lag_of(broker: Broker, partition: TopicPartition, offset: int | None) 
         if not lag.messages:
             return lag._replace(age_ms=lag.messages)
         # This may open a batch, and callers ask for many partitions: let others have a turn in between.
-        await arrival(asyncio.get_running_loop().call_soon)
+        await turns(1)
         timestamp = _first_timestamp(found, max(offset or 0, found.log.start_offset))
     except GoQueueError as error:
         return Lag(error=error)

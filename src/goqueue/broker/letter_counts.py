@@ -11,7 +11,6 @@ time is forgotten first.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from goqueue.machines.redriven import CHUNK_LETTERS
 from goqueue.model.dead_letters import reason_and_topic
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -248,7 +247,7 @@ async def _counted(lane: _Lane, first: int, last: int, seed: Run | None) -> dict
             looked_at += 1 + len(batch.records)
             if looked_at >= _AT_ONCE:
                 looked_at = 0
-                await arrival(asyncio.get_running_loop().call_soon)
+                await turns(1)
             if position >= end:
                 break
         position = reached

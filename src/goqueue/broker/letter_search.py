@@ -6,14 +6,13 @@ nothing: else a letter would be written again and again until it ends.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from goqueue.broker.letters import open_batches
 from goqueue.model.dead_letters import Cause, cause_of
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 _LAST_LETTERS = 2_000
 # Most often it is the very last ones.
@@ -22,12 +21,14 @@ _PIECE_GROWTH = 4
 
 
 async def find_written(places: Iterable[Partition], causes: AbstractSet[Cause]) -> set[Cause]:
-    """Return those causes of which a letter is among the last ones of a partition.
+    """Return those causes of which a letter is among the last ones of a partition; no more places than needed are seen.
 
     Two letters of the same message say the same only if they are of the same death.
     """
     found: set[Cause] = set()
     for partition in places:
+        if len(found) == len(causes):
+            break
         await _look_in(partition, causes, found)
     return found
 
@@ -52,7 +53,7 @@ async def _look_between(
         for batch in open_batches(partition, position, end, leaves_out_transactions=True):
             found |= {cause_of(record.headers) for record in batch.records} & causes
             reached, first = batch.end, min(first, batch.start)
-            await arrival(asyncio.get_running_loop().call_soon)
+            await turns(1)
             if reached >= end:
                 break
         if reached == position:

@@ -7,7 +7,6 @@ between two pieces. Anybody may write where letters are, so batches that cannot 
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from goqueue.model.dead_letters import Cause
 from goqueue.records.layout import headers as headers_of
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, Record, read_records
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 _READ_BYTES = 1024 * 1024
 _PIECE_LETTERS = 1024
@@ -166,7 +165,7 @@ class Stretch:
         if piece.unreadable:
             self._unreadable[self.start] = piece.unreadable
         self._edge = piece.reached
-        await arrival(asyncio.get_running_loop().call_soon)
+        await turns(1)
 
     async def _fill_backwards(self) -> None:
         kept: deque[Record] = deque()
@@ -179,7 +178,7 @@ class Stretch:
                 # A batch that is opened is used as a whole, as far as there is room for it.
                 low = self._keep(kept, batch, max(min(low, batch.start), self.start))
                 offset, is_over = batch.end, batch.end >= self._edge
-                await arrival(asyncio.get_running_loop().call_soon)
+                await turns(1)
                 if is_over:
                     break
         self._read.extendleft(kept)

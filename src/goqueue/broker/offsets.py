@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.pipeline import operation
 from goqueue.log.epochs import EpochEnd
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -54,7 +53,7 @@ async def find_offset(
         end = partition.last_stable_offset if is_committed_only else partition.high_watermark
         return _at(partition, end)
     # This opens a batch, and callers ask for many partitions: let others have a turn in between.
-    await arrival(asyncio.get_running_loop().call_soon)
+    await turns(1)
     found = partition.offset_of_max_timestamp() if where is Place.MAX_TIMESTAMP else partition.offset_for_time(where)
     if found is None or (is_committed_only and found.offset >= partition.last_stable_offset):
         return Found(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from goqueue.broker.queue_admin import PartitionView, partition_view
 from goqueue.broker.queue_tallies import QueueTally
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import FlightState
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -45,14 +44,13 @@ async def queue_stats(broker: Broker) -> Sequence[QueueStats]:
 
 async def look_at_queues(broker: Broker, most: int | None = None) -> list[QueueStats]:
     """Return some queue groups in the order of their names; others have a turn in between."""
-    loop = asyncio.get_running_loop()
     groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
     found: list[QueueStats] = []
     for group in sorted(groups, key=lambda each: each.name):
         if most is not None and len(found) >= most:
             break
         # To find the age of a message its batch is opened.
-        await arrival(loop.call_soon)
+        await turns(1)
         found += _of_group(broker, group)
     return found if most is None else found[:most]
 

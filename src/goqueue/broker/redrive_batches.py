@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +26,7 @@ from goqueue.model.sinks import stage_id
 from goqueue.model.topic import check_name
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -120,7 +119,7 @@ async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered
                 letters.append((record, cause))
                 size += record.size_bytes
         position = max(position, reached)
-        await arrival(asyncio.get_running_loop().call_soon)
+        await turns(1)
     return Gathered(letters, moves, position, trouble)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +18,7 @@ from goqueue.errors import Invalid, TopicProtected, UnknownRedrive
 from goqueue.machines.redrive_values import Cancel, Moves, Redrive, Start, Terms
 from goqueue.model.dead_letters import cause_of
 from goqueue.model.topic import check_name, is_internal
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -78,14 +77,14 @@ async def preview_redrive(broker: Broker, name: str, terms: Terms) -> Preview:
             moves += Moves(failed=unreadable)
             for number, record in enumerate(records, 1):
                 if number % _AT_ONCE == 0:
-                    await arrival(asyncio.get_running_loop().call_soon)
+                    await turns(1)
                 is_redriven = redriven.has(topic.topic.id, index, record.offset)
                 verdict = judge(terms, record, cause_of(record.headers), is_redriven=is_redriven)
                 if verdict is not None:
                     moves += verdict.moves or Moves(moved=1)
                 if terms.limit is not None and moves.moved >= terms.limit:
                     return Preview(topic.topic.name, moves, is_cut=False)
-            await arrival(asyncio.get_running_loop().call_soon)
+            await turns(1)
     return Preview(topic.topic.name, moves, is_cut=False)
 
 

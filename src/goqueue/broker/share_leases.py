@@ -20,7 +20,7 @@ from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import Wake, arrival, hand_over
+from goqueue.runtime.waiters import Wake, hand_over, turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -76,7 +76,7 @@ async def lease_shares(
             continue
         if _progress(group) != before:
             # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
-            await arrival(loop.call_soon)
+            await turns(1)
         elif is_late:
             break
         else:

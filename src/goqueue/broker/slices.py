@@ -5,10 +5,9 @@ What it costs is the sum of its slices, however long the turns of others are.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 PIECES_MAX = 500
 """A slice ends after so many pieces of work, or after `SLICE_S` if they take long."""
@@ -42,7 +41,7 @@ class Slices:
     async def give_way(self) -> None:
         """Let others have a turn; CutShort if the work is over."""
         self._busy_s = self.busy_s
-        await arrival(asyncio.get_running_loop().call_soon)
+        await turns(1)
         self._pieces, self._began = 0, self._time()
         if self._is_over():
             raise CutShort

@@ -38,7 +38,7 @@ from goqueue.model.dead_letters import cause_of, dead_letters_of, letter_places
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -190,7 +190,7 @@ class Undertaker:
             if found.leases and not finder.is_near(offset):
                 if finder.opened_bytes - opened_before >= _AT_ONCE_BYTES:
                     break
-                await arrival(asyncio.get_running_loop().call_soon)
+                await turns(1)
             if flight is None or flight.lease is None or window.find(offset) != flight:
                 # Somebody has moved the group meanwhile.
                 continue
@@ -214,35 +214,44 @@ class Undertaker:
         letters: dict[int, NewRecord],
         doubtful: Collection[int],
     ) -> dict[int, GoQueueError]:
-        """Write letters, by the offsets of their messages, to the first home; return those that never can be.
+        """Write letters, by the offsets of their messages, to the first home; return those that cannot be, and why.
 
-        Of the doubtful ones only those that were not written before, to any home. Raises what may be better later.
+        Raises what may be better later for all of them.
         """
         _, where = which
         target = await self._target(homes[0], where)
-        if doubtful:
-            causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-            now = [target.partition(index) for index in letter_places(where.partition, len(target.partitions))]
-            places = [*now, *self._former_places(homes[1:], where)]
-            written = await find_written(places, set(causes.values()))
-            letters = {offset: each for offset, each in letters.items() if causes.get(offset) not in written}
+        letters, unknown = await self._unwritten(homes, where, letters, doubtful)
         if not letters:
-            return {}
+            return unknown
         unsettled = self._unsettled.setdefault(which, set())
         unsettled.update(letters)
         outcomes = await self._publish(target, where, list(letters.values()))
-        failures = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
-        for error in failures.values():
+        refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
+        for error in refused.values():
             if not isinstance(error, Invalid):
                 raise error
-        unsettled.difference_update(failures)
-        return failures
+        unsettled.difference_update(refused)
+        return unknown | refused
 
-    def _former_places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition]:
-        """Yield where letters may lie that were written before; one that cannot be read must not hold up the others."""
+    async def _unwritten(
+        self, homes: Sequence[str], where: TopicPartition, letters: dict[int, NewRecord], doubtful: Collection[int]
+    ) -> tuple[dict[int, NewRecord], dict[int, GoQueueError]]:
+        """Leave out letters that were written before, to any home; also return those of which nobody can tell, and why.
+
+        These have to wait, alone.
+        """
+        causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
+        try:
+            written = await find_written(self._places(homes, where), set(causes.values()))
+        except GoQueueError as error:
+            certain = {offset: letter for offset, letter in letters.items() if offset not in causes}
+            return certain, dict.fromkeys(causes, error)
+        return {offset: letter for offset, letter in letters.items() if causes.get(offset) not in written}, {}
+
+    def _places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition]:
+        """Yield where letters may lie; raises Unavailable if one of the places cannot be looked at."""
         for opened in [self._broker.topics[name] for name in homes if name in self._broker.topics]:
-            found = [opened.partitions[index] for index in letter_places(where.partition, len(opened.partitions))]
-            yield from (each for each in found if isinstance(each, Partition))
+            yield from (opened.partition(index) for index in letter_places(where.partition, len(opened.partitions)))
 
     async def _target(self, name: str, where: TopicPartition) -> OpenTopic:
         if name not in self._broker.topics:

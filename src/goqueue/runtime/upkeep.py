@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from goqueue.errors import GoQueueError
 from goqueue.log.log import Log
 from goqueue.runtime.flusher import Flusher
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 from goqueue.seams.breath import ThreadBreath, no_breath
 from goqueue.seams.clock import Clock
 
@@ -150,7 +150,7 @@ class Caretaker:
         for number, flusher in enumerate(list(self._logs()), 1):
             if number % _LOGS_AT_A_TIME == 0:
                 # Most logs need nothing, and looking at thousands of them is no reason to keep others waiting.
-                await arrival(asyncio.get_running_loop().call_soon)
+                await turns(1)
             if self._stopped.is_set():
                 return
             self._visited = flusher

@@ -6,7 +6,6 @@ in one of them otherwise than in the others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from goqueue.broker.hanging import abort_transactions_of, end_hanging_transaction
@@ -17,7 +16,7 @@ from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.context import Context
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
-from goqueue.runtime.waiters import arrival
+from goqueue.runtime.waiters import turns
 
 _Marker = tuple[int, int, bool, tuple[TopicPartition, ...]]
 _Codes = Mapping[TopicPartition, int]
@@ -26,7 +25,6 @@ _Codes = Mapping[TopicPartition, int]
 async def write_txn_markers(context: Context, request: Request) -> Reply:
     """End transactions of producers in single partitions; all are answered in the time for one."""
     deadline = answer_by()
-    loop = asyncio.get_running_loop()
     known: dict[_Marker, _Codes] = {}
     told = []
     for marker in request.markers or ():
@@ -35,7 +33,7 @@ async def write_txn_markers(context: Context, request: Request) -> Reply:
             known[wanted] = await _ended(context, marker, wanted[-1], deadline)
         told.append(_told(marker, known[wanted]))
         # There may be very many of them: others have a turn in between.
-        await arrival(loop.call_soon)
+        await turns(1)
     return {"markers": told}
 
 
@@ -53,14 +51,13 @@ async def _ended(context: Context, marker: Request, places: Sequence[TopicPartit
         known = await _abort_known(context, marker, places, deadline)
     except GoQueueError as error:
         known = dict.fromkeys(places, error)
-    loop = asyncio.get_running_loop()
     codes: dict[TopicPartition, int] = {}
     for each in places:
         if each in known:
             outcome = known[each]
         else:
             outcome = await _end_unknown(context, marker, each)
-            await arrival(loop.call_soon)
+            await turns(1)
         codes[each] = 0 if outcome is None else fault_of(outcome).kafka
     return codes
 

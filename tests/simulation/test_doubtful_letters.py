@@ -1,0 +1,235 @@
+"""Letters of which nobody knows whether they were written: there is one of each in the end."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.events import DeadLettersFailed
+from goqueue.broker.messages import NewMessage, Turns
+from goqueue.broker.transactional_messages import Writer, publish_in_transaction
+from goqueue.broker.transactions import abort_transaction, init_transactions
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.model.dead_letters import GROUP_HEADER
+from goqueue.model.queue_settings import QueueSettings
+from goqueue.testing import SimDisk
+from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_calls import Given, Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_stage import flight_states, until
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        # What says that the message is dead is written; what says that it is buried is not, for a while.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=3)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act, stops=True)
+
+
+def test_a_letter_is_written_once_though_others_are_settled_before_its_message_can_be() -> None:
+    disk = SimDisk(1)
+    # As much as becomes letters at once, and all of it lies before the message whose letter is written first.
+    large = [f"{number}" * 900_000 for number in range(5)]
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        for value in (*large, "small"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 6, 0, 60_000, 0).perform(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given[5:]), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+        await SettleSome("billing", tuple(given[:5]), Verdict.REJECT).perform(broker)
+        await until(lambda: flight_states(broker) == [])
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", value) for value in ("small", *large)]
+
+    live(disk, 1, act, stops=True)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("homes", [["graves"], ["graves", "tombs"], ["graves", ""]])
+def test_a_letter_is_written_once_though_letters_go_elsewhere_before_its_message_is_settled(
+    homes: list[str], is_killed: bool
+) -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        # What says that the message is dead is written, and its letter; what says that it is buried is not.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+        for home in homes:
+            await SetQueue("billing", QueueSettings(dead_letters=home)).perform(broker)
+        assert flight_states(broker) == [FlightState.DEAD]
+        if not is_killed:
+            await go_on(broker)
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: flight_states(broker) == [])
+        written = [await ReadLetters(each).perform(broker) for each in ("orders.dlq", "graves", "tombs")]
+        assert written == [[Letter("billing", "v1")], [], []]
+
+    live(disk, 1, act)
+    if is_killed:
+        disk.kill()
+        live(disk, 2, go_on, stops=True)
+
+
+def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
+        for value in ("slow", "quick"):
+            await PublishValue("orders", value, None).perform(broker)
+        await ReceiveSome("billing", ("orders",), "ann", 1, 0, 10_000, 0).perform(broker)
+        await let_pass(9)
+        # Its lease ends, which is stored, and its letter is written; what says that it is buried is not.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await let_pass(3)
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "slow")]
+
+    async def go_on(broker: Broker) -> None:
+        given = await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        # By this clock, the lease lasts as long as it did in all.
+        await let_pass(30)
+        assert flight_states(broker) == []
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", "slow"), Letter("billing", "quick")]
+
+    live(disk, 1, act)
+    disk.heal()
+    live(disk, 2, go_on, stops=True, clock_jump_ms=-3_600_000)
+
+
+def test_a_letter_is_written_once_though_its_topic_has_got_partitions_since() -> None:
+    disk = SimDisk(1)
+    values = [f"v{number}" for number in range(24)]
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 8).perform(broker)
+        await MakeTopic("orders.dlq", 3).perform(broker)
+        for value in values:
+            await PublishValue("orders", value, value).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", len(values), 0, 60_000, 0).perform(broker)
+        assert len({each.place for each in given}) > 4
+        # What says that the messages are dead is written; what says that they are buried is not.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        assert sorted(each.value for each in await ReadLetters("orders.dlq").perform(broker)) == sorted(values)
+        await GrowTopic("orders.dlq", 7).perform(broker)
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: flight_states(broker) == [])
+        assert sorted(each.value for each in await ReadLetters("orders.dlq").perform(broker)) == sorted(values)
+
+    live(disk, 1, act)
+    disk.heal()
+    live(disk, 2, go_on, stops=True)
+
+
+@pytest.mark.parametrize(
+    "letters_go_elsewhere", [SetQueue("billing", QueueSettings(dead_letters="graves")), GrowTopic("orders.dlq", 2)]
+)
+def test_a_letter_that_cannot_be_looked_for_waits_alone(letters_go_elsewhere: SetQueue | GrowTopic) -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 2).perform(broker)
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        for number in range(8):
+            await PublishValue("orders", f"v{number}", f"v{number}").perform(broker)
+        received = await ReceiveSome("billing", ("orders",), "ann", 8, 0, 60_000, 0).perform(broker)
+        given.extend([each for each in received if each.place.partition == 1][:1])
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+        await letters_go_elsewhere.perform(broker)
+        assert flight_states(broker).count(FlightState.DEAD) == 1
+
+    async def go_on_without_the_first_letter(broker: Broker) -> None:
+        await PublishValue("orders", "later", given[0].value).perform(broker)
+        given.extend(await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker))
+        assert [(each.value, each.place.partition) for each in given[1:]] == [("later", 1)]
+        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
+        assert [dead for window in group.windows.values() for dead in window.dead] == [given[0].offset]
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: FlightState.DEAD not in flight_states(broker))
+        homes = [each for each in ("orders.dlq", "graves") if each in broker.topics]
+        letters = [letter for home in homes for letter in await ReadLetters(home).perform(broker)]
+        assert letters == [Letter("billing", each.value) for each in given]
+
+    live(disk, 1, act)
+    disk.kill()
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    sink = live(disk, 2, go_on_without_the_first_letter)
+    assert [failure.partition for failure in sink.of(DeadLettersFailed)] == [1]
+    disk.heal()
+    disk.kill()
+    live(disk, 3, go_on, stops=True)
+
+
+async def _open_a_transaction(broker: Broker, topic: str) -> None:
+    identity = await init_transactions(broker, CALLER, "somebody", 600_000)
+    messages = [NewMessage(None, b"open", [(GROUP_HEADER, b"others")])]
+    await publish_in_transaction(broker, CALLER, Turns(), Writer("somebody", identity), topic, messages)
+
+
+def test_an_open_transaction_hides_no_letter_from_whoever_looks_for_it() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        await _open_a_transaction(broker, "orders.dlq")
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: flight_states(broker) == [])
+        await abort_transaction(broker, CALLER, "somebody")
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act)
+    disk.heal()
+    live(disk, 2, go_on, stops=True)
