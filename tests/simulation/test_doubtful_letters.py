@@ -206,6 +206,36 @@ def test_a_letter_that_cannot_be_looked_for_waits_alone(letters_go_elsewhere: Se
     live(disk, 3, go_on, stops=True)
 
 
+def test_a_letter_that_is_found_waits_for_no_other_place_to_be_looked_at() -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 2).perform(broker)
+        for number in range(8):
+            await PublishValue("orders", f"v{number}", f"v{number}").perform(broker)
+        received = await ReceiveSome("billing", ("orders",), "ann", 8, 0, 60_000, 0).perform(broker)
+        given.extend([each for each in received if each.place.partition == 1][:2])
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+
+    async def go_on(broker: Broker) -> None:
+        # Nobody can tell whether this one has a letter: it would lie where it cannot be looked for.
+        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
+        assert [dead for window in group.windows.values() for dead in window.dead] == [given[1].offset]
+
+    live(disk, 1, act)
+    disk.kill()
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    live(disk, 2, go_on)
+
+
 async def _open_a_transaction(broker: Broker, topic: str) -> None:
     identity = await init_transactions(broker, CALLER, "somebody", 600_000)
     messages = [NewMessage(None, b"open", [(GROUP_HEADER, b"others")])]

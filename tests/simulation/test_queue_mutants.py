@@ -135,9 +135,9 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
 def letters_are_written_without_a_look(patch: Patch) -> None:
     """After a start, the undertaker takes for granted that no letter was written."""
 
-    async def nothing(places: Any, causes: Any) -> set[Any]:
+    async def nothing(places: Any, causes: Any) -> tuple[set[Any], None]:
         del places, causes
-        return set()
+        return set(), None
 
     patch.setattr(undertaker, "find_written", nothing)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from goqueue.broker.letters import open_batches
+from goqueue.errors import GoQueueError
 from goqueue.model.dead_letters import Cause, cause_of
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
@@ -20,17 +21,27 @@ _FIRST_PIECE = 16
 _PIECE_GROWTH = 4
 
 
-async def find_written(places: Iterable[Partition], causes: AbstractSet[Cause]) -> set[Cause]:
-    """Return those causes of which a letter is among the last ones of a partition; no more places than needed are seen.
+async def find_written(
+    places: Iterable[Partition | GoQueueError], causes: AbstractSet[Cause]
+) -> tuple[set[Cause], GoQueueError | None]:
+    """Return those causes of which a letter is among the last ones of a partition, and why there may be more of them.
 
-    Two letters of the same message say the same only if they are of the same death.
+    That is what has kept it from looking at a place, if it has not found all. Two letters of the same message say the
+    same only if they are of the same death.
     """
     found: set[Cause] = set()
-    for partition in places:
+    obstacle: GoQueueError | None = None
+    for place in places:
         if len(found) == len(causes):
             break
-        await _look_in(partition, causes, found)
-    return found
+        try:
+            if isinstance(place, Partition):
+                await _look_in(place, causes, found)
+            else:
+                obstacle = obstacle or place
+        except GoQueueError as error:
+            obstacle = obstacle or error
+    return found, None if len(found) == len(causes) else obstacle
 
 
 async def _look_in(partition: Partition, causes: AbstractSet[Cause], found: set[Cause]) -> None:

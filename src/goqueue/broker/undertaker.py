@@ -241,17 +241,17 @@ class Undertaker:
         These have to wait, alone.
         """
         causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-        try:
-            written = await find_written(self._places(homes, where), set(causes.values()))
-        except GoQueueError as error:
-            certain = {offset: letter for offset, letter in letters.items() if offset not in causes}
-            return certain, dict.fromkeys(causes, error)
-        return {offset: letter for offset, letter in letters.items() if causes.get(offset) not in written}, {}
+        written, obstacle = await find_written(self._places(homes, where), set(causes.values()))
+        left = {offset: letter for offset, letter in letters.items() if causes.get(offset) not in written}
+        if obstacle is None:
+            return left, {}
+        unknown = {offset: obstacle for offset in left if offset in causes}
+        return {offset: letter for offset, letter in left.items() if offset not in unknown}, unknown
 
-    def _places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition]:
-        """Yield where letters may lie; raises Unavailable if one of the places cannot be looked at."""
+    def _places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition | GoQueueError]:
+        """Yield where letters may lie, or why a place cannot be looked at."""
         for opened in [self._broker.topics[name] for name in homes if name in self._broker.topics]:
-            yield from (opened.partition(index) for index in letter_places(where.partition, len(opened.partitions)))
+            yield from (opened.partitions[index] for index in letter_places(where.partition, len(opened.partitions)))
 
     async def _target(self, name: str, where: TopicPartition) -> OpenTopic:
         if name not in self._broker.topics:
