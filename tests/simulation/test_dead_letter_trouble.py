@@ -89,6 +89,28 @@ def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() ->
     live(disk, 1, act, stops=True)
 
 
+def test_a_letter_goes_elsewhere_if_the_partition_where_it_was_to_go_cannot_be_used() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+
+    async def go_on(broker: Broker) -> None:
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        assert flight_states(broker) == [FlightState.DEAD]
+        await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act, stops=True)
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    live(disk, 2, go_on)
+
+
 def test_a_message_whose_end_cannot_be_stored_has_no_letter_and_may_still_be_done() -> None:
     disk = SimDisk(1)
     given: list[Given] = []

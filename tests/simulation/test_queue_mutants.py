@@ -99,8 +99,8 @@ def messages_are_passed_over(patch: Patch) -> None:
 def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
     """The undertaker forgets to write."""
 
-    async def forget(self: Undertaker, target: Any, where: Any, letters: Any) -> list[None]:
-        del self, target, where
+    async def forget(self: Undertaker, partition: Any, letters: Any) -> list[None]:
+        del self, partition
         return [None] * len(letters)
 
     patch.setattr(Undertaker, "_publish", forget)
@@ -126,7 +126,8 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
             letters.append(undertaker._letter(group, where, record, flight, 0))
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         if letters:
-            await self._publish(await self._target(dead_letters_of(where.topic), where), where, letters)
+            target = await self._target(dead_letters_of(where.topic), where)
+            await self._publish(undertaker._destination(target, where), letters)
         return bool(dead)
 
     patch.setattr(Undertaker, "_bury_some", bury_first)

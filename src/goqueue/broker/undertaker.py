@@ -223,9 +223,11 @@ class Undertaker:
         letters, unknown = await self._unwritten(homes, where, letters, doubtful)
         if not letters:
             return unknown
+        # Nobody need ever look for letters in a partition that takes none.
+        partition = _destination(target, where)
         unsettled = self._unsettled.setdefault(which, set())
         unsettled.update(letters)
-        outcomes = await self._publish(target, where, list(letters.values()))
+        outcomes = await self._publish(partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in refused.values():
             if not isinstance(error, Invalid):
@@ -264,15 +266,17 @@ class Undertaker:
                 await create_topic(self._broker, INSIDE, name, partitions=len(source.partitions), config=config)
         return self._broker.topic(name)
 
-    async def _publish(
-        self, target: OpenTopic, where: TopicPartition, letters: Sequence[NewRecord]
-    ) -> Sequence[GoQueueError | None]:
+    async def _publish(self, partition: Partition, letters: Sequence[NewRecord]) -> Sequence[GoQueueError | None]:
         """Publish letters, each by itself; return what has kept each of them from it."""
-        partition = target.partition(letter_places(where.partition, len(target.partitions))[0])
-        bytes_max = target.settings.log.max_message_bytes
+        bytes_max = partition.settings.log.max_message_bytes
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
         outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
+
+
+def _destination(target: OpenTopic, where: TopicPartition) -> Partition:
+    """Return where new letters of a partition go; Unavailable if they cannot go there now."""
+    return target.partition(letter_places(where.partition, len(target.partitions))[0])
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:
