@@ -9,6 +9,7 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.messages import NewMessage, Turns
+from goqueue.broker.topics import delete_topic
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
 from goqueue.broker.transactions import abort_transaction, init_transactions
 from goqueue.machines.delivery_values import FlightState, Verdict
@@ -234,6 +235,48 @@ def test_a_letter_that_is_found_waits_for_no_other_place_to_be_looked_at() -> No
     disk.kill()
     disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
     live(disk, 2, go_on)
+
+
+async def _send_a_letter_to_a_log_that_goes_offline(broker: Broker, disk: SimDisk) -> None:
+    for topic in ("orders", "orders.dlq"):
+        await MakeTopic(topic, 1).perform(broker)
+    await PublishValue("orders", "v1", None).perform(broker)
+    given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+    disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
+    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    await let_pass(5)
+    await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
+    await let_pass(5)
+    assert flight_states(broker) == [FlightState.DEAD]
+
+
+@pytest.mark.seeds(10, long_count=100)
+def test_a_letter_is_written_once_though_it_was_sent_to_a_log_that_went_offline(seed: int) -> None:
+    disk = SimDisk(seed)
+
+    async def act(broker: Broker) -> None:
+        await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: flight_states(broker) == [])
+        letters = [letter for home in ("orders.dlq", "graves") for letter in await ReadLetters(home).perform(broker)]
+        assert letters == [Letter("billing", "v1")]
+
+    live(disk, seed, act)
+    disk.kill()
+    live(disk, seed, go_on, stops=True)
+
+
+def test_a_letter_that_was_sent_to_a_log_that_went_offline_is_written_elsewhere_if_its_topic_is_deleted() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
+        await delete_topic(broker, CALLER, "orders.dlq")
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act)
 
 
 async def _open_a_transaction(broker: Broker, topic: str) -> None:

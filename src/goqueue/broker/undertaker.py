@@ -12,7 +12,7 @@ and is tried again, and keeps no other back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,7 +26,7 @@ from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
-from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
+from goqueue.errors import Corrupt, GoQueueError, Invalid, LogOffline, TopicExists
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Retreat
 from goqueue.machines.delivery_group import QueueGroup
@@ -90,8 +90,9 @@ class Undertaker:
         self.troubles: dict[tuple[str, TopicPartition], str] = {}
         self._under_way: set[tuple[str, TopicPartition]] = set()
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-        # Which of the dead have letters, perhaps, which were written since the start, though they are not settled yet.
-        self._unsettled: dict[tuple[str, TopicPartition], set[int]] = {}
+        # Which of the dead have letters, perhaps, which were written since the start, though they are not settled yet;
+        # and to which partition.
+        self._unsettled: dict[tuple[str, TopicPartition], dict[int, Partition]] = {}
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
@@ -100,7 +101,7 @@ class Undertaker:
         dying = [which for machine in self._broker.queues.machines for which in machine.dying()]
         self.troubles = {which: self.troubles[which] for which in dying if which in self.troubles}
         busy = {*dying, *self._under_way}
-        self._unsettled = {which: offsets for which, offsets in self._unsettled.items() if offsets and which in busy}
+        self._unsettled = {which: sent for which, sent in self._unsettled.items() if sent and which in busy}
         for group, where in dying:
             self._begin(group, where)
 
@@ -173,7 +174,7 @@ class Undertaker:
             refused |= await self._write((name, where), homes, found.letters, found.doubtful)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
-        self._unsettled.get((name, where), set()).difference_update(leases)
+        self._forget_unsettled((name, where), leases)
         return True
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
@@ -220,34 +221,45 @@ class Undertaker:
         """
         _, where = which
         target = await self._target(homes[0], where)
-        letters, unknown = await self._unwritten(homes, where, letters, doubtful)
+        letters, unknown = await self._unwritten(which, homes, letters, doubtful)
         if not letters:
             return unknown
         # Nobody need ever look for letters in a partition that takes none.
         partition = _destination(target, where)
-        unsettled = self._unsettled.setdefault(which, set())
-        unsettled.update(letters)
+        self._unsettled.setdefault(which, {}).update(dict.fromkeys(letters, partition))
         outcomes = await self._publish(partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in refused.values():
             if not isinstance(error, Invalid):
                 raise error
-        unsettled.difference_update(refused)
+        self._forget_unsettled(which, refused)
         return unknown | refused
 
+    def _forget_unsettled(self, which: tuple[str, TopicPartition], offsets: Iterable[int]) -> None:
+        unsettled = self._unsettled.get(which, {})
+        for offset in offsets:
+            unsettled.pop(offset, None)
+
     async def _unwritten(
-        self, homes: Sequence[str], where: TopicPartition, letters: dict[int, NewRecord], doubtful: Collection[int]
+        self,
+        which: tuple[str, TopicPartition],
+        homes: Sequence[str],
+        letters: dict[int, NewRecord],
+        doubtful: Collection[int],
     ) -> tuple[dict[int, NewRecord], dict[int, GoQueueError]]:
         """Leave out letters that were written before, to any home; also return those of which nobody can tell, and why.
 
         These have to wait, alone.
         """
         causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-        written, obstacle = await find_written(self._places(homes, where), set(causes.values()))
+        written, obstacle = await find_written(self._places(homes, which[1]), set(causes.values()))
         left = {offset: letter for offset, letter in letters.items() if causes.get(offset) not in written}
-        if obstacle is None:
-            return left, {}
-        unknown = {offset: obstacle for offset in left if offset in causes}
+        sent = self._unsettled.get(which, {})
+        unknown = {
+            offset: error
+            for offset in left
+            if offset in causes and (error := obstacle or _doubt_about(sent.get(offset))) is not None
+        }
         return {offset: letter for offset, letter in left.items() if offset not in unknown}, unknown
 
     def _places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition | GoQueueError]:
@@ -276,7 +288,19 @@ class Undertaker:
 
 def _destination(target: OpenTopic, where: TopicPartition) -> Partition:
     """Return where new letters of a partition go; Unavailable if they cannot go there now."""
-    return target.partition(letter_places(where.partition, len(target.partitions))[0])
+    partition = target.partition(letter_places(where.partition, len(target.partitions))[0])
+    if partition.log.fault:
+        raise _offline(partition)
+    return partition
+
+
+def _doubt_about(partition: Partition | None) -> GoQueueError | None:
+    """Return why a letter that was sent to a partition, and is not there, may be there after the next start."""
+    return None if partition is None or partition.gone or not partition.log.fault else _offline(partition)
+
+
+def _offline(partition: Partition) -> LogOffline:
+    return LogOffline(f"{partition.topic}-{partition.index} takes no writes: {partition.log.fault}")
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:
