@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 from pathlib import PurePath
+from traceback import walk_tb
 
 import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
 from goqueue.broker.redrives import find_redrive
-from goqueue.errors import Conflict
+from goqueue.errors import Conflict, GoQueueError
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
 from goqueue.model.queue_settings import QueueSettings
@@ -67,6 +68,36 @@ def test_trouble_that_lasts_is_told_once_a_minute() -> None:
 
     sink = live(disk, 1, act)
     assert len(sink.of(DeadLettersFailed)) == 3
+
+
+@pytest.mark.parametrize("is_doubtful", [True, False])
+def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool) -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+
+    async def receive(broker: Broker) -> None:
+        given.extend(await ReceiveSome("billing", ("orders",), "ann", 1, 0, 600_000, 0).perform(broker))
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        if is_doubtful:
+            await receive(broker)
+
+    async def go_on(broker: Broker) -> None:
+        if not is_doubtful:
+            await receive(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(100)
+        assert flight_states(broker) == [FlightState.DEAD]
+        (fault,) = broker.topic("orders.dlq").partitions
+        assert isinstance(fault, GoQueueError)
+        assert len(list(walk_tb(fault.__traceback__))) < 20
+
+    live(disk, 1, act, stops=True)
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    live(disk, 2, go_on)
 
 
 def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() -> None:

@@ -89,7 +89,8 @@ class OpenTopic:
             )
         found = self.partitions[index]
         if isinstance(found, GoQueueError):
-            raise found
+            # It is told for as long as the broker runs, and would keep in memory whoever was told before.
+            raise found.with_traceback(None)
         return found
 
 

@@ -122,7 +122,8 @@ class Undertaker:
             while await self._have_turn(burial):
                 pass
             if burial.refused:
-                raise next(iter(burial.refused.values()))
+                # Others may have been told the same, and must not be kept in memory by it.
+                raise next(iter(burial.refused.values())).with_traceback(None)
             self.troubles.pop((name, where), None)
         except GoQueueError as error:
             # The messages stay as they are; the next look at all of them tries again.
