@@ -237,6 +237,33 @@ def test_a_letter_that_is_found_waits_for_no_other_place_to_be_looked_at() -> No
     live(disk, 2, go_on)
 
 
+def test_a_letter_is_not_looked_for_where_none_can_be_since_all_that_were_dead_then_are_done() -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+        given.extend(await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker))
+        disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
+        await until(lambda: flight_states(broker) == [FlightState.LEASED])
+
+    async def go_on(broker: Broker) -> None:
+        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("graves").perform(broker) == [Letter("billing", each.value) for each in given]
+
+    live(disk, 1, act, stops=True)
+    disk.heal()
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    live(disk, 2, go_on)
+
+
 async def _send_a_letter_to_a_log_that_goes_offline(broker: Broker, disk: SimDisk) -> None:
     for topic in ("orders", "orders.dlq"):
         await MakeTopic(topic, 1).perform(broker)

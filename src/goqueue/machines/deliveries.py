@@ -276,9 +276,14 @@ class Deliveries:
         if group is None or window is None:
             return Decision(answers=[Answer(ticket, None)], outcome=(), is_idle=True)
         draft = Draft(window)
-        for offset in dead_as_told(window, command):
+        buried = dead_as_told(window, command)
+        for offset in buried:
             draft.finish(offset)
-        return _drafted(group, {command.partition: draft}, ticket, None)
+        value = group.value
+        if value.letters_before and len(buried) == sum(len(each.dead) for each in group.windows.values()):
+            # Nobody is left whose letter may be elsewhere.
+            value = replace(value, letters_before=())
+        return _drafted(group, {command.partition: draft}, ticket, None, value=value)
 
     def _pass_time(self, command: PassTime, ticket: int, now: Now) -> Decision:
         place = Place(command.group, command.partition, command.chunk)
@@ -317,12 +322,16 @@ def _drafted(
     ticket: int,
     reply: object,
     *,
+    value: GroupValue | None = None,
     tally: Tally = NOTHING,
     is_told_at_once: bool = False,
 ) -> Decision:
-    """Return the decision that carries out drafts."""
+    """Return the decision that carries out drafts; the group is as it was unless a value says otherwise."""
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
-    value, more = _counted(group, tally)
+    if value is None:
+        value, more = _counted(group, tally)
+    else:
+        more = () if value == group.value else [group_record(group.name, value)]
     outcome = Outcome(group.name, value, drafts, tally=tally)
     is_idle = not records and not more and all(draft.is_empty for draft in drafts.values())
     answers = [Answer(ticket, reply)]
