@@ -402,6 +402,24 @@ def test_who_waits_hears_that_a_message_is_gone_from_the_log_for_which_the_next_
     live(SimDisk(1), 1, act, stops=True)
 
 
+def test_who_waits_hears_of_what_retention_has_taken_though_the_next_flush_is_not_due_for_long() -> None:
+    config = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "50000"}
+    config |= {"retention.ms": "60000", "segment.bytes": "1024"}
+
+    async def act(broker: Broker) -> None:
+        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=config)
+        await SetQueue("billing", QueueSettings(ordering=Ordering.KEY)).perform(broker)
+        first = "first" * 500
+        await PublishValue("orders", first, "k").perform(broker)
+        await let_pass(30)
+        await PublishValue("orders", "second", "k").perform(broker)
+        assert await _receive(broker) == [first]
+        async with asyncio.timeout(35):
+            assert await _receive(broker, wait_ms=50_000) == ["second"]
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
 def test_who_got_nothing_gets_what_there_is_for_a_group_that_was_made_anew_and_looks_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

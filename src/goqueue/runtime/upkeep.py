@@ -63,8 +63,12 @@ async def tend(
     log = flusher.log
     if log.fault:
         return
+    start = log.start_offset
     log.expire(now_ms, end_offset=expires_before)
-    if log.wants_flush:
+    if log.start_offset > start:
+        # Whoever waits for the end of a message that is gone hears of it by the next flush.
+        flusher.hurry()
+    elif log.wants_flush:
         flusher.note_append()
     compaction = log.compaction(now_ms)
     if compaction is not None:
