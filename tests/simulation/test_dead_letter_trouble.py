@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import PurePath
 from traceback import walk_tb
+from typing import Any
 
 import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
 from goqueue.broker.redrives import find_redrive
-from goqueue.errors import Conflict, GoQueueError
+from goqueue.broker.undertaker import Undertaker
+from goqueue.errors import Conflict, DiskFull, GoQueueError
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.observe.queue_metrics import look_at_queue_groups
+from goqueue.records.builder import NewRecord
 from goqueue.records.layout import HEADER_BYTES
+from goqueue.runtime.partition import Partition
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
@@ -98,6 +103,25 @@ def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool)
     live(disk, 1, act, stops=True)
     disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
     live(disk, 2, go_on)
+
+
+def test_what_takes_long_in_vain_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+
+    async def fail_slowly(undertaker: Undertaker, partition: Partition, letters: Sequence[NewRecord]) -> Any:
+        nonlocal attempts
+        del undertaker, partition, letters
+        attempts += 1
+        await let_pass(0.5)
+        raise DiskFull("there is no room")
+
+    async def act(broker: Broker) -> None:
+        monkeypatch.setattr(Undertaker, "_publish", fail_slowly)
+        await _reject_one(broker)
+        await let_pass(60)
+        assert 8 <= attempts <= 12
+
+    live(SimDisk(1), 1, act)
 
 
 def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker import queue_beginnings, undertaker
+from goqueue.broker import letter_doubts, queue_beginnings, undertaker
+from goqueue.broker.letter_doubts import LetterDoubts
 from goqueue.broker.queue_offers import find
 from goqueue.broker.undertaker import Undertaker
 from goqueue.log.checkpoint import Checkpoint
@@ -140,13 +141,13 @@ def letters_are_written_without_a_look(patch: Patch) -> None:
         del places, causes
         return set(), None
 
-    patch.setattr(undertaker, "find_written", nothing)
+    patch.setattr(letter_doubts, "find_written", nothing)
 
 
 def letters_are_looked_for_only_where_they_go_now(patch: Patch) -> None:
     """The undertaker does not look where letters went before."""
-    real = Undertaker._places
-    patch.setattr(Undertaker, "_places", lambda self, homes, where: real(self, homes[:1], where))
+    real = LetterDoubts._places
+    patch.setattr(LetterDoubts, "_places", lambda self, homes, where: real(self, homes[:1], where))
 
 
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:

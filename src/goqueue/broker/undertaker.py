@@ -12,21 +12,21 @@ and is tried again, and keeps no other back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import DeadLettersFailed
-from goqueue.broker.letter_search import find_written
+from goqueue.broker.letter_doubts import Dead, LetterDoubts, Letters
 from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.messages import Limits, moved_batch, publish_sections
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
-from goqueue.errors import Corrupt, GoQueueError, Invalid, LogOffline, TopicExists
+from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Retreat
 from goqueue.machines.delivery_group import QueueGroup
@@ -34,7 +34,7 @@ from goqueue.machines.delivery_values import Flight
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
-from goqueue.model.dead_letters import cause_of, dead_letters_of, letter_places
+from goqueue.model.dead_letters import dead_letters_of, letter_places
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
@@ -51,6 +51,9 @@ _PARTITIONS_AT_ONCE = 8
 _HEADERS_BYTES = 64 * 1024
 # Messages stay dead meanwhile, so this has to be noticed.
 _REMIND_EVERY_S = 60.0
+# What cannot be buried is tried again after so many times the time that it took in vain: there may be very many.
+_REST_FACTOR = 10
+_REST_S_MAX = 60.0
 
 
 class _Gathered(NamedTuple):
@@ -60,7 +63,7 @@ class _Gathered(NamedTuple):
     """
 
     leases: dict[int, int]
-    letters: dict[int, NewRecord]
+    letters: Letters
     doubtful: set[int]
     unreadable: dict[int, GoQueueError]
 
@@ -87,51 +90,56 @@ class Undertaker:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         # Why dead messages could not be buried when that was tried last.
-        self.troubles: dict[tuple[str, TopicPartition], str] = {}
-        self._under_way: set[tuple[str, TopicPartition]] = set()
+        self.troubles: dict[Dead, str] = {}
+        self._resting_until: dict[Dead, float] = {}
+        self._under_way: set[Dead] = set()
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-        # Which of the dead have letters, perhaps, which were written since the start, though they are not settled yet;
-        # and to which partition.
-        self._unsettled: dict[tuple[str, TopicPartition], dict[int, Partition]] = {}
+        self._doubts = LetterDoubts(broker)
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
-        """Begin to bury whatever is dead; what has failed before is tried again."""
-        self._reminders.prune(self._broker.clock.monotonic())
+        """Begin to bury whatever is dead; what has failed before is tried again, if it has not taken long."""
+        now = self._broker.clock.monotonic()
+        self._reminders.prune(now)
         dying = [which for machine in self._broker.queues.machines for which in machine.dying()]
         self.troubles = {which: self.troubles[which] for which in dying if which in self.troubles}
-        busy = {*dying, *self._under_way}
-        self._unsettled = {which: sent for which, sent in self._unsettled.items() if sent and which in busy}
-        for group, where in dying:
-            self._begin(group, where)
+        self._resting_until = {which: until for which, until in self._resting_until.items() if until > now}
+        self._doubts.prune({*dying, *self._under_way})
+        for which in dying:
+            if which not in self._resting_until:
+                self._begin(which)
 
     def look(self, machine: Deliveries) -> None:
         """Begin to bury the dead of the groups of a machine, but where that has failed: decisions are many."""
-        for group, where in machine.dying():
-            if (group, where) not in self.troubles:
-                self._begin(group, where)
+        for which in machine.dying():
+            if which not in self.troubles:
+                self._begin(which)
 
-    def _begin(self, group: str, where: TopicPartition) -> None:
-        if (group, where) not in self._under_way:
-            self._under_way.add((group, where))
-            self._broker.tasks.start(self._bury_all(group, where), f"dead letters of {group}")
+    def _begin(self, which: Dead) -> None:
+        if which not in self._under_way:
+            self._under_way.add(which)
+            self._broker.tasks.start(self._bury_all(which), f"dead letters of {which[0]}")
 
-    async def _bury_all(self, name: str, where: TopicPartition) -> None:
+    async def _bury_all(self, which: Dead) -> None:
+        name, where = which
         burial = _Burial(name, where)
+        began = self._broker.clock.monotonic()
         try:
             while await self._have_turn(burial):
                 pass
             if burial.refused:
                 # Others may have been told the same, and must not be kept in memory by it.
                 raise next(iter(burial.refused.values())).with_traceback(None)
-            self.troubles.pop((name, where), None)
+            self.troubles.pop(which, None)
         except GoQueueError as error:
-            # The messages stay as they are; the next look at all of them tries again.
-            self.troubles[name, where] = str(error)
-            if self._reminders.is_due((name, where), self._broker.clock.monotonic()):
+            # The messages stay as they are; a later look at all of them tries again.
+            now = self._broker.clock.monotonic()
+            self.troubles[which] = str(error)
+            self._resting_until[which] = now + min((now - began) * _REST_FACTOR, _REST_S_MAX)
+            if self._reminders.is_due(which, now):
                 self._broker.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
         finally:
-            self._under_way.discard((name, where))
+            self._under_way.discard(which)
 
     async def _have_turn(self, burial: _Burial) -> bool:
         """Bury some of the dead, when there are not too many others who do; tell whether there were any."""
@@ -174,8 +182,10 @@ class Undertaker:
         if found.letters:
             refused |= await self._write((name, where), homes, found.letters, found.doubtful)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
+        if not leases:
+            return True
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
-        self._forget_unsettled((name, where), leases)
+        self._doubts.forget((name, where), leases)
         return True
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
@@ -183,7 +193,7 @@ class Undertaker:
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
         found = _Gathered({}, {}, set(), {})
-        unsettled = self._unsettled.get((group.name, where), ())
+        sent = self._doubts.about((group.name, where))
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -205,15 +215,15 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if offset in unsettled or flight.lease.id in window.old_leases:
+                if offset in sent or flight.lease.id in window.old_leases:
                     found.doubtful.add(offset)
         return found
 
     async def _write(
         self,
-        which: tuple[str, TopicPartition],
+        which: Dead,
         homes: Sequence[str],
-        letters: dict[int, NewRecord],
+        letters: Letters,
         doubtful: Collection[int],
     ) -> dict[int, GoQueueError]:
         """Write letters, by the offsets of their messages, to the first home; return those that cannot be, and why.
@@ -222,51 +232,19 @@ class Undertaker:
         """
         _, where = which
         target = await self._target(homes[0], where)
-        letters, unknown = await self._unwritten(which, homes, letters, doubtful)
+        letters, unknown = await self._doubts.unwritten(which, homes, letters, doubtful)
         if not letters:
             return unknown
         # Nobody need ever look for letters in a partition that takes none.
         partition = _destination(target, where)
-        self._unsettled.setdefault(which, {}).update(dict.fromkeys(letters, partition))
+        self._doubts.sending(which, letters, partition)
         outcomes = await self._publish(partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in refused.values():
             if not isinstance(error, Invalid):
                 raise error
-        self._forget_unsettled(which, refused)
+        self._doubts.forget(which, refused)
         return unknown | refused
-
-    def _forget_unsettled(self, which: tuple[str, TopicPartition], offsets: Iterable[int]) -> None:
-        unsettled = self._unsettled.get(which, {})
-        for offset in offsets:
-            unsettled.pop(offset, None)
-
-    async def _unwritten(
-        self,
-        which: tuple[str, TopicPartition],
-        homes: Sequence[str],
-        letters: dict[int, NewRecord],
-        doubtful: Collection[int],
-    ) -> tuple[dict[int, NewRecord], dict[int, GoQueueError]]:
-        """Leave out letters that were written before, to any home; also return those of which nobody can tell, and why.
-
-        These have to wait, alone.
-        """
-        causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
-        written, obstacle = await find_written(self._places(homes, which[1]), set(causes.values()))
-        left = {offset: letter for offset, letter in letters.items() if causes.get(offset) not in written}
-        sent = self._unsettled.get(which, {})
-        unknown = {
-            offset: error
-            for offset in left
-            if offset in causes and (error := obstacle or _doubt_about(sent.get(offset))) is not None
-        }
-        return {offset: letter for offset, letter in left.items() if offset not in unknown}, unknown
-
-    def _places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition | GoQueueError]:
-        """Yield where letters may lie, or why a place cannot be looked at."""
-        for opened in [self._broker.topics[name] for name in homes if name in self._broker.topics]:
-            yield from (opened.partitions[index] for index in letter_places(where.partition, len(opened.partitions)))
 
     async def _target(self, name: str, where: TopicPartition) -> OpenTopic:
         if name not in self._broker.topics:
@@ -291,17 +269,8 @@ def _destination(target: OpenTopic, where: TopicPartition) -> Partition:
     """Return where new letters of a partition go; Unavailable if they cannot go there now."""
     partition = target.partition(letter_places(where.partition, len(target.partitions))[0])
     if partition.log.fault:
-        raise _offline(partition)
+        raise partition.offline()
     return partition
-
-
-def _doubt_about(partition: Partition | None) -> GoQueueError | None:
-    """Return why a letter that was sent to a partition, and is not there, may be there after the next start."""
-    return None if partition is None or partition.gone or not partition.log.fault else _offline(partition)
-
-
-def _offline(partition: Partition) -> LogOffline:
-    return LogOffline(f"{partition.topic}-{partition.index} takes no writes: {partition.log.fault}")
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:

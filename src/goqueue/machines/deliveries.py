@@ -132,12 +132,10 @@ class Deliveries:
         group = self.groups.get(outcome.group)
         if group is None:
             group = self.groups[outcome.group] = QueueGroup(outcome.group, value.settings)
-        if group.paused and not value.paused:
-            # Whoever resumes it wants to see whether it is better now.
-            group.done = group.failed = 0
-        if value.paused and not group.paused and outcome.tally.failed:
-            self._tripped.append((group.name, value.paused))
-        group.take(value)
+        if value is not group.value:
+            if value.paused and not group.paused and outcome.tally.failed:
+                self._tripped.append((group.name, value.paused))
+            group.take(value)
         _replace_windows(group, outcome.opened)
         for partition, draft in outcome.drafts.items():
             draft.adopt()
@@ -300,9 +298,9 @@ class Deliveries:
         # those that have died are stored: nobody may get one that has a letter by then. Time has no message done, so
         # there is nothing to close otherwise.
         records = draft_records(group.name, command.partition, draft) if tally.failed else ()
-        value, more = _counted(group, tally)
+        value = _counted(group, tally)
         outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place, expired=expired)
-        return Decision([*records, *more], [Answer(ticket, None)], (outcome,))
+        return Decision([*records, *_changed(group, value)], [Answer(ticket, None)], (outcome,))
 
 
 def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window | None]) -> None:
@@ -326,25 +324,25 @@ def _drafted(
     tally: Tally = NOTHING,
     is_told_at_once: bool = False,
 ) -> Decision:
-    """Return the decision that carries out drafts; the group is as it was unless a value says otherwise."""
+    """Return the decision that carries out drafts; without another value of the group, settled messages are counted."""
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
-    if value is None:
-        value, more = _counted(group, tally)
-    else:
-        more = () if value == group.value else [group_record(group.name, value)]
+    value = value or _counted(group, tally)
+    more = _changed(group, value)
     outcome = Outcome(group.name, value, drafts, tally=tally)
     is_idle = not records and not more and all(draft.is_empty for draft in drafts.values())
     answers = [Answer(ticket, reply)]
     return Decision([*records, *more], answers, (outcome,), is_told_at_once=is_told_at_once, is_idle=is_idle)
 
 
-def _counted(group: QueueGroup, tally: Tally) -> tuple[GroupValue, Sequence[KeyedRecord]]:
+def _counted(group: QueueGroup, tally: Tally) -> GroupValue:
     """Return what becomes of a group if so many more messages are settled: too many dead ones pause it."""
     reason = "" if group.paused else group.breaks(tally)
-    if not reason:
-        return group.value, ()
-    value = replace(group.value, paused=reason)
-    return value, [group_record(group.name, value)]
+    return replace(group.value, paused=reason) if reason else group.value
+
+
+def _changed(group: QueueGroup, value: GroupValue) -> Sequence[KeyedRecord]:
+    """Return what says that a group has another value, if it has."""
+    return () if value is group.value else [group_record(group.name, value)]
 
 
 def _flights(window: Window) -> list[tuple[int, Flight]]:

@@ -64,10 +64,11 @@ class Outcome(msgspec.Struct, frozen=True):
 class QueueGroup:
     """The state of one queue group; `paused` is why nothing is delivered, or empty."""
 
-    def __init__(self, name: str, settings: QueueSettings, paused: str = "") -> None:
+    def __init__(self, name: str, settings: QueueSettings) -> None:
         self.name = name
+        self.value = GroupValue(settings)
         self.settings = settings
-        self.paused = paused
+        self.paused = ""
         self.letters_before: tuple[str, ...] = ()
         self.windows: dict[TopicPartition, Window] = {}
         # How many messages each consumer has leased; those that have none are not in here.
@@ -78,13 +79,12 @@ class QueueGroup:
         # By topic, since the start: how many leases have ended by themselves.
         self.expired: Counter[str] = Counter()
 
-    @property
-    def value(self) -> GroupValue:
-        """What is stored about the group itself."""
-        return GroupValue(self.settings, self.paused, self.letters_before)
-
     def take(self, value: GroupValue) -> None:
         """Be what is stored about the group itself."""
+        if self.paused and not value.paused:
+            # Whoever resumes it wants to see whether it is better now.
+            self.done = self.failed = 0
+        self.value = value
         self.settings, self.paused, self.letters_before = value.settings, value.paused, value.letters_before
 
     def room(self, consumer: str) -> int:

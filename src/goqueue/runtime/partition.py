@@ -324,7 +324,11 @@ class Partition:
     def require_committed(self, offset: int) -> None:
         """Raise LogOffline if an offset that was waited for is not committed."""
         if offset > self.high_watermark:
-            raise LogOffline(f"{self.topic}-{self.index} takes no writes: {self.log.fault or 'it is closed'}")
+            raise self.offline()
+
+    def offline(self) -> LogOffline:
+        """Return what is told to whoever would write to a log that takes nothing."""
+        return LogOffline(f"{self.topic}-{self.index} takes no writes: {self.log.fault or 'it is closed'}")
 
     async def close(self) -> None:
         """Make everything durable, wake who waits, and let go of the log."""
