@@ -163,7 +163,8 @@ def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
 
     Of several stretches in a row it is the median: a bad second of the machine is told beside it, in the p99 of all.
     """
-    watch = place.order(part="watch", batch=_WATCHED_AT_ONCE, connections=_WATCHERS)
+    # Each of them has two.
+    watch = place.order(part="watch", batch=_WATCHED_AT_ONCE, connections=2 * _WATCHERS)
     pace = place.order(
         part="pace",
         messages=load.messages,
@@ -178,9 +179,10 @@ def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
     latencies_ms = [each for report in reports for each in report.latencies_ms]
     measured = figures(load.messages, load.size_bytes, usage, latencies_ms)
     p99s = sorted(p99_of_stretches(latencies_ms))
-    what = f"from a publish until its message is received, {PER_SECOND:,} a second (p99)"
+    what = f"from a publish until its message is received, {PER_SECOND:,} a second (p99, the median of {len(p99s)})"
     details = _details(load, reports, measured.as_dict())
-    details |= {"p99_ms_least": rounded(p99s[0]), "p99_ms_most": rounded(p99s[-1])}
+    details["p99_of_all_ms"] = details.pop("p99_ms")
+    details |= {"least_p99_ms": rounded(p99s[0]), "most_p99_ms": rounded(p99s[-1])}
     yield Result("queue_delivery", what, median(p99s), "ms", DELIVERY_MS_GOAL, details)
 
 

@@ -10,7 +10,8 @@ looked at only as far as is needed to settle them and to know which they were.
 | `publish` | publishes so many messages, a batch in each request, by its only connection                           |
 | `pace`    | publishes one message at a time, each when it is due, with that time in front, the connections in turn |
 | `consume` | receives a batch and acks it, until nothing is left; each connection is a consumer                    |
-| `watch`   | the same, but waits for messages, and notes how long after their time they came                       |
+| `watch`   | waits for messages, and notes how long after their time they came; two connections are a consumer, as a |
+|           | `Worker` is one: it always waits by the first, and acks meanwhile by the other                        |
 
 Many processes take more from two cores than what they do is worth, and from the broker with that.
 """
@@ -36,6 +37,7 @@ STAMP_DIGITS = 16
 # Nothing comes any more if nothing comes for so long, also on a machine that has much to do.
 _WATCH_WAIT = "3s"
 _LEAD_S = 0.05
+_ACK_PATH = "/v1/messages/ack"
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +103,8 @@ def carry_out(connections: Sequence[HttpConnection], order: Order) -> Report:
         return _publish(connection, order)
     if order.part == "pace":
         return _pace(connections, order)
+    if order.part == "watch":
+        return _watch(connections, order)
     return _consume(connections, order)
 
 
@@ -140,12 +144,22 @@ def _require_stored(reply: bytes, count: int) -> None:
 
 
 class _Tally:
-    """What the consumers of a process have got so far."""
+    """What the consumers of a process have got so far, and by how many receives."""
 
     def __init__(self) -> None:
-        self.requests = 0
-        self.offsets: dict[int, list[int]] = defaultdict(list)
+        self.receives = 0
         self.latencies_ms: list[float] = []
+        self._offsets: dict[int, list[int]] = defaultdict(list)
+
+    def note(self, messages: Sequence[_Message]) -> None:
+        """Take note of messages that have come."""
+        for each in messages:
+            self._offsets[each.partition].append(each.offset)
+
+    def report(self) -> Report:
+        """Return what it comes to."""
+        ranges = {partition: ranges_of(found) for partition, found in self._offsets.items()}
+        return Report(requests=self.receives, ranges=ranges, latencies_ms=self.latencies_ms)
 
 
 def _consume(connections: Sequence[HttpConnection], order: Order) -> Report:
@@ -162,29 +176,98 @@ def _consume(connections: Sequence[HttpConnection], order: Order) -> Report:
                     connection.send(*consumer.send(connection.receive()))
                 except StopIteration:
                     selector.unregister(connection)
-    ranges = {partition: ranges_of(found) for partition, found in tally.offsets.items()}
-    return Report(requests=tally.requests, ranges=ranges, latencies_ms=tally.latencies_ms)
+    return tally.report()
 
 
 def _consumer(order: Order, number: int, tally: _Tally) -> Generator[tuple[str, bytes], bytes, None]:
     """Yield requests, path and body, and be sent the reply to each, until nothing is left."""
-    is_watching = order.part == "watch"
-    path = f"/v1/groups/{order.group}/receive"
-    wait = _WATCH_WAIT if is_watching else 0
-    # Under a name of its own: what one client holds does not count for the others.
-    wish = _encode({"topic": order.topic, "max": order.batch, "wait": wait, "consumer": f"bench-{number}"})
+    wish = _wish(order, number, 0)
     while True:
-        tally.requests += 1
-        messages = _read_received((yield path, wish)).messages
-        now = time.monotonic()
+        tally.receives += 1
+        messages = _read_received((yield wish)).messages
         if not messages:
             return
-        reply = yield "/v1/messages/ack", _encode(_Receipts([each.receipt_handle for each in messages]))
-        require(reply.count(b'"status":"done"') == len(messages), f"every message is acked ({reply[:300]!r})")
-        for each in messages:
-            tally.offsets[each.partition].append(each.offset)
-            if is_watching:
-                tally.latencies_ms.append(now * 1e3 - int(each.value[:STAMP_DIGITS]) / 1e3)
+        reply = yield _ACK_PATH, _receipts(messages)
+        _require_acked(reply, len(messages))
+        tally.note(messages)
+
+
+def _watch(connections: Sequence[HttpConnection], order: Order) -> Report:
+    tally = _Tally()
+    pairs = zip(connections[::2], connections[1::2], strict=True)
+    watchers = [_Watcher(*pair, _wish(order, number, _WATCH_WAIT), tally) for number, pair in enumerate(pairs)]
+    with selectors.DefaultSelector() as selector:
+        for watcher in watchers:
+            selector.register(watcher.receiving, selectors.EVENT_READ, watcher.received)
+            selector.register(watcher.acking, selectors.EVENT_READ, watcher.acked)
+            watcher.receive()
+        while not all(watcher.is_done for watcher in watchers):
+            for key, _ in selector.select():
+                key.data()
+    return tally.report()
+
+
+class _Watcher:
+    """A consumer that always waits for messages, and acks those that have come in one request after another."""
+
+    def __init__(
+        self, receiving: HttpConnection, acking: HttpConnection, wish: tuple[str, bytes], tally: _Tally
+    ) -> None:
+        self.receiving, self.acking = receiving, acking
+        self._wish = wish
+        self._tally = tally
+        self._to_ack: list[_Message] = []
+        self._under_way = 0
+        self._is_over = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing came any more, and all that came is acked."""
+        return self._is_over and not self._to_ack and not self._under_way
+
+    def receive(self) -> None:
+        """Wait for messages."""
+        self._tally.receives += 1
+        self.receiving.send(*self._wish)
+
+    def received(self) -> None:
+        """Take what has come, and wait for more."""
+        messages = _read_received(self.receiving.receive()).messages
+        now_ms = time.monotonic() * 1e3
+        self._is_over = not messages
+        if messages:
+            self.receive()
+            self._tally.note(messages)
+            self._tally.latencies_ms += [now_ms - int(each.value[:STAMP_DIGITS]) / 1e3 for each in messages]
+            self._to_ack += messages
+            self._ack()
+
+    def acked(self) -> None:
+        """Take note that what was to be acked is, and ack what has come meanwhile."""
+        _require_acked(self.acking.receive(), self._under_way)
+        self._under_way = 0
+        self._ack()
+
+    def _ack(self) -> None:
+        if self._to_ack and not self._under_way:
+            self.acking.send(_ACK_PATH, _receipts(self._to_ack))
+            self._under_way = len(self._to_ack)
+            self._to_ack.clear()
+
+
+def _wish(order: Order, number: int, wait: str | int) -> tuple[str, bytes]:
+    """Return the request by which a consumer receives, path and body."""
+    # Under a name of its own: what one client holds does not count for the others.
+    wish = {"topic": order.topic, "max": order.batch, "wait": wait, "consumer": f"bench-{number}"}
+    return f"/v1/groups/{order.group}/receive", _encode(wish)
+
+
+def _receipts(messages: Sequence[_Message]) -> bytes:
+    return _encode(_Receipts([each.receipt_handle for each in messages]))
+
+
+def _require_acked(reply: bytes, count: int) -> None:
+    require(reply.count(b'"status":"done"') == count, f"every message is acked ({reply[:300]!r})")
 
 
 def main(order: Order) -> None:

@@ -104,12 +104,6 @@ class View(NamedTuple):
     group: QueueGroup
     partitions: Sequence[Partition]
 
-    @property
-    def is_promising(self) -> bool:
-        """Whether there may be something."""
-        windows = self.group.windows
-        return any(is_worth_a_look(each, windows.get(each.place)) for each in self.partitions)
-
 
 class Looked(NamedTuple):
     """What came of a look, what was seen before, and where that was, if there was no pause since."""

@@ -50,10 +50,10 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
 async def receive_now(broker: Broker, wish: Wish) -> Looked:
     """Lease messages to a consumer, as far as there are any; without a round if there can be none."""
     view = View(*await prepare(broker, *wish.source))
-    shortfall = shortfall_of(view.group, wish)
-    if view.is_promising and not shortfall:
+    sight = sight_of(view, wish)
+    if sight.marks and not sight.shortfall:
         return await _receive(broker, wish)
-    return Looked(Receiving((), 0, shortfall), sight_of(view, wish), view)
+    return Looked(Receiving((), 0, sight.shortfall), sight, view)
 
 
 async def _receive(broker: Broker, wish: Wish, *, is_alone: bool = False) -> Looked:
