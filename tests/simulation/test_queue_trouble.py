@@ -1,32 +1,28 @@
-"""Queues in trouble: logs that lose their end, topics that are made anew, disks that take nothing for a moment."""
+"""Queues in trouble: topics that are made anew, disks that take nothing for a moment, messages that go."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from goqueue.broker import broker as broker_module
 from goqueue.broker import queue_admin, topics
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import NewMessage, Turns, publish_messages
 from goqueue.broker.produce import Acks
-from goqueue.broker.queue_admin import QueueSeek
-from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
-from goqueue.model.start_at import StartAt
 from goqueue.runtime.rounds import Rounds
-from goqueue.testing import Fate, SimDisk
+from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
-from tests.simulation.queue_calls import Given, Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_calls import Given, PublishValue, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_stage import publish_values, receive_values
 from tests.simulation.txn_calls import End, InitProducer, ReadAll, Send
 
 PLACE = TopicPartition("orders", 0)
@@ -38,16 +34,6 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
 
 
-async def _receive(broker: Broker, *names: str, limit: int = 100, wait_ms: int = 0) -> list[str]:
-    wish = ReceiveSome("billing", names or ("orders",), "ann", limit, wait_ms, 60_000, 0)
-    return [given.value for given in await wish.perform(broker)]
-
-
-async def _publish(broker: Broker, values: Sequence[str], topic: str = "orders") -> None:
-    for value in values:
-        await PublishValue(topic, value, None).perform(broker)
-
-
 async def _abort_much(broker: Broker, count: int, place: TopicPartition = PLACE) -> None:
     """Write so much in a transaction that is aborted that several looks pass nothing else."""
     who = await InitProducer("tx", 60_000).perform(broker)
@@ -56,224 +42,14 @@ async def _abort_much(broker: Broker, count: int, place: TopicPartition = PLACE)
     await End("t.1", "tx", who, is_commit=False, bumps=True).perform(broker)
 
 
-LOSING = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "3600000"}
-
-
-async def _make_what_is_lost(broker: Broker) -> None:
-    """Have a group done with five messages that a power loss will take."""
-    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
-    await _publish(broker, [f"old{number}" for number in range(5)])
-    given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
-    await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
-    assert len(given) == 5
-
-
-def _leave_no_room(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let groups that have to go back at the next start find no room for that, until the disk is healed."""
-
-    async def without_room(broker: Broker) -> None:
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
-        await retreat_all(broker)
-
-    monkeypatch.setattr(broker_module, "retreat_all", without_room)
-
-
-@pytest.mark.parametrize("has_room", [True, False])
-def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
-    has_room: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = SimDisk(1)
-    got: list[str] = []
-
-    async def act(broker: Broker) -> None:
-        assert broker.topic("orders").partition(0).log.end_offset == 0
-        disk.heal()
-        # Nobody has received since the start.
-        await _publish(broker, [f"new{number}" for number in range(7)])
-        got.extend(await _receive(broker))
-
-    live(disk, 1, _make_what_is_lost)
-    disk.crash(Fate.NONE)
-    if not has_room:
-        _leave_no_room(disk, monkeypatch)
-    live(disk, 1, act)
-    assert got == [f"new{number}" for number in range(7)]
-
-
-async def _seek_to_what_is_lost(broker: Broker) -> None:
-    """Have a group go on behind five messages that a power loss will take."""
-    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
-    assert await _receive(broker) == []
-    await _publish(broker, [f"old{number}" for number in range(5)])
-    await queue_admin.seek_queue(broker, CALLER, "billing", QueueSeek("orders", StartAt.LATEST))
-
-
-async def _begin_with_what_is_lost(broker: Broker) -> None:
-    """Have a group begin behind five messages that a power loss will take."""
-    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
-    await _publish(broker, [f"old{number}" for number in range(5)])
-    await SetQueue("billing", QueueSettings(start=StartAt.LATEST)).perform(broker)
-    assert await _receive(broker) == []
-
-
-@pytest.mark.parametrize("losing", [_make_what_is_lost, _seek_to_what_is_lost, _begin_with_what_is_lost])
-@pytest.mark.parametrize("unreadable_starts", [1, 2])
-def test_what_came_in_the_place_of_lost_messages_while_the_group_could_not_be_read_is_delivered(
-    losing: Callable[[Broker], Awaitable[None]], unreadable_starts: int
-) -> None:
-    disk = SimDisk(1)
-    got: list[str] = []
-
-    async def publish(broker: Broker) -> None:
-        await _publish(broker, [f"new{number}" for number in range(7)])
-
-    async def receive(broker: Broker) -> None:
-        got.extend(await _receive(broker))
-
-    live(disk, 1, losing)
-    for _ in range(unreadable_starts):
-        # Each time, the messages are the first of their leader epoch, and nothing is left of it.
-        disk.crash(Fate.NONE)
-        disk.fail(errno.EIO, operation="open", path="*__deliveries-*/*", times=None)
-        live(disk, 1, publish)
-    disk.heal()
-    disk.kill()
-    live(disk, 1, receive)
-    assert got == [f"new{number}" for number in range(7)]
-
-
-@pytest.mark.seeds(20, long_count=300)
-def test_nothing_is_delivered_before_it_is_durable_where_its_group_has_begun(seed: int) -> None:
-    disk = SimDisk(seed)
-    got: list[str] = []
-
-    async def act(broker: Broker) -> None:
-        await MakeTopic("orders", 1).perform(broker)
-        await SetQueue("billing", QueueSettings(start=StartAt.LATEST)).perform(broker)
-        await _publish(broker, ["old"])
-        tasks = [asyncio.create_task(_receive(broker, wait_ms=60_000))]
-        group = broker.queues.find("billing")
-        assert group is not None
-        while not group.windows:
-            await let_pass(0)
-        # The group has begun, but the disk does not know that yet.
-        tasks.append(asyncio.create_task(_receive(broker, wait_ms=60_000)))
-        await _publish(broker, ["new"])
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-
-    async def go_on(broker: Broker) -> None:
-        for _ in range(2):
-            got.extend(await _receive(broker))
-            await let_pass(70)
-
-    live(disk, seed, act)
-    disk.crash(Fate.NONE)
-    live(disk, seed, go_on)
-    assert "new" in got
-
-
-def test_a_group_for_whose_way_back_there_was_no_room_goes_back_after_the_next_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    disk = SimDisk(1)
-    got: list[str] = []
-
-    async def publish(broker: Broker) -> None:
-        await _publish(broker, [f"new{number}" for number in range(7)])
-
-    async def receive(broker: Broker) -> None:
-        got.extend(await _receive(broker))
-
-    live(disk, 1, _make_what_is_lost)
-    disk.crash(Fate.NONE)
-    with monkeypatch.context() as patch:
-        _leave_no_room(disk, patch)
-        live(disk, 1, publish)
-    disk.heal()
-    disk.kill()
-    live(disk, 1, receive)
-    assert got == [f"new{number}" for number in range(7)]
-
-
-def test_messages_that_died_where_the_log_lost_its_end_become_letters_once_there_is_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    disk = SimDisk(1)
-
-    async def first(broker: Broker) -> None:
-        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
-        await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
-
-    async def second(broker: Broker) -> None:
-        # What comes first after a stop is synced.
-        await _publish(broker, ["kept", "lost"])
-        # Both die, and are dead still when the broker has started again.
-        disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
-        given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 3_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-        assert len(given) == 2
-
-    async def third(broker: Broker) -> None:
-        await let_pass(5)
-        assert "No space left" in broker.queues.undertaker.troubles["billing", PLACE]
-        disk.heal()
-        await let_pass(5)
-        assert broker.queues.undertaker.troubles == {}
-        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "kept")]
-
-    live(disk, 1, first, stops=True)
-    live(disk, 1, second)
-    disk.crash(Fate.NONE)
-    disk.heal()
-    _leave_no_room(disk, monkeypatch)
-    live(disk, 1, third)
-
-
-@pytest.mark.parametrize("others", [0, 20])
-def test_letters_that_are_written_while_groups_go_back_are_delivered(others: int) -> None:
-    disk = SimDisk(1)
-    got: list[str] = []
-
-    def named(broker: Broker, machine: int, letter: str) -> str:
-        names = (f"{letter}{number}" for number in range(100))
-        return next(name for name in names if broker.queues._index(name) == machine)
-
-    async def first(broker: Broker) -> None:
-        await topics.create_topic(broker, CALLER, "a", partitions=1)
-        await topics.create_topic(broker, CALLER, "a.dlq", partitions=1, config=LOSING)
-        await SetQueue("any", QueueSettings()).perform(broker)
-        busy, failing, reading = named(broker, 0, "b"), named(broker, 1, "f"), named(broker, 1, "r")
-        await SetQueue(failing, QueueSettings(retries=0)).perform(broker)
-        for number in range(others):
-            await topics.create_topic(broker, CALLER, f"lost{number}", partitions=1, config=LOSING)
-            await _publish(broker, ["x"], f"lost{number}")
-            await ReceiveSome(busy, (f"lost{number}",), "ann", 10, 0, 60_000, 0).perform(broker)
-        await _publish(broker, ["an old letter"], "a.dlq")
-        given = await ReceiveSome(reading, ("a.dlq",), "ann", 10, 0, 60_000, 0).perform(broker)
-        await _publish(broker, ["poison"], "a")
-        # It is dead when the broker starts again.
-        await ReceiveSome(failing, ("a",), "ann", 10, 0, 20, 0).perform(broker)
-        await SettleSome(reading, tuple(given), Verdict.ACK).perform(broker)
-
-    async def second(broker: Broker) -> None:
-        await let_pass(5)
-        wish = ReceiveSome(named(broker, 1, "r"), ("a.dlq",), "ann", 10, 0, 60_000, 0)
-        got.extend(given.value for given in await wish.perform(broker))
-
-    live(disk, 1, first, steps_max=STEPS_MAX)
-    disk.crash(Fate.NONE)
-    live(disk, 1, second, steps_max=STEPS_MAX)
-    assert got == ["poison"]
-
-
 @pytest.mark.seeds(5, long_count=100)
 def test_a_consumer_that_hangs_up_while_its_group_begins_with_a_topic_gets_no_lease(seed: int) -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         await MakeTopic("other", 1).perform(broker)
-        await _publish(broker, ["v"])
-        await _receive(broker, "other")
-        hasty = asyncio.ensure_future(_receive(broker, wait_ms=5_000))
+        await publish_values(broker, ["v"])
+        await receive_values(broker, "other")
+        hasty = asyncio.ensure_future(receive_values(broker, wait_ms=5_000))
         real = broker.queues.submit
         begun = asyncio.Event()
 
@@ -288,7 +64,7 @@ def test_a_consumer_that_hangs_up_while_its_group_begins_with_a_topic_gets_no_le
             await let_pass(1)
         (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
         assert group.leases == {}
-        assert await _receive(broker) == ["v"]
+        assert await receive_values(broker) == ["v"]
 
     live(SimDisk(seed), seed, act)
 
@@ -298,7 +74,7 @@ def test_settings_hold_though_somebody_receives_at_the_same_moment(seed: int) ->
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         # Both find no group; the topic of all groups has to be made first.
-        await asyncio.gather(SetQueue("billing", QueueSettings(retries=7)).perform(broker), _receive(broker))
+        await asyncio.gather(SetQueue("billing", QueueSettings(retries=7)).perform(broker), receive_values(broker))
         (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
         assert group.settings.retries == 7
 
@@ -308,12 +84,12 @@ def test_settings_hold_though_somebody_receives_at_the_same_moment(seed: int) ->
 def test_who_shares_a_round_gets_what_is_ready_again_though_others_had_all_that_it_may_bring() -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
-        await _publish(broker, ["x" * 900_000] * 20)
+        await publish_values(broker, ["x" * 900_000] * 20)
         given: list[Given] = []
         while found := await ReceiveSome("billing", ("orders",), "ann", 20, 0, 60_000, 0).perform(broker):
             given += found
         await SettleSome("billing", tuple(given), Verdict.NACK, 0).perform(broker)
-        found_by_each = await asyncio.gather(*(_receive(broker, limit=10) for _ in range(2)))
+        found_by_each = await asyncio.gather(*(receive_values(broker, limit=10) for _ in range(2)))
         assert 0 not in map(len, found_by_each)
 
     live(SimDisk(1), 1, act)
@@ -345,11 +121,11 @@ def test_a_lease_that_cannot_be_written_is_none() -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
-        assert await _receive(broker) == []
-        await _publish(broker, ["v1"])
+        assert await receive_values(broker) == []
+        await publish_values(broker, ["v1"])
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log")
         with pytest.raises(DiskFull):
-            await _receive(broker)
+            await receive_values(broker)
         (given,) = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
         assert (given.value, given.deliveries) == ("v1", 1)
 
@@ -369,7 +145,7 @@ def test_aborted_messages_are_not_delivered_though_compaction_has_removed_what_t
         await Send("t.1", "tx", who, PLACE, 0, (b"aborted",), adds_partition=True).perform(broker)
         await End("t.1", "tx", who, is_commit=False, bumps=True).perform(broker)
         # What is read together with the first message is kept for whoever comes next.
-        got.extend(await _receive(broker, limit=1))
+        got.extend(await receive_values(broker, limit=1))
         who = await InitProducer("tx", 60_000).perform(broker)
         await Send("t.2", "tx", who, PLACE, 0, (b"committed",), adds_partition=True).perform(broker)
         await End("t.2", "tx", who, is_commit=True, bumps=True).perform(broker)
@@ -377,7 +153,7 @@ def test_aborted_messages_are_not_delivered_though_compaction_has_removed_what_t
             await PublishValue("orders", f"more{number}", f"m{number % 3}").perform(broker)
             await let_pass(3 if number % 10 == 0 else 0)
         await let_pass(5)
-        while found := await _receive(broker, limit=1):
+        while found := await receive_values(broker, limit=1):
             got.extend(found)
         seen = await ReadAll(PLACE, True).perform(broker)
         assert [value for _, value in seen.records if value == b"aborted"] == []
@@ -392,8 +168,8 @@ def test_who_waits_hears_that_a_message_is_gone_from_the_log_for_which_the_next_
         await SetQueue("billing", QueueSettings(ordering=Ordering.KEY)).perform(broker)
         for value in ("first", "second"):
             await PublishValue("orders", value, "k").perform(broker)
-        assert await _receive(broker) == ["first"]
-        waiting = asyncio.create_task(_receive(broker, wait_ms=50_000))
+        assert await receive_values(broker) == ["first"]
+        waiting = asyncio.create_task(receive_values(broker, wait_ms=50_000))
         await let_pass(1)
         await broker.topic("orders").partition(0).delete_before(1)
         async with asyncio.timeout(1):
@@ -413,9 +189,9 @@ def test_who_waits_hears_of_what_retention_has_taken_though_the_next_flush_is_no
         await PublishValue("orders", first, "k").perform(broker)
         await let_pass(30)
         await PublishValue("orders", "second", "k").perform(broker)
-        assert await _receive(broker) == [first]
+        assert await receive_values(broker) == [first]
         async with asyncio.timeout(35):
-            assert await _receive(broker, wait_ms=50_000) == ["second"]
+            assert await receive_values(broker, wait_ms=50_000) == ["second"]
 
     live(SimDisk(1), 1, act, stops=True)
 
@@ -425,8 +201,8 @@ def test_who_got_nothing_gets_what_there_is_for_a_group_that_was_made_anew_and_l
 ) -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
-        assert await _receive(broker) == []
-        await _publish(broker, ["only"])
+        assert await receive_values(broker) == []
+        await publish_values(broker, ["only"])
         real = broker.queues.receives._carry_out
 
         async def deleting(*args: Any) -> Any:
@@ -438,7 +214,7 @@ def test_who_got_nothing_gets_what_there_is_for_a_group_that_was_made_anew_and_l
         monkeypatch.setattr(broker.queues.receives, "_carry_out", deleting)
         async with asyncio.timeout(5):
             # Both look together, and the first one gets it.
-            got = await asyncio.gather(*[_receive(broker, wait_ms=50_000) for _ in range(2)])
+            got = await asyncio.gather(*[receive_values(broker, wait_ms=50_000) for _ in range(2)])
         assert got == [["only"], ["only"]]
 
     live(SimDisk(1), 1, act, stops=True)
@@ -462,9 +238,9 @@ def test_a_topic_that_is_made_anew_while_somebody_receives_loses_nothing(
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         await MakeTopic("aborted", 1).perform(broker)
-        assert await _receive(broker, "orders", "aborted") == []
-        await _publish(broker, [f"old{number}" for number in range(10)])
-        await _receive(broker)
+        assert await receive_values(broker, "orders", "aborted") == []
+        await publish_values(broker, [f"old{number}" for number in range(10)])
+        await receive_values(broker)
         await broker.topic("orders").partition(0).delete_before(10)
         await _abort_much(broker, 300, TopicPartition("aborted", 0))
 
@@ -472,7 +248,7 @@ def test_a_topic_that_is_made_anew_while_somebody_receives_loses_nothing(
             await let_pass(0.05)
             await topics.delete_topic(broker, CALLER, "orders")
             await MakeTopic("orders", 1).perform(broker)
-            await _publish(broker, [f"new{number}" for number in range(5)])
+            await publish_values(broker, [f"new{number}" for number in range(5)])
 
         got: list[str] = []
         _slow_down(monkeypatch)
@@ -480,8 +256,8 @@ def test_a_topic_that_is_made_anew_while_somebody_receives_loses_nothing(
             tasks.create_task(anew())
             # It may come in the moment in which there is no such topic.
             with suppress(UnknownTopic):
-                got += await _receive(broker, "orders", "aborted", limit=1, wait_ms=5_000)
-        got += await _receive(broker)
+                got += await receive_values(broker, "orders", "aborted", limit=1, wait_ms=5_000)
+        got += await receive_values(broker)
         assert sorted(got) == [f"new{number}" for number in range(5)]
 
     live(SimDisk(seed), seed, act, steps_max=STEPS_MAX)
@@ -493,7 +269,7 @@ def test_a_partition_that_is_added_while_somebody_receives_is_heard_of(
 ) -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
-        assert await _receive(broker) == []
+        assert await receive_values(broker) == []
         await _abort_much(broker, 300)
 
         async def grow() -> None:
@@ -506,6 +282,6 @@ def test_a_partition_that_is_added_while_somebody_receives_is_heard_of(
         _slow_down(monkeypatch)
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
             tasks.create_task(grow())
-            assert await _receive(broker, wait_ms=60_000) == ["hello"]
+            assert await receive_values(broker, wait_ms=60_000) == ["hello"]
 
     live(SimDisk(seed), seed, act, steps_max=STEPS_MAX)
