@@ -12,7 +12,10 @@ from goqueue.broker.messages import NewMessage, Turns
 from goqueue.broker.topics import delete_topic
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
 from goqueue.broker.transactions import abort_transaction, init_transactions
+from goqueue.machines.delivery_commands import Seek
 from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk
@@ -300,6 +303,20 @@ def test_a_letter_that_was_sent_to_a_log_that_went_offline_is_written_elsewhere_
     async def act(broker: Broker) -> None:
         await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
         await delete_topic(broker, CALLER, "orders.dlq")
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act)
+
+
+def test_a_message_that_is_delivered_again_and_dies_again_waits_for_no_letter_of_its_death_before() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
+        await broker.queues.submit("billing", Seek("billing", TopicPartition("orders", 0), 0, NO_EPOCH))
+        given = await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
 

@@ -12,7 +12,7 @@ and is tried again, and keeps no other back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -59,12 +59,12 @@ _REST_S_MAX = 60.0
 class _Gathered(NamedTuple):
     """Dead messages that were looked at, by offset: the leases they died of, letters, and why others cannot be read.
 
-    Whether there are letters of the `doubtful` ones already, nobody knows.
+    Whether there are letters of the `doubtful` ones already, nobody knows; these are leases, too.
     """
 
     leases: dict[int, int]
     letters: Letters
-    doubtful: set[int]
+    doubtful: dict[int, int]
     unreadable: dict[int, GoQueueError]
 
 
@@ -180,7 +180,7 @@ class Undertaker:
             return False
         refused |= found.unreadable
         if found.letters:
-            refused |= await self._write((name, where), homes, found.letters, found.doubtful)
+            refused |= await self._write((name, where), homes, found)
         leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
         if not leases:
             return True
@@ -192,8 +192,7 @@ class Undertaker:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
-        found = _Gathered({}, {}, set(), {})
-        sent = self._doubts.about((group.name, where))
+        found = _Gathered({}, {}, {}, {})
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -206,7 +205,7 @@ class Undertaker:
             if flight is None or flight.lease is None or window.find(offset) != flight:
                 # Somebody has moved the group meanwhile.
                 continue
-            found.leases[offset] = flight.lease.id
+            lease_id = found.leases[offset] = flight.lease.id
             try:
                 record = finder.take(offset)
             except Corrupt as error:
@@ -215,29 +214,23 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if offset in sent or flight.lease.id in window.old_leases:
-                    found.doubtful.add(offset)
+                if lease_id in window.old_leases or self._doubts.is_sent((group.name, where), offset, lease_id):
+                    found.doubtful[offset] = lease_id
         return found
 
-    async def _write(
-        self,
-        which: Dead,
-        homes: Sequence[str],
-        letters: Letters,
-        doubtful: Collection[int],
-    ) -> dict[int, GoQueueError]:
-        """Write letters, by the offsets of their messages, to the first home; return those that cannot be, and why.
+    async def _write(self, which: Dead, homes: Sequence[str], found: _Gathered) -> dict[int, GoQueueError]:
+        """Write letters to the first home; return the messages whose letters cannot be written, and why.
 
         Raises what may be better later for all of them.
         """
         _, where = which
         target = await self._target(homes[0], where)
-        letters, unknown = await self._doubts.unwritten(which, homes, letters, doubtful)
+        letters, unknown = await self._doubts.unwritten(which, homes, found.letters, found.doubtful)
         if not letters:
             return unknown
         # Nobody need ever look for letters in a partition that takes none.
         partition = _destination(target, where)
-        self._doubts.sending(which, letters, partition)
+        self._doubts.sending(which, {offset: found.leases[offset] for offset in letters}, partition)
         outcomes = await self._publish(partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in refused.values():
