@@ -216,6 +216,12 @@ def test_a_partition_for_letters_that_cannot_be_used_keeps_none_from_the_others(
     live(disk, 2, go_on)
 
 
+def _damage_the_first_message(disk: SimDisk) -> None:
+    (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
+    # The length of the record.
+    disk.flip(path, HEADER_BYTES)
+
+
 def test_a_dead_message_that_cannot_be_read_keeps_no_other_back() -> None:
     disk = SimDisk(1)
 
@@ -224,20 +230,46 @@ def test_a_dead_message_that_cannot_be_read_keeps_no_other_back() -> None:
         for value in ("v1", "v2"):
             await PublishValue("orders", value, None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
-        (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
-        # The length of the first record.
-        disk.flip(path, HEADER_BYTES)
+        _damage_the_first_message(disk)
         await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await let_pass(5)
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v2")]
         assert flight_states(broker) == [FlightState.DEAD]
-        disk.flip(path, HEADER_BYTES)
+        # What is flipped twice is whole again.
+        _damage_the_first_message(disk)
         await until(lambda: flight_states(broker) == [])
         assert Letter("billing", "v1") in await ReadLetters("orders.dlq").perform(broker)
 
     sink = live(disk, 1, act, stops=True)
     (failure,) = sink.of(DeadLettersFailed)
     assert (failure.group, failure.topic, failure.partition) == ("billing", "orders", 0)
+
+
+def test_a_dead_message_that_cannot_be_read_keeps_no_later_one_back_though_letters_of_others_took_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+    real = Undertaker._publish
+
+    async def publish_slowly(undertaker: Undertaker, *which: Any) -> Any:
+        await let_pass(5)
+        return await real(undertaker, *which)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        for value in ("v1", "v2", "v3"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 3, 0, 60_000, 0).perform(broker)
+        _damage_the_first_message(disk)
+        with monkeypatch.context() as patch:
+            patch.setattr(Undertaker, "_publish", publish_slowly)
+            await SettleSome("billing", tuple(given[:2]), Verdict.REJECT).perform(broker)
+            await until(lambda: flight_states(broker) == [FlightState.DEAD, FlightState.LEASED])
+        await SettleSome("billing", tuple(given[2:]), Verdict.REJECT).perform(broker)
+        await let_pass(3)
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v2"), Letter("billing", "v3")]
+
+    live(disk, 1, act)
 
 
 async def _write_letters(broker: Broker) -> None:

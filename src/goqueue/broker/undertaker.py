@@ -70,10 +70,14 @@ class _Gathered(NamedTuple):
 
 @dataclass(slots=True)
 class _Burial:
-    """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now."""
+    """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now.
+
+    Since `got_on_at` (monotonic) all was in vain.
+    """
 
     group: str
     where: TopicPartition
+    got_on_at: float
     refused: dict[int, GoQueueError] = field(default_factory=dict)
     finder: MessageFinder | None = None
 
@@ -122,8 +126,7 @@ class Undertaker:
 
     async def _bury_all(self, which: Dead) -> None:
         name, where = which
-        burial = _Burial(name, where)
-        began = self._broker.clock.monotonic()
+        burial = _Burial(name, where, self._broker.clock.monotonic())
         try:
             while await self._have_turn(burial):
                 pass
@@ -135,7 +138,7 @@ class Undertaker:
             # The messages stay as they are; a later look at all of them tries again.
             now = self._broker.clock.monotonic()
             self.troubles[which] = str(error)
-            self._resting_until[which] = now + min((now - began) * _REST_FACTOR, _REST_S_MAX)
+            self._resting_until[which] = now + min((now - burial.got_on_at) * _REST_FACTOR, _REST_S_MAX)
             if self._reminders.is_due(which, now):
                 self._broker.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
         finally:
@@ -186,6 +189,7 @@ class Undertaker:
             return True
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         self._doubts.forget((name, where), leases)
+        burial.got_on_at = self._broker.clock.monotonic()
         return True
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
