@@ -240,6 +240,30 @@ def test_a_letter_that_is_found_waits_for_no_other_place_to_be_looked_at() -> No
     live(disk, 2, go_on)
 
 
+def test_a_letter_that_is_found_waits_for_no_other_to_be_written() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+        disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await until(lambda: flight_states(broker) == [FlightState.DEAD])
+        disk.heal()
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", each.value) for each in given]
+
+    live(disk, 1, act, stops=True)
+
+
 def test_a_letter_is_not_looked_for_where_none_can_be_since_all_that_were_dead_then_are_done() -> None:
     disk = SimDisk(1)
     given: list[Given] = []

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import DeadLettersFailed
-from goqueue.broker.letter_doubts import Dead, LetterDoubts, Letters
+from goqueue.broker.letter_doubts import Dead, Leases, LetterDoubts, Letters
 from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.messages import Limits, moved_batch, publish_sections
 from goqueue.broker.pipeline import INSIDE
@@ -181,16 +181,23 @@ class Undertaker:
         found = await self._gather(burial, group, window, dead)
         if not found.leases:
             return False
-        refused |= found.unreadable
-        if found.letters:
-            refused |= await self._write((name, where), homes, found)
-        leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
-        if not leases:
-            return True
-        await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
-        self._doubts.forget((name, where), leases)
-        burial.got_on_at = self._broker.clock.monotonic()
+        letters, unknown = await self._doubts.unwritten((name, where), homes, found.letters, found.doubtful)
+        refused |= found.unreadable | unknown
+        # What is gone, or has its letter, is done whatever becomes of the others.
+        await self._settle(burial, window, {each: found.leases[each] for each in found.leases if each not in letters})
+        if letters:
+            leases = {each: found.leases[each] for each in letters}
+            refused |= await self._write((name, where), homes[0], letters, leases)
+            await self._settle(burial, window, leases)
         return True
+
+    async def _settle(self, burial: _Burial, window: Window, leases: Leases) -> None:
+        """Have messages done that died of leases, but for the refused ones."""
+        leases = {offset: lease_id for offset, lease_id in leases.items() if offset not in burial.refused}
+        if leases:
+            await self._broker.queues.submit(burial.group, Bury(burial.group, burial.where, window.topic_id, leases))
+            self._doubts.forget((burial.group, burial.where), leases)
+            burial.got_on_at = self._broker.clock.monotonic()
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
@@ -222,26 +229,22 @@ class Undertaker:
                     found.doubtful[offset] = lease_id
         return found
 
-    async def _write(self, which: Dead, homes: Sequence[str], found: _Gathered) -> dict[int, GoQueueError]:
-        """Write letters to the first home; return the messages whose letters cannot be written, and why.
+    async def _write(self, which: Dead, home: str, letters: Letters, leases: Leases) -> dict[int, GoQueueError]:
+        """Write letters to their topic; return the messages whose letters it does not take, and why.
 
         Raises what may be better later for all of them.
         """
         _, where = which
-        target = await self._target(homes[0], where)
-        letters, unknown = await self._doubts.unwritten(which, homes, found.letters, found.doubtful)
-        if not letters:
-            return unknown
         # Nobody need ever look for letters in a partition that takes none.
-        partition = _destination(target, where)
-        self._doubts.sending(which, {offset: found.leases[offset] for offset in letters}, partition)
+        partition = _destination(await self._target(home, where), where)
+        self._doubts.sending(which, leases, partition)
         outcomes = await self._publish(partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in refused.values():
             if not isinstance(error, Invalid):
                 raise error
         self._doubts.forget(which, refused)
-        return unknown | refused
+        return refused
 
     async def _target(self, name: str, where: TopicPartition) -> OpenTopic:
         if name not in self._broker.topics:
