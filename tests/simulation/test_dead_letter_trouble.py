@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -12,6 +13,8 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
+from goqueue.broker.messages import publish_sections
+from goqueue.broker.produce import Acks, Section
 from goqueue.broker.redrives import find_redrive
 from goqueue.broker.undertaker import Undertaker
 from goqueue.errors import Conflict, DiskFull, GoQueueError
@@ -19,7 +22,7 @@ from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.observe.queue_metrics import look_at_queue_groups
-from goqueue.records.builder import NewRecord
+from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.runtime.partition import Partition
 from goqueue.testing import SimDisk
@@ -122,6 +125,40 @@ def test_what_takes_long_in_vain_is_not_tried_again_at_once(monkeypatch: pytest.
         assert 8 <= attempts <= 12
 
     live(SimDisk(1), 1, act)
+
+
+def test_others_have_their_turn_while_many_are_tried_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+    # In the order in which they have it: the undertaker, and somebody else who wants it whenever that has begun.
+    whose: list[str] = []
+    real = Undertaker._have_turn
+
+    async def have_turn(undertaker: Undertaker, burial: Any) -> bool:
+        whose.append("undertaker")
+        asyncio.get_running_loop().call_soon(whose.append, "other")
+        return await real(undertaker, burial)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
+        batch = build_batch([NewRecord(broker.clock.now_ms(), None, b"v")] * 500)
+        await publish_sections(broker, CALLER, Acks.ALL, [Section(broker.topic("orders").partition(0), batch)])
+        given.extend(await ReceiveSome("billing", ("orders",), "ann", 500, 0, 60_000, 0).perform(broker))
+
+    async def go_on(broker: Broker) -> None:
+        monkeypatch.setattr(Undertaker, "_have_turn", have_turn)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        assert flight_states(broker) == [FlightState.DEAD] * 500
+        # It takes 100 at a time, and asks once more.
+        assert whose.count("undertaker") >= 6
+        assert "other" in whose[:6]
+
+    live(disk, 1, act, stops=True)
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    live(disk, 2, go_on)
 
 
 def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() -> None:

@@ -129,7 +129,8 @@ class Undertaker:
         burial = _Burial(name, where, self._broker.clock.monotonic())
         try:
             while await self._have_turn(burial):
-                pass
+                # Of very many it may be known at once that they cannot be buried: others have a turn in between.
+                await turns(1)
             if burial.refused:
                 # Others may have been told the same, and must not be kept in memory by it.
                 raise next(iter(burial.refused.values())).with_traceback(None)
