@@ -9,7 +9,7 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.messages import NewMessage, Turns
-from goqueue.broker.topics import delete_topic
+from goqueue.broker.topics import create_topic, delete_topic
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
 from goqueue.broker.transactions import abort_transaction, init_transactions
 from goqueue.machines.delivery_commands import Seek
@@ -318,6 +318,36 @@ def test_a_letter_is_written_once_though_it_was_sent_to_a_log_that_went_offline(
 
     live(disk, seed, act)
     disk.kill()
+    live(disk, seed, go_on, stops=True)
+
+
+@pytest.mark.seeds(10, long_count=100)
+@pytest.mark.parametrize("goes_offline", [False, True])
+def test_a_letter_is_on_the_disk_before_its_message_is_done_though_its_topic_is_flushed_now_and_then(
+    seed: int, goes_offline: bool
+) -> None:
+    disk = SimDisk(seed)
+    config = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "60000"}
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await create_topic(broker, CALLER, "orders.dlq", partitions=1, config=config)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+            given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+            if goes_offline and value == "v2":
+                disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
+            await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+            await let_pass(5)
+        assert flight_states(broker) == ([FlightState.DEAD] if goes_offline else [])
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: flight_states(broker) == [])
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", value) for value in ("v1", "v2")]
+
+    live(disk, seed, act)
+    disk.crash()
     live(disk, seed, go_on, stops=True)
 
 

@@ -37,7 +37,7 @@ from goqueue.model import dead_letters
 from goqueue.model.dead_letters import dead_letters_of, letter_places
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
-from goqueue.runtime.partition import Partition
+from goqueue.runtime.partition import Appended, Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
@@ -259,10 +259,13 @@ class Undertaker:
         return self._broker.topic(name)
 
     async def _publish(self, partition: Partition, letters: Sequence[NewRecord]) -> Sequence[GoQueueError | None]:
-        """Publish letters, each by itself; return what has kept each of them from it."""
+        """Publish letters, each by itself, durably; return what has kept each of them from it."""
         bytes_max = partition.settings.log.max_message_bytes
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
         outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
+        # With `goqueue.flush=interval` they need not be on the disk yet.
+        ends = [outcome.end_offset for outcome in outcomes if isinstance(outcome, Appended)]
+        await partition.flusher.durable(max(ends, default=0))
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
 
 
