@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -12,6 +13,8 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
+from goqueue.broker.messages import publish_sections
+from goqueue.broker.produce import Acks, Section
 from goqueue.broker.redrives import find_redrive
 from goqueue.broker.undertaker import Undertaker
 from goqueue.errors import Conflict, DiskFull, GoQueueError
@@ -19,7 +22,7 @@ from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.observe.queue_metrics import look_at_queue_groups
-from goqueue.records.builder import NewRecord
+from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.runtime.partition import Partition
 from goqueue.testing import SimDisk
@@ -124,6 +127,40 @@ def test_what_takes_long_in_vain_is_not_tried_again_at_once(monkeypatch: pytest.
     live(SimDisk(1), 1, act)
 
 
+def test_others_have_their_turn_while_many_are_tried_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+    # In the order in which they have it: the undertaker, and somebody else who wants it whenever that has begun.
+    whose: list[str] = []
+    real = Undertaker._have_turn
+
+    async def have_turn(undertaker: Undertaker, burial: Any) -> bool:
+        whose.append("undertaker")
+        asyncio.get_running_loop().call_soon(whose.append, "other")
+        return await real(undertaker, burial)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
+        batch = build_batch([NewRecord(broker.clock.now_ms(), None, b"v")] * 500)
+        await publish_sections(broker, CALLER, Acks.ALL, [Section(broker.topic("orders").partition(0), batch)])
+        given.extend(await ReceiveSome("billing", ("orders",), "ann", 500, 0, 60_000, 0).perform(broker))
+
+    async def go_on(broker: Broker) -> None:
+        monkeypatch.setattr(Undertaker, "_have_turn", have_turn)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        assert flight_states(broker) == [FlightState.DEAD] * 500
+        # It takes 100 at a time, and asks once more.
+        assert whose.count("undertaker") >= 6
+        assert "other" in whose[:6]
+
+    live(disk, 1, act, stops=True)
+    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    live(disk, 2, go_on)
+
+
 def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() -> None:
     disk = SimDisk(1)
     disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
@@ -216,6 +253,12 @@ def test_a_partition_for_letters_that_cannot_be_used_keeps_none_from_the_others(
     live(disk, 2, go_on)
 
 
+def _damage_the_first_message(disk: SimDisk) -> None:
+    (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
+    # The length of the record.
+    disk.flip(path, HEADER_BYTES)
+
+
 def test_a_dead_message_that_cannot_be_read_keeps_no_other_back() -> None:
     disk = SimDisk(1)
 
@@ -224,20 +267,46 @@ def test_a_dead_message_that_cannot_be_read_keeps_no_other_back() -> None:
         for value in ("v1", "v2"):
             await PublishValue("orders", value, None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
-        (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
-        # The length of the first record.
-        disk.flip(path, HEADER_BYTES)
+        _damage_the_first_message(disk)
         await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await let_pass(5)
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v2")]
         assert flight_states(broker) == [FlightState.DEAD]
-        disk.flip(path, HEADER_BYTES)
+        # What is flipped twice is whole again.
+        _damage_the_first_message(disk)
         await until(lambda: flight_states(broker) == [])
         assert Letter("billing", "v1") in await ReadLetters("orders.dlq").perform(broker)
 
     sink = live(disk, 1, act, stops=True)
     (failure,) = sink.of(DeadLettersFailed)
     assert (failure.group, failure.topic, failure.partition) == ("billing", "orders", 0)
+
+
+def test_a_dead_message_that_cannot_be_read_keeps_no_later_one_back_though_letters_of_others_took_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+    real = Undertaker._publish
+
+    async def publish_slowly(undertaker: Undertaker, *which: Any) -> Any:
+        await let_pass(5)
+        return await real(undertaker, *which)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        for value in ("v1", "v2", "v3"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 3, 0, 60_000, 0).perform(broker)
+        _damage_the_first_message(disk)
+        with monkeypatch.context() as patch:
+            patch.setattr(Undertaker, "_publish", publish_slowly)
+            await SettleSome("billing", tuple(given[:2]), Verdict.REJECT).perform(broker)
+            await until(lambda: flight_states(broker) == [FlightState.DEAD, FlightState.LEASED])
+        await SettleSome("billing", tuple(given[2:]), Verdict.REJECT).perform(broker)
+        await let_pass(3)
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v2"), Letter("billing", "v3")]
+
+    live(disk, 1, act)
 
 
 async def _write_letters(broker: Broker) -> None:

@@ -9,10 +9,13 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.messages import NewMessage, Turns
-from goqueue.broker.topics import delete_topic
+from goqueue.broker.topics import create_topic, delete_topic
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
 from goqueue.broker.transactions import abort_transaction, init_transactions
+from goqueue.machines.delivery_commands import Seek
 from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk
@@ -237,6 +240,30 @@ def test_a_letter_that_is_found_waits_for_no_other_place_to_be_looked_at() -> No
     live(disk, 2, go_on)
 
 
+def test_a_letter_that_is_found_waits_for_no_other_to_be_written() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
+        while not await ReadLetters("orders.dlq").perform(broker):
+            await let_pass(0.01)
+        disk.heal()
+        disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
+        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await until(lambda: flight_states(broker) == [FlightState.DEAD])
+        disk.heal()
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", each.value) for each in given]
+
+    live(disk, 1, act, stops=True)
+
+
 def test_a_letter_is_not_looked_for_where_none_can_be_since_all_that_were_dead_then_are_done() -> None:
     disk = SimDisk(1)
     given: list[Given] = []
@@ -294,12 +321,56 @@ def test_a_letter_is_written_once_though_it_was_sent_to_a_log_that_went_offline(
     live(disk, seed, go_on, stops=True)
 
 
+@pytest.mark.seeds(10, long_count=100)
+@pytest.mark.parametrize("goes_offline", [False, True])
+def test_a_letter_is_on_the_disk_before_its_message_is_done_though_its_topic_is_flushed_now_and_then(
+    seed: int, goes_offline: bool
+) -> None:
+    disk = SimDisk(seed)
+    config = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "60000"}
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await create_topic(broker, CALLER, "orders.dlq", partitions=1, config=config)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+            given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+            if goes_offline and value == "v2":
+                disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
+            await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+            await let_pass(5)
+        assert flight_states(broker) == ([FlightState.DEAD] if goes_offline else [])
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: flight_states(broker) == [])
+        letters = await ReadLetters("orders.dlq").perform(broker)
+        assert letters == [Letter("billing", value) for value in ("v1", "v2")]
+
+    live(disk, seed, act)
+    disk.crash()
+    live(disk, seed, go_on, stops=True)
+
+
 def test_a_letter_that_was_sent_to_a_log_that_went_offline_is_written_elsewhere_if_its_topic_is_deleted() -> None:
     disk = SimDisk(1)
 
     async def act(broker: Broker) -> None:
         await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
         await delete_topic(broker, CALLER, "orders.dlq")
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act)
+
+
+def test_a_message_that_is_delivered_again_and_dies_again_waits_for_no_letter_of_its_death_before() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
+        await broker.queues.submit("billing", Seek("billing", TopicPartition("orders", 0), 0, NO_EPOCH))
+        given = await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
 

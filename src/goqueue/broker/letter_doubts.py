@@ -7,8 +7,8 @@ of which nobody can tell has to wait until somebody can.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.letter_search import find_written
 from goqueue.errors import GoQueueError
@@ -24,6 +24,15 @@ Dead = tuple[str, TopicPartition]
 """The dead messages of a group in a partition."""
 Letters = dict[int, NewRecord]
 """Letters by the offsets of their messages."""
+Leases = Mapping[int, int]
+"""The leases of which messages died, by their offsets."""
+
+
+class _Sent(NamedTuple):
+    """Where a letter was sent, and of which lease its message died: one that is delivered again may die again."""
+
+    lease_id: int
+    partition: Partition
 
 
 class LetterDoubts:
@@ -31,15 +40,20 @@ class LetterDoubts:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._sent: dict[Dead, dict[int, Partition]] = {}
+        self._sent: dict[Dead, dict[int, _Sent]] = {}
 
-    def about(self, dead: Dead) -> Collection[int]:
-        """Return the messages of which letters were sent."""
-        return self._sent.get(dead, {}).keys()
+    def is_sent(self, dead: Dead, offset: int, lease_id: int) -> bool:
+        """Tell whether a letter of a message that died of a lease was sent."""
+        return self._place(dead, offset, lease_id) is not None
 
-    def sending(self, dead: Dead, offsets: Iterable[int], partition: Partition) -> None:
+    def _place(self, dead: Dead, offset: int, lease_id: int) -> Partition | None:
+        sent = self._sent.get(dead, {}).get(offset)
+        return None if sent is None or sent.lease_id != lease_id else sent.partition
+
+    def sending(self, dead: Dead, leases: Leases, partition: Partition) -> None:
         """Take note that letters of messages are about to be sent to a partition."""
-        self._sent.setdefault(dead, {}).update(dict.fromkeys(offsets, partition))
+        sent = {offset: _Sent(lease_id, partition) for offset, lease_id in leases.items()}
+        self._sent.setdefault(dead, {}).update(sent)
 
     def forget(self, dead: Dead, offsets: Iterable[int]) -> None:
         """Take note that messages are settled, or that their letters never can be written where they were sent."""
@@ -52,7 +66,7 @@ class LetterDoubts:
         self._sent = {dead: sent for dead, sent in self._sent.items() if sent and dead in busy}
 
     async def unwritten(
-        self, dead: Dead, homes: Sequence[str], letters: Letters, doubtful: Collection[int]
+        self, dead: Dead, homes: Sequence[str], letters: Letters, doubtful: Leases
     ) -> tuple[Letters, dict[int, GoQueueError]]:
         """Leave out letters that were written before, to any home; also return those of which nobody can tell, and why.
 
@@ -61,11 +75,10 @@ class LetterDoubts:
         causes = {offset: cause_of(letters[offset].headers) for offset in doubtful}
         written, obstacle = await find_written(self._places(homes, dead[1]), set(causes.values()))
         left = {offset: letter for offset, letter in letters.items() if causes.get(offset) not in written}
-        sent = self._sent.get(dead, {})
         unknown = {
             offset: error
-            for offset in left
-            if offset in causes and (error := obstacle or _may_come_back(sent.get(offset))) is not None
+            for offset, lease_id in doubtful.items()
+            if offset in left and (error := obstacle or _may_come_back(self._place(dead, offset, lease_id))) is not None
         }
         return {offset: letter for offset, letter in left.items() if offset not in unknown}, unknown
 

@@ -46,6 +46,8 @@ async def find_written(
 
 async def _look_in(partition: Partition, causes: AbstractSet[Cause], found: set[Cause]) -> None:
     end = partition.high_watermark
+    # What a power loss could take back does not count as written.
+    await partition.flusher.durable(end)
     start = max(end - _LAST_LETTERS, partition.log.start_offset)
     piece = _FIRST_PIECE
     while start < end and len(found) < len(causes):

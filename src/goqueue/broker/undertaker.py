@@ -12,14 +12,14 @@ and is tried again, and keeps no other back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import DeadLettersFailed
-from goqueue.broker.letter_doubts import Dead, LetterDoubts, Letters
+from goqueue.broker.letter_doubts import Dead, Leases, LetterDoubts, Letters
 from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.messages import Limits, moved_batch, publish_sections
 from goqueue.broker.pipeline import INSIDE
@@ -37,7 +37,7 @@ from goqueue.model import dead_letters
 from goqueue.model.dead_letters import dead_letters_of, letter_places
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
-from goqueue.runtime.partition import Partition
+from goqueue.runtime.partition import Appended, Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
@@ -59,21 +59,25 @@ _REST_S_MAX = 60.0
 class _Gathered(NamedTuple):
     """Dead messages that were looked at, by offset: the leases they died of, letters, and why others cannot be read.
 
-    Whether there are letters of the `doubtful` ones already, nobody knows.
+    Whether there are letters of the `doubtful` ones already, nobody knows; these are leases, too.
     """
 
     leases: dict[int, int]
     letters: Letters
-    doubtful: set[int]
+    doubtful: dict[int, int]
     unreadable: dict[int, GoQueueError]
 
 
 @dataclass(slots=True)
 class _Burial:
-    """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now."""
+    """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now.
+
+    Since `got_on_at` (monotonic) all was in vain.
+    """
 
     group: str
     where: TopicPartition
+    got_on_at: float
     refused: dict[int, GoQueueError] = field(default_factory=dict)
     finder: MessageFinder | None = None
 
@@ -122,11 +126,11 @@ class Undertaker:
 
     async def _bury_all(self, which: Dead) -> None:
         name, where = which
-        burial = _Burial(name, where)
-        began = self._broker.clock.monotonic()
+        burial = _Burial(name, where, self._broker.clock.monotonic())
         try:
             while await self._have_turn(burial):
-                pass
+                # Of very many it may be known at once that they cannot be buried: others have a turn in between.
+                await turns(1)
             if burial.refused:
                 # Others may have been told the same, and must not be kept in memory by it.
                 raise next(iter(burial.refused.values())).with_traceback(None)
@@ -135,7 +139,7 @@ class Undertaker:
             # The messages stay as they are; a later look at all of them tries again.
             now = self._broker.clock.monotonic()
             self.troubles[which] = str(error)
-            self._resting_until[which] = now + min((now - began) * _REST_FACTOR, _REST_S_MAX)
+            self._resting_until[which] = now + min((now - burial.got_on_at) * _REST_FACTOR, _REST_S_MAX)
             if self._reminders.is_due(which, now):
                 self._broker.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
         finally:
@@ -178,22 +182,29 @@ class Undertaker:
         found = await self._gather(burial, group, window, dead)
         if not found.leases:
             return False
-        refused |= found.unreadable
-        if found.letters:
-            refused |= await self._write((name, where), homes, found.letters, found.doubtful)
-        leases = {offset: lease_id for offset, lease_id in found.leases.items() if offset not in refused}
-        if not leases:
-            return True
-        await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
-        self._doubts.forget((name, where), leases)
+        letters, unknown = await self._doubts.unwritten((name, where), homes, found.letters, found.doubtful)
+        refused |= found.unreadable | unknown
+        # What is gone, or has its letter, is done whatever becomes of the others.
+        await self._settle(burial, window, {each: found.leases[each] for each in found.leases if each not in letters})
+        if letters:
+            leases = {each: found.leases[each] for each in letters}
+            refused |= await self._write((name, where), homes[0], letters, leases)
+            await self._settle(burial, window, leases)
         return True
+
+    async def _settle(self, burial: _Burial, window: Window, leases: Leases) -> None:
+        """Have messages done that died of leases, but for the refused ones."""
+        leases = {offset: lease_id for offset, lease_id in leases.items() if offset not in burial.refused}
+        if leases:
+            await self._broker.queues.submit(burial.group, Bury(burial.group, burial.where, window.topic_id, leases))
+            self._doubts.forget((burial.group, burial.where), leases)
+            burial.got_on_at = self._broker.clock.monotonic()
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
-        found = _Gathered({}, {}, set(), {})
-        sent = self._doubts.about((group.name, where))
+        found = _Gathered({}, {}, {}, {})
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -206,7 +217,7 @@ class Undertaker:
             if flight is None or flight.lease is None or window.find(offset) != flight:
                 # Somebody has moved the group meanwhile.
                 continue
-            found.leases[offset] = flight.lease.id
+            lease_id = found.leases[offset] = flight.lease.id
             try:
                 record = finder.take(offset)
             except Corrupt as error:
@@ -215,36 +226,26 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if offset in sent or flight.lease.id in window.old_leases:
-                    found.doubtful.add(offset)
+                if lease_id in window.old_leases or self._doubts.is_sent((group.name, where), offset, lease_id):
+                    found.doubtful[offset] = lease_id
         return found
 
-    async def _write(
-        self,
-        which: Dead,
-        homes: Sequence[str],
-        letters: Letters,
-        doubtful: Collection[int],
-    ) -> dict[int, GoQueueError]:
-        """Write letters, by the offsets of their messages, to the first home; return those that cannot be, and why.
+    async def _write(self, which: Dead, home: str, letters: Letters, leases: Leases) -> dict[int, GoQueueError]:
+        """Write letters to their topic; return the messages whose letters it does not take, and why.
 
         Raises what may be better later for all of them.
         """
         _, where = which
-        target = await self._target(homes[0], where)
-        letters, unknown = await self._doubts.unwritten(which, homes, letters, doubtful)
-        if not letters:
-            return unknown
         # Nobody need ever look for letters in a partition that takes none.
-        partition = _destination(target, where)
-        self._doubts.sending(which, letters, partition)
+        partition = _destination(await self._target(home, where), where)
+        self._doubts.sending(which, leases, partition)
         outcomes = await self._publish(partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in refused.values():
             if not isinstance(error, Invalid):
                 raise error
         self._doubts.forget(which, refused)
-        return unknown | refused
+        return refused
 
     async def _target(self, name: str, where: TopicPartition) -> OpenTopic:
         if name not in self._broker.topics:
@@ -258,10 +259,13 @@ class Undertaker:
         return self._broker.topic(name)
 
     async def _publish(self, partition: Partition, letters: Sequence[NewRecord]) -> Sequence[GoQueueError | None]:
-        """Publish letters, each by itself; return what has kept each of them from it."""
+        """Publish letters, each by itself, durably; return what has kept each of them from it."""
         bytes_max = partition.settings.log.max_message_bytes
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
         outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
+        # With `goqueue.flush=interval` they need not be on the disk yet.
+        ends = [outcome.end_offset for outcome in outcomes if isinstance(outcome, Appended)]
+        await partition.flusher.durable(max(ends, default=0))
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
 
 
