@@ -163,7 +163,7 @@ def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
 
     Of several stretches in a row it is the median: a bad second of the machine is told beside it, in the p99 of all.
     """
-    # Each of them has two.
+    # Each of them has two connections.
     watch = place.order(part="watch", batch=_WATCHED_AT_ONCE, connections=2 * _WATCHERS)
     pace = place.order(
         part="pace",
@@ -181,6 +181,7 @@ def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
     p99s = sorted(p99_of_stretches(latencies_ms))
     what = f"from a publish until its message is received, {PER_SECOND:,} a second (p99, the median of {len(p99s)})"
     details = _details(load, reports, measured.as_dict())
+    details["connections"] = watch.connections + pace.connections
     details["p99_of_all_ms"] = details.pop("p99_ms")
     details |= {"least_p99_ms": rounded(p99s[0]), "most_p99_ms": rounded(p99s[-1])}
     yield Result("queue_delivery", what, median(p99s), "ms", DELIVERY_MS_GOAL, details)

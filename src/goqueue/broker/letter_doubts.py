@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.letter_search import find_written
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, LogOffline
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.dead_letters import cause_of, letter_places
 from goqueue.records.builder import NewRecord
@@ -90,4 +90,6 @@ class LetterDoubts:
 
 def _may_come_back(partition: Partition | None) -> GoQueueError | None:
     """Return why a letter that was sent to a partition, and is not found there, may be there after the next start."""
-    return None if partition is None or partition.gone or not partition.log.fault else partition.offline()
+    if partition is None or partition.gone or not partition.log.fault:
+        return None
+    return LogOffline(f"only the next start can tell whether a letter was written: {partition.offline().message}")

@@ -106,6 +106,7 @@ class QueueGroup:
 
     def validate(self) -> None:
         """Check what must always hold."""
+        assert self.value == GroupValue(self.settings, self.paused, self.letters_before)
         held: dict[str, int] = {}
         for window in self.windows.values():
             window.validate()
