@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from goqueue.broker.broker import Broker
@@ -63,6 +65,25 @@ def test_readers_of_the_target_do_not_wait_for_a_batch_that_was_cancelled_before
 
     async def go_on(broker: Broker) -> None:
         await let_pass(5)
+        (job,) = await LookAtRedrives().perform(broker)
+        assert job.state is RedriveState.CANCELLED
+        target = broker.topic("orders").partition(0)
+        assert target.last_stable_offset == target.log.end_offset
+
+    live(disk, 1, _stage_only)
+    live(disk, 2, go_on, stops=True)
+
+
+def test_a_redrive_has_not_ended_before_what_it_has_staged_is_aborted() -> None:
+    disk = SimDisk(1)
+
+    async def go_on(broker: Broker) -> None:
+        disk.fail(errno.ENOSPC, operation="write", path="*__transactions-*/*.log", times=None)
+        await let_pass(5)
+        (job,) = await LookAtRedrives().perform(broker)
+        assert job.state is RedriveState.CANCELLING
+        disk.heal()
+        await let_pass(20)
         (job,) = await LookAtRedrives().perform(broker)
         assert job.state is RedriveState.CANCELLED
         target = broker.topic("orders").partition(0)

@@ -30,8 +30,8 @@ from goqueue.broker.redrive_batches import Gathered, gather, sink_of, stage
 from goqueue.broker.redrive_tallies import RedriveTallies
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.sinks import commit_batch, find_sink, forget_sink
-from goqueue.broker.transactions import ANSWER_WITHIN_S, abort_transaction
-from goqueue.errors import CoordinatorUnavailable, GoQueueError
+from goqueue.broker.transactions import ANSWER_WITHIN_S, abort_transaction, find_transaction
+from goqueue.errors import CoordinatorUnavailable, GoQueueError, UnknownTransaction
 from goqueue.machines.redrive_values import Advance, Batch, Finish, Plan, Redrive, RedriveState
 from goqueue.machines.transaction_values import Stage
 from goqueue.model.sinks import stage_id
@@ -222,6 +222,17 @@ class Redriver:
         with suppress(GoQueueError):
             await abort_transaction(self._broker, INSIDE, stage_id(sink, 0, 0))
 
+    async def _require_aborted(self, sink: str) -> None:
+        """Abort what is staged; raises what has kept that from being decided."""
+        try:
+            await abort_transaction(self._broker, INSIDE, stage_id(sink, 0, 0))
+        except UnknownTransaction:
+            return
+        except GoQueueError:
+            # Once it is decided, it ends by itself.
+            if (await find_transaction(self._broker, INSIDE, stage_id(sink, 0, 0))).is_ongoing:
+                raise
+
     async def _advance(self, job: Redrive, batch: Batch) -> Redrive:
         topic = self._broker.topics_by_id.get(job.topic_id)
         partition = None if topic is None else topic.partitions[batch.partition]
@@ -230,8 +241,8 @@ class Redriver:
         return advanced
 
     async def _finish(self, job: Redrive, state: RedriveState, reason: str) -> bool:
-        # What is staged, planned or not, was not committed, and never will be.
-        await self._abort(sink_of(job))
+        # What is staged, planned or not, was not committed, and never will be. Those who read the target would wait.
+        await self._require_aborted(sink_of(job))
         ended: Redrive = await self._broker.redrives.submit(job.id, Finish(job.id, state, reason))
         self._broker.sink.emit(RedriveEnded(job.id, job.topic, ended.state.value, ended.moves.moved))
         with suppress(GoQueueError):
