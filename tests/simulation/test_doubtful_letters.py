@@ -377,6 +377,56 @@ def test_a_message_that_is_delivered_again_and_dies_again_waits_for_no_letter_of
     live(disk, 1, act)
 
 
+def test_a_letter_that_was_never_sent_waits_for_no_log_that_went_offline() -> None:
+    disk = SimDisk(1)
+    given: list[Given] = []
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("orders.dlq", 1, (("goqueue.flush", "interval"),)).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given.extend(await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker))
+
+    async def go_on(broker: Broker) -> None:
+        partition = broker.topic("orders.dlq").partition(0)
+        await PublishValue("orders.dlq", "durable", None).perform(broker)
+        disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
+        await PublishValue("orders.dlq", "lost", None).perform(broker)
+        await until(lambda: bool(partition.log.fault))
+        assert partition.log.durable_end < partition.high_watermark
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await let_pass(5)
+        assert flight_states(broker) == [FlightState.DEAD]
+        await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
+        await until(lambda: flight_states(broker) == [])
+        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
+
+    live(disk, 1, act)
+    live(disk, 2, go_on)
+
+
+def test_a_letter_is_found_in_a_log_that_went_offline_behind_it() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders", 1).perform(broker)
+        await MakeTopic("orders.dlq", 1, (("goqueue.flush", "interval"),)).perform(broker)
+        partition = broker.topic("orders.dlq").partition(0)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await until(lambda: partition.log.durable_end == 1)
+        disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
+        await PublishValue("orders.dlq", "lost", None).perform(broker)
+        await until(lambda: bool(partition.log.fault))
+        assert partition.log.durable_end < partition.high_watermark
+        disk.heal()
+        await until(lambda: flight_states(broker) == [])
+
+    live(disk, 1, act)
+
+
 async def _open_a_transaction(broker: Broker, topic: str) -> None:
     identity = await init_transactions(broker, CALLER, "somebody", 600_000)
     messages = [NewMessage(None, b"open", [(GROUP_HEADER, b"others")])]

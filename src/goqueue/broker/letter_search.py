@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 from goqueue.broker.letters import open_batches
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, LogOffline
 from goqueue.model.dead_letters import Cause, cause_of
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
@@ -46,8 +47,11 @@ async def find_written(
 
 async def _look_in(partition: Partition, causes: AbstractSet[Cause], found: set[Cause]) -> None:
     end = partition.high_watermark
-    # What a power loss could take back does not count as written.
-    await partition.flusher.durable(end)
+    # What a power loss could take back does not count as written. In a log that is offline, that was sent since the
+    # start, and whoever has sent it knows.
+    with suppress(LogOffline):
+        await partition.flusher.durable(end)
+    end = min(end, partition.log.durable_end)
     start = max(end - _LAST_LETTERS, partition.log.start_offset)
     piece = _FIRST_PIECE
     while start < end and len(found) < len(causes):
