@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import PurePath
 
 import pytest
 
@@ -16,6 +17,7 @@ from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Start,
 from goqueue.model import dead_letters
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
+from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
@@ -90,4 +92,21 @@ def test_a_redrive_has_not_ended_before_what_it_has_staged_is_aborted() -> None:
         assert target.last_stable_offset == target.log.end_offset
 
     live(disk, 1, _stage_only)
+    live(disk, 2, go_on, stops=True)
+
+
+def test_a_redrive_ends_though_the_log_is_damaged_that_knew_what_it_has_staged() -> None:
+    disk = SimDisk(1)
+
+    async def go_on(broker: Broker) -> None:
+        assert not broker.transactions.is_whole
+        await let_pass(5)
+        (job,) = await LookAtRedrives().perform(broker)
+        assert job.state is RedriveState.CANCELLED
+
+    live(disk, 1, _stage_only, stops=True)
+    for name in ("data/__transactions-0", "data/__transactions-1"):
+        for path in [PurePath(name, each) for each in disk.list_directory(PurePath(name))]:
+            if path.suffix == ".log" and disk.read_file(path):
+                disk.flip(path, HEADER_BYTES + 4, 0x01)
     live(disk, 2, go_on, stops=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from goqueue.broker.events import PartitionUnavailable
 from goqueue.broker.topics import ensure_internal_topic
-from goqueue.errors import CoordinatorUnavailable, GoQueueError, LogOffline
+from goqueue.errors import CoordinatorUnavailable, Corrupt, GoQueueError, LogOffline
 from goqueue.model.partitioners import name_partition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Machine, Shard
@@ -107,6 +107,10 @@ class Coordinator(Generic[MachineT, CommandT]):
         """Tell whether everything is durable that is known to the machine that a name belongs to."""
         shard = self._shards[self._index(name)] if self._shards else None
         return shard is None or shard.is_settled
+
+    def is_damaged(self, name: str) -> bool:
+        """Tell whether the log is damaged that a name belongs to, and so what was known of it is lost."""
+        return bool(self._machines) and isinstance(self._machines[self._index(name)], Corrupt)
 
     @property
     def is_whole(self) -> bool:

@@ -224,13 +224,17 @@ class Redriver:
 
     async def _require_aborted(self, sink: str) -> None:
         """Abort what is staged; raises what has kept that from being decided."""
+        staged = stage_id(sink, 0, 0)
+        if self._broker.transactions.is_damaged(staged):
+            # There is nobody who could abort it, and may never be.
+            return
         try:
-            await abort_transaction(self._broker, INSIDE, stage_id(sink, 0, 0))
+            await abort_transaction(self._broker, INSIDE, staged)
         except UnknownTransaction:
             return
         except GoQueueError:
             # Once it is decided, it ends by itself.
-            if (await find_transaction(self._broker, INSIDE, stage_id(sink, 0, 0))).is_ongoing:
+            if (await find_transaction(self._broker, INSIDE, staged)).is_ongoing:
                 raise
 
     async def _advance(self, job: Redrive, batch: Batch) -> Redrive:
