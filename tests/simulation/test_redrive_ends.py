@@ -110,3 +110,20 @@ def test_a_redrive_ends_though_the_log_is_damaged_that_knew_what_it_has_staged()
             if path.suffix == ".log" and disk.read_file(path):
                 disk.flip(path, HEADER_BYTES + 4, 0x01)
     live(disk, 2, go_on, stops=True)
+
+
+def test_a_redrive_that_has_staged_nothing_ends_though_the_disk_is_nearly_full() -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
+        command = Start("1" * 32, "orders.dlq", broker.topic("orders.dlq").topic.id, Terms(), {0: (0, 1)})
+        await broker.redrives.submit(command.id, command)
+        broker.pipeline.is_disk_guarded = True
+        await cancel_redrive(broker, CALLER, command.id)
+        broker.redrives.driver.look_at_all()
+        await let_pass(0.1)
+        assert broker.pipeline.is_disk_guarded
+        (job,) = await LookAtRedrives().perform(broker)
+        assert job.state is RedriveState.CANCELLED
+
+    live(SimDisk(1), 1, act, stops=True)

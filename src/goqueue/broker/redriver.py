@@ -228,14 +228,13 @@ class Redriver:
         if self._broker.transactions.is_damaged(staged):
             # There is nobody who could abort it, and may never be.
             return
-        try:
-            await abort_transaction(self._broker, INSIDE, staged)
-        except UnknownTransaction:
-            return
-        except GoQueueError:
-            # Once it is decided, it ends by itself.
-            if (await find_transaction(self._broker, INSIDE, staged)).is_ongoing:
-                raise
+        with suppress(UnknownTransaction):
+            try:
+                await abort_transaction(self._broker, INSIDE, staged)
+            except GoQueueError:
+                # Once it is decided, it ends by itself.
+                if (await find_transaction(self._broker, INSIDE, staged)).is_ongoing:
+                    raise
 
     async def _advance(self, job: Redrive, batch: Batch) -> Redrive:
         topic = self._broker.topics_by_id.get(job.topic_id)
