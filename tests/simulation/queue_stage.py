@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.delivery_values import FlightState
+from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.testing import SimDisk
 from tests.simulation.group_stage import let_pass
-from tests.simulation.queue_calls import PublishValue, ReceiveSome
+from tests.simulation.queue_calls import Given, PublishValue, ReadLetters, ReceiveSome, SettleSome
 
 
 async def until(fact: Callable[[], bool]) -> None:
@@ -40,3 +42,14 @@ async def receive_values(broker: Broker, *topics: str, limit: int = 100, wait_ms
     """Return what a consumer of a group gets."""
     wish = ReceiveSome("billing", topics or ("orders",), "ann", limit, wait_ms, 60_000, 0)
     return [given.value for given in await wish.perform(broker)]
+
+
+async def write_letters_and_no_more(broker: Broker, disk: SimDisk, given: Sequence[Given]) -> None:
+    """Have messages of `billing` dead, which is stored, and their letters written, but not that they are buried.
+
+    The disk is left as it is, without room for that.
+    """
+    disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    while not await ReadLetters("orders.dlq").perform(broker):
+        await let_pass(0.01)

@@ -9,20 +9,16 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.messages import NewMessage, Turns
-from goqueue.broker.topics import create_topic, delete_topic
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
 from goqueue.broker.transactions import abort_transaction, init_transactions
-from goqueue.machines.delivery_commands import Seek
 from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
 from tests.simulation.queue_calls import Given, Letter, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
-from tests.simulation.queue_stage import flight_states, until
+from tests.simulation.queue_stage import flight_states, until, write_letters_and_no_more
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +54,7 @@ def test_a_letter_is_written_once_though_others_are_settled_before_its_message_c
         for value in (*large, "small"):
             await PublishValue("orders", value, None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 6, 0, 60_000, 0).perform(broker)
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", tuple(given[5:]), Verdict.REJECT).perform(broker)
-        while not await ReadLetters("orders.dlq").perform(broker):
-            await let_pass(0.01)
+        await write_letters_and_no_more(broker, disk, given[5:])
         disk.heal()
         await SettleSome("billing", tuple(given[:5]), Verdict.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
@@ -83,11 +76,7 @@ def test_a_letter_is_written_once_though_letters_go_elsewhere_before_its_message
             await MakeTopic(topic, 1).perform(broker)
         await PublishValue("orders", "v1", None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        # What says that the message is dead is written, and its letter; what says that it is buried is not.
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-        while not await ReadLetters("orders.dlq").perform(broker):
-            await let_pass(0.01)
+        await write_letters_and_no_more(broker, disk, given)
         disk.heal()
         for home in homes:
             await SetQueue("billing", QueueSettings(dead_letters=home)).perform(broker)
@@ -177,10 +166,7 @@ def test_a_letter_that_cannot_be_looked_for_waits_alone(letters_go_elsewhere: Se
             await PublishValue("orders", f"v{number}", f"v{number}").perform(broker)
         received = await ReceiveSome("billing", ("orders",), "ann", 8, 0, 60_000, 0).perform(broker)
         given.extend([each for each in received if each.place.partition == 1][:1])
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-        while not await ReadLetters("orders.dlq").perform(broker):
-            await let_pass(0.01)
+        await write_letters_and_no_more(broker, disk, given)
         disk.heal()
         await letters_go_elsewhere.perform(broker)
         assert flight_states(broker).count(FlightState.DEAD) == 1
@@ -221,10 +207,7 @@ def test_a_letter_that_is_found_waits_for_no_other_place_to_be_looked_at() -> No
             await PublishValue("orders", f"v{number}", f"v{number}").perform(broker)
         received = await ReceiveSome("billing", ("orders",), "ann", 8, 0, 60_000, 0).perform(broker)
         given.extend([each for each in received if each.place.partition == 1][:2])
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
-        while not await ReadLetters("orders.dlq").perform(broker):
-            await let_pass(0.01)
+        await write_letters_and_no_more(broker, disk, given[:1])
         disk.heal()
 
     async def go_on(broker: Broker) -> None:
@@ -249,10 +232,7 @@ def test_a_letter_that_is_found_waits_for_no_other_to_be_written() -> None:
         for value in ("v1", "v2"):
             await PublishValue("orders", value, None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
-        while not await ReadLetters("orders.dlq").perform(broker):
-            await let_pass(0.01)
+        await write_letters_and_no_more(broker, disk, given[:1])
         disk.heal()
         disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
         await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
@@ -289,142 +269,6 @@ def test_a_letter_is_not_looked_for_where_none_can_be_since_all_that_were_dead_t
     disk.heal()
     disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
     live(disk, 2, go_on)
-
-
-async def _send_a_letter_to_a_log_that_goes_offline(broker: Broker, disk: SimDisk) -> None:
-    for topic in ("orders", "orders.dlq"):
-        await MakeTopic(topic, 1).perform(broker)
-    await PublishValue("orders", "v1", None).perform(broker)
-    given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-    disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
-    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-    await let_pass(5)
-    await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
-    await let_pass(5)
-    assert flight_states(broker) == [FlightState.DEAD]
-
-
-@pytest.mark.seeds(10, long_count=100)
-def test_a_letter_is_written_once_though_it_was_sent_to_a_log_that_went_offline(seed: int) -> None:
-    disk = SimDisk(seed)
-
-    async def act(broker: Broker) -> None:
-        await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
-
-    async def go_on(broker: Broker) -> None:
-        await until(lambda: flight_states(broker) == [])
-        letters = [letter for home in ("orders.dlq", "graves") for letter in await ReadLetters(home).perform(broker)]
-        assert letters == [Letter("billing", "v1")]
-
-    live(disk, seed, act)
-    disk.kill()
-    live(disk, seed, go_on, stops=True)
-
-
-@pytest.mark.seeds(10, long_count=100)
-@pytest.mark.parametrize("goes_offline", [False, True])
-def test_a_letter_is_on_the_disk_before_its_message_is_done_though_its_topic_is_flushed_now_and_then(
-    seed: int, goes_offline: bool
-) -> None:
-    disk = SimDisk(seed)
-    config = {"goqueue.flush": "interval", "goqueue.flush.interval.ms": "60000"}
-
-    async def act(broker: Broker) -> None:
-        await MakeTopic("orders", 1).perform(broker)
-        await create_topic(broker, CALLER, "orders.dlq", partitions=1, config=config)
-        for value in ("v1", "v2"):
-            await PublishValue("orders", value, None).perform(broker)
-            given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-            if goes_offline and value == "v2":
-                disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
-            await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-            await let_pass(5)
-        assert flight_states(broker) == ([FlightState.DEAD] if goes_offline else [])
-
-    async def go_on(broker: Broker) -> None:
-        await until(lambda: flight_states(broker) == [])
-        letters = await ReadLetters("orders.dlq").perform(broker)
-        assert letters == [Letter("billing", value) for value in ("v1", "v2")]
-
-    live(disk, seed, act)
-    disk.crash()
-    live(disk, seed, go_on, stops=True)
-
-
-def test_a_letter_that_was_sent_to_a_log_that_went_offline_is_written_elsewhere_if_its_topic_is_deleted() -> None:
-    disk = SimDisk(1)
-
-    async def act(broker: Broker) -> None:
-        await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
-        await delete_topic(broker, CALLER, "orders.dlq")
-        await until(lambda: flight_states(broker) == [])
-        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
-
-    live(disk, 1, act)
-
-
-def test_a_message_that_is_delivered_again_and_dies_again_waits_for_no_letter_of_its_death_before() -> None:
-    disk = SimDisk(1)
-
-    async def act(broker: Broker) -> None:
-        await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
-        await broker.queues.submit("billing", Seek("billing", TopicPartition("orders", 0), 0, NO_EPOCH))
-        given = await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-        await until(lambda: flight_states(broker) == [])
-        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
-
-    live(disk, 1, act)
-
-
-def test_a_letter_that_was_never_sent_waits_for_no_log_that_went_offline() -> None:
-    disk = SimDisk(1)
-    given: list[Given] = []
-
-    async def act(broker: Broker) -> None:
-        await MakeTopic("orders", 1).perform(broker)
-        await MakeTopic("orders.dlq", 1, (("goqueue.flush", "interval"),)).perform(broker)
-        await PublishValue("orders", "v1", None).perform(broker)
-        given.extend(await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker))
-
-    async def go_on(broker: Broker) -> None:
-        partition = broker.topic("orders.dlq").partition(0)
-        await PublishValue("orders.dlq", "durable", None).perform(broker)
-        disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
-        await PublishValue("orders.dlq", "lost", None).perform(broker)
-        await until(lambda: bool(partition.log.fault))
-        assert partition.log.durable_end < partition.high_watermark
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-        await let_pass(5)
-        assert flight_states(broker) == [FlightState.DEAD]
-        await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
-        await until(lambda: flight_states(broker) == [])
-        assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
-
-    live(disk, 1, act)
-    live(disk, 2, go_on)
-
-
-def test_a_letter_is_found_in_a_log_that_went_offline_behind_it() -> None:
-    disk = SimDisk(1)
-
-    async def act(broker: Broker) -> None:
-        await MakeTopic("orders", 1).perform(broker)
-        await MakeTopic("orders.dlq", 1, (("goqueue.flush", "interval"),)).perform(broker)
-        partition = broker.topic("orders.dlq").partition(0)
-        await PublishValue("orders", "v1", None).perform(broker)
-        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-        await until(lambda: partition.log.durable_end == 1)
-        disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
-        await PublishValue("orders.dlq", "lost", None).perform(broker)
-        await until(lambda: bool(partition.log.fault))
-        assert partition.log.durable_end < partition.high_watermark
-        disk.heal()
-        await until(lambda: flight_states(broker) == [])
-
-    live(disk, 1, act)
 
 
 async def _open_a_transaction(broker: Broker, topic: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker import letter_doubts, queue_beginnings, undertaker
+from goqueue.broker import queue_beginnings, undertaker
 from goqueue.broker.letter_doubts import LetterDoubts
+from goqueue.broker.letter_search import FormerLetters
 from goqueue.broker.queue_offers import find
 from goqueue.broker.undertaker import Undertaker
 from goqueue.log.checkpoint import Checkpoint
@@ -137,11 +138,11 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
 def letters_are_written_without_a_look(patch: Patch) -> None:
     """After a start, the undertaker takes for granted that no letter was written."""
 
-    async def nothing(places: Any, causes: Any) -> tuple[set[Any], None]:
-        del places, causes
-        return set(), None
+    async def nothing(self: FormerLetters, time_ms: int) -> set[Any]:
+        del self, time_ms
+        return set()
 
-    patch.setattr(letter_doubts, "find_written", nothing)
+    patch.setattr(FormerLetters, "since", nothing)
 
 
 def letters_are_looked_for_only_where_they_go_now(patch: Patch) -> None:

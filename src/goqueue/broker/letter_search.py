@@ -1,4 +1,9 @@
-"""Looks for dead letters that were perhaps written, among the last ones of the partitions where they may lie.
+"""Looks for dead letters that were perhaps written: before the start, or since.
+
+Those from before the start lie before the end that their partition had when it was opened, and were written after the
+last delivery of their message; since the clock may have been set back in between, the very last ones are looked at in
+any case. Those that were sent since lie behind the end that their partition had then. So none is hidden by others,
+however many these are.
 
 The undertaker writes letters outside of transactions. So those of others are passed over, and one that is open hides
 nothing: else a letter would be written again and again until it ends.
@@ -6,74 +11,63 @@ nothing: else a letter would be written again and again until it ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
 from goqueue.broker.letters import open_batches
-from goqueue.errors import GoQueueError, LogOffline
+from goqueue.errors import LogOffline
 from goqueue.model.dead_letters import Cause, cause_of
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 _LAST_LETTERS = 2_000
-# Most often it is the very last ones.
-_FIRST_PIECE = 16
-_PIECE_GROWTH = 4
 
 
-async def find_written(
-    places: Iterable[Partition | GoQueueError], causes: AbstractSet[Cause]
-) -> tuple[set[Cause], GoQueueError | None]:
-    """Return those causes of which a letter is among the last ones of a partition, and why there may be more of them.
+class FormerLetters:
+    """Letters of a partition from before the start that `is_wanted`; what was looked at is not looked at again."""
 
-    That is what has kept it from looking at a place, if it has not found all. Two letters of the same message say the
-    same only if they are of the same death.
-    """
-    found: set[Cause] = set()
-    obstacle: GoQueueError | None = None
-    for place in places:
-        if len(found) == len(causes):
-            break
-        try:
-            if isinstance(place, Partition):
-                await _look_in(place, causes, found)
-            else:
-                obstacle = obstacle or place
-        except GoQueueError as error:
-            obstacle = obstacle or error
-    return found, None if len(found) == len(causes) else obstacle
+    def __init__(self, partition: Partition, is_wanted: Callable[[Cause], bool]) -> None:
+        self._partition = partition
+        self._is_wanted = is_wanted
+        # Where those begin that were looked at.
+        self._start = partition.opened_end
+        self._causes: set[Cause] = set()
+
+    async def since(self, time_ms: int) -> AbstractSet[Cause]:
+        """Return what those say that were written since then, and perhaps older ones."""
+        first = self._partition.offset_for_time(time_ms)
+        end = self._partition.opened_end
+        start = min(end - _LAST_LETTERS, end if first is None else first.offset)
+        if start < self._start:
+            self._causes |= await _find(self._partition, start, self._start, self._is_wanted)
+            self._start = start
+        return self._causes
 
 
-async def _look_in(partition: Partition, causes: AbstractSet[Cause], found: set[Cause]) -> None:
+async def find_sent(partition: Partition, start: int, causes: AbstractSet[Cause]) -> AbstractSet[Cause]:
+    """Return those causes of which a letter lies in a partition, from an offset on."""
     end = partition.high_watermark
-    # What a power loss could take back does not count as written. In a log that is offline, that was sent since the
-    # start, and whoever has sent it knows.
+    # What a power loss could take back does not count as written.
     with suppress(LogOffline):
         await partition.flusher.durable(end)
     end = min(end, partition.log.durable_end)
-    start = max(end - _LAST_LETTERS, partition.log.start_offset)
-    piece = _FIRST_PIECE
-    while start < end and len(found) < len(causes):
-        low = max(end - piece, start)
-        end = await _look_between(partition, low, end, causes, found)
-        piece *= _PIECE_GROWTH
+    return await _find(partition, start, end, causes.__contains__, enough=len(causes))
 
 
-async def _look_between(
-    partition: Partition, start: int, end: int, causes: AbstractSet[Cause], found: set[Cause]
-) -> int:
-    """Look at letters between two offsets, and at others of their batches; return where the first of these begins."""
-    position, first = start, start
-    while position < end:
-        reached = position
+async def _find(
+    partition: Partition, start: int, end: int, is_wanted: Callable[[Cause], bool], *, enough: int | None = None
+) -> set[Cause]:
+    """Return what letters say that lie between two offsets, as far as that is wanted, until there are enough."""
+    found: set[Cause] = set()
+    position = max(start, partition.log.start_offset)
+    before = -1
+    while before < position < end and len(found) != enough:
+        before = position
         for batch in open_batches(partition, position, end, leaves_out_transactions=True):
-            found |= {cause_of(record.headers) for record in batch.records} & causes
-            reached, first = batch.end, min(first, batch.start)
+            found |= {cause for record in batch.records if is_wanted(cause := cause_of(record.headers))}
+            position = batch.end
             await turns(1)
-            if reached >= end:
+            if position >= end or len(found) == enough:
                 break
-        if reached == position:
-            break
-        position = reached
-    return first
+    return found

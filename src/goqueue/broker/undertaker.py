@@ -2,8 +2,8 @@
 
 A letter is an ordinary publish, durable before its message is settled: so none is lost, whatever happens in between.
 Whoever cannot know whether a letter was written (after a start, or when its message could not be settled) looks for it
-among the last letters where it would lie first, so that it is not written twice; also where it would have lain before
-the group was told to have its letters elsewhere.
+where it would lie first, so that it is not written twice; also where it would have lain before the group was told to
+have its letters elsewhere.
 
 Whatever was delivered can become a letter, however large it is. What cannot be written or read now stays where it is,
 and is tried again, and keeps no other back.
@@ -12,6 +12,7 @@ and is tried again, and keeps no other back.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -57,14 +58,10 @@ _REST_S_MAX = 60.0
 
 
 class _Gathered(NamedTuple):
-    """Dead messages that were looked at, by offset: the leases they died of, letters, and why others cannot be read.
-
-    Whether there are letters of the `doubtful` ones already, nobody knows; these are leases, too.
-    """
+    """Dead messages that were looked at, by offset: the leases they died of, letters, and why others cannot be read."""
 
     leases: dict[int, int]
     letters: Letters
-    doubtful: dict[int, int]
     unreadable: dict[int, GoQueueError]
 
 
@@ -72,14 +69,25 @@ class _Gathered(NamedTuple):
 class _Burial:
     """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now.
 
-    Since `got_on_at` (monotonic) all was in vain.
+    Since `got_on_at` (monotonic) all was in vain. Those in the `row` have not had their turn yet.
     """
 
     group: str
     where: TopicPartition
     got_on_at: float
     refused: dict[int, GoQueueError] = field(default_factory=dict)
+    row: deque[int] = field(default_factory=deque)
     finder: MessageFinder | None = None
+
+    def next_dead(self, window: Window) -> list[int]:
+        """Return some of the dead that can perhaps be buried; there may be very many others, so all have turns."""
+        while self.row and not self._is_left(window, self.row[0]):
+            self.row.popleft()
+        self.row = self.row or deque(each for each in window.dead if each not in self.refused)
+        return list(islice((each for each in self.row if self._is_left(window, each)), _AT_ONCE_MAX))
+
+    def _is_left(self, window: Window, offset: int) -> bool:
+        return offset in window.dead and offset not in self.refused
 
     def finder_of(self, partition: Partition, window: Window, dead: Sequence[int]) -> MessageFinder:
         """Return who finds dead messages, and knows what was opened of others that lie beside them."""
@@ -161,9 +169,7 @@ class Undertaker:
         name, where, refused = burial.group, burial.where, burial.refused
         group = self._broker.queues.find(name)
         window = None if group is None else group.windows.get(where)
-        dead = (
-            [] if window is None else list(islice((each for each in window.dead if each not in refused), _AT_ONCE_MAX))
-        )
+        dead = [] if window is None else burial.next_dead(window)
         if group is None or window is None or not dead:
             return False
         homes = [each or dead_letters_of(where.topic) for each in (group.settings.dead_letters, *group.letters_before)]
@@ -182,7 +188,7 @@ class Undertaker:
         found = await self._gather(burial, group, window, dead)
         if not found.leases:
             return False
-        letters, unknown = await self._doubts.unwritten((name, where), homes, found.letters, found.doubtful)
+        letters, unknown = await self._doubts.unwritten((name, where), window, homes, found.letters, found.leases)
         refused |= found.unreadable | unknown
         # What is gone, or has its letter, is done whatever becomes of the others.
         await self._settle(burial, window, {each: found.leases[each] for each in found.leases if each not in letters})
@@ -204,7 +210,7 @@ class Undertaker:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
-        found = _Gathered({}, {}, {}, {})
+        found = _Gathered({}, {}, {})
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -217,7 +223,7 @@ class Undertaker:
             if flight is None or flight.lease is None or window.find(offset) != flight:
                 # Somebody has moved the group meanwhile.
                 continue
-            lease_id = found.leases[offset] = flight.lease.id
+            found.leases[offset] = flight.lease.id
             try:
                 record = finder.take(offset)
             except Corrupt as error:
@@ -226,8 +232,6 @@ class Undertaker:
             if record is not None:
                 size += record.size_bytes
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
-                if lease_id in window.old_leases or self._doubts.is_sent((group.name, where), offset, lease_id):
-                    found.doubtful[offset] = lease_id
         return found
 
     async def _write(self, which: Dead, home: str, letters: Letters, leases: Leases) -> dict[int, GoQueueError]:

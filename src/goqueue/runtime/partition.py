@@ -105,6 +105,8 @@ class Partition:
         self.waiters = Waiters()
         self.flusher = Flusher(log, threads, self._progressed, syncs)
         self.high_watermark = log.durable_end
+        # All that is before was written before the start.
+        self.opened_end = log.durable_end
         # Set when the topic goes: what readers who still hold on to the partition are told.
         self.gone: GoQueueError | None = None
         self.records_in = 0
