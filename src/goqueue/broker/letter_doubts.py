@@ -83,7 +83,7 @@ class LetterDoubts:
         all_sent = self._sent.get(dead, {})
         sent = {each: there for each in letters if (there := all_sent.get(each)) and there.lease_id == leases[each]}
         old = [each for each in letters if leases[each] in window.old_leases]
-        causes = {each: cause_of(letters[each].headers) for each in (*sent, *old)}
+        causes = {each: cause_of(letters[each].headers) for each in {*sent, *old}}
         since = await _find_all_sent(sent, causes)
         before = await self._find_former(dead, window, homes, {each: causes[each] for each in old})
         written = since.written | before.written
@@ -96,16 +96,17 @@ class LetterDoubts:
     ) -> _Found:
         """Look for letters that were perhaps written before the start."""
         found = _Found(set(), {})
-        if not causes:
+        wanted = set(causes.values())
+        if not wanted:
             return found
-        first_ms = min(cause.last_delivery or 0 for cause in causes.values())
+        first_ms = min(cause.last_delivery or 0 for cause in wanted)
         former = self._former.setdefault(dead, {})
         for place in self._places(homes, dead[1]):
             obstacle = None
             try:
                 if isinstance(place, Partition):
                     letters = former.setdefault(place, FormerLetters(place, partial(_is_open, dead, window)))
-                    found.written.update(await letters.since(first_ms))
+                    found.written.update(wanted & await letters.since(first_ms))
                 else:
                     obstacle = place
             except GoQueueError as error:

@@ -22,6 +22,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 _LAST_LETTERS = 2_000
+_PIECE_LETTERS = 2_000
 
 
 class FormerLetters:
@@ -39,9 +40,11 @@ class FormerLetters:
         first = self._partition.offset_for_time(time_ms)
         end = self._partition.opened_end
         start = min(end - _LAST_LETTERS, end if first is None else first.offset)
-        if start < self._start:
-            self._causes |= await _find(self._partition, start, self._start, self._is_wanted)
-            self._start = start
+        while start < self._start:
+            # Some at a time: if they cannot be read now, what was looked at before need not be again.
+            piece_start = max(start, self._start - _PIECE_LETTERS)
+            self._causes |= await _find(self._partition, piece_start, self._start, self._is_wanted)
+            self._start = piece_start
         return self._causes
 
 
