@@ -29,7 +29,7 @@ from goqueue.machines.delivery_commands import (
     claims_of,
 )
 from goqueue.machines.delivery_steps import Settled
-from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.delivery_values import LetterPlace, Verdict
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
@@ -49,6 +49,7 @@ limits = st.integers(1, 60)
 asked = st.lists(st.tuples(consumers, limits), min_size=1, max_size=3)
 messages = st.lists(st.tuples(keys, st.sampled_from([0, 0, 0, 1, 300])), max_size=20)
 verdicts = st.sampled_from(Verdict)
+letter_places = st.sampled_from([None, (), (LetterPlace(TOPIC_ID, 0, 5),), (LetterPlace(TOPIC_ID, 1, 0),) * 2])
 delays = st.sampled_from([0, 1_000, 20_000, 90_000])
 
 
@@ -65,6 +66,7 @@ class Queues(RuleBasedStateMachine):
         self.starts = dict.fromkeys(PARTITIONS, 0)
         self.leases = 0
         self.receipts: list[Receipt] = []
+        self.letters: dict[TopicPartition, tuple[LetterPlace, ...]] = dict.fromkeys(PARTITIONS, ())
         self.is_ordered = False
 
     @initialize(is_ordered=st.booleans(), offset=st.sampled_from([0, 3, 250]))
@@ -197,14 +199,15 @@ class Queues(RuleBasedStateMachine):
             else:
                 assert isinstance(result, StaleReceipt)
 
-    @rule(partition=partitions)
-    def bury(self, partition: TopicPartition) -> None:
+    @rule(partition=partitions, letters=letter_places)
+    def bury(self, partition: TopicPartition, letters: tuple[LetterPlace, ...] | None) -> None:
         self.pass_time(0)
         dead = [offset for offset, each in self.models[partition].messages.items() if each.state == "dead"]
         assert set(self.window(partition).dead) == set(dead)
         flights = {offset: self.window(partition).find(offset) for offset in dead}
         leases = {offset: each.lease.id for offset, each in flights.items() if each is not None and each.lease}
-        self.say(Bury(GROUP, partition, TOPIC_ID, leases))
+        self.say(Bury(GROUP, partition, TOPIC_ID, leases, letters))
+        self.letters[partition] = self.letters[partition] if letters is None else letters
         for offset in dead:
             self.models[partition].messages[offset].state = "done"
 
@@ -257,6 +260,8 @@ class Queues(RuleBasedStateMachine):
         # Only the wall clock outlives a start.
         self.now = Now(self.now.wall_ms + jump_ms, 0)
         self.machine.revive(self.now)
+        for each in PARTITIONS:
+            assert self.window(each).old_dead == set(self.window(each).dead)
         self.pass_time(0)
 
     @invariant()
@@ -264,6 +269,7 @@ class Queues(RuleBasedStateMachine):
         group = self.machine.find(GROUP)
         if group is not None:
             group.validate()
+            assert {each: window.letters for each, window in group.windows.items()} == self.letters
 
     @override
     def teardown(self) -> None:
@@ -274,7 +280,7 @@ class Queues(RuleBasedStateMachine):
             assert rounds < 500, "some messages are never delivered"
             self.pass_time(100_000)
             for each in PARTITIONS:
-                self.bury(each)
+                self.bury(each, None)
             first = len(self.receipts)
             self.receive([("carol", 40)], list(PARTITIONS))
             self.say(Settle(GROUP, Verdict.ACK, claims_of(self.receipts[first:])))

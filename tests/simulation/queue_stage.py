@@ -7,7 +7,7 @@ import errno
 from collections.abc import Callable, Sequence
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.delivery_values import FlightState, LetterPlace, Verdict
 from goqueue.testing import SimDisk
 from tests.simulation.group_stage import let_pass
 from tests.simulation.queue_calls import Given, PublishValue, ReadLetters, ReceiveSome, SettleSome
@@ -32,6 +32,12 @@ def flight_states(broker: Broker) -> list[FlightState]:
     ]
 
 
+def letter_places(broker: Broker) -> list[LetterPlace]:
+    """Return where letters may lie, of any group."""
+    groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
+    return [place for group in groups for window in group.windows.values() for place in window.letters]
+
+
 async def publish_values(broker: Broker, values: Sequence[str], topic: str = "orders") -> None:
     """Publish messages, one after another."""
     for value in values:
@@ -44,12 +50,15 @@ async def receive_values(broker: Broker, *topics: str, limit: int = 100, wait_ms
     return [given.value for given in await wish.perform(broker)]
 
 
-async def write_letters_and_no_more(broker: Broker, disk: SimDisk, given: Sequence[Given]) -> None:
+async def write_letters_and_no_more(
+    broker: Broker, disk: SimDisk, given: Sequence[Given], home: str = "orders.dlq"
+) -> None:
     """Have messages of `billing` dead, which is stored, and their letters written, but not that they are buried.
 
     The disk is left as it is, without room for that.
     """
-    disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+    # What they die of is written, and where their letters will lie.
+    disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
     await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
-    while not await ReadLetters("orders.dlq").perform(broker):
+    while not await ReadLetters(home).perform(broker):
         await let_pass(0.01)

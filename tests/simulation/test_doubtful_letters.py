@@ -32,13 +32,14 @@ def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         await MakeTopic("orders.dlq", 1).perform(broker)
-        await PublishValue("orders", "v1", None).perform(broker)
-        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        # What says that the message is dead is written; what says that it is buried is not, for a while.
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=3)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
+        # What says that the messages are dead is written; what says that they are buried is not, for a while.
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=3)
         await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
-        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1"), Letter("billing", "v2")]
 
     live(disk, 1, act, stops=True)
 
@@ -107,7 +108,7 @@ def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
         await ReceiveSome("billing", ("orders",), "ann", 1, 0, 10_000, 0).perform(broker)
         await let_pass(9)
         # Its lease ends, which is stored, and its letter is written; what says that it is buried is not.
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
         await let_pass(3)
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "slow")]
 
@@ -127,7 +128,7 @@ def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
 
 def test_a_letter_is_written_once_though_its_topic_has_got_partitions_since() -> None:
     disk = SimDisk(1)
-    values = [f"v{number}" for number in range(24)]
+    values = [f"v{number}" for number in range(48)]
 
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 8).perform(broker)
@@ -135,13 +136,18 @@ def test_a_letter_is_written_once_though_its_topic_has_got_partitions_since() ->
         for value in values:
             await PublishValue("orders", value, value).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", len(values), 0, 60_000, 0).perform(broker)
-        assert len({each.place for each in given}) > 4
-        # What says that the messages are dead is written; what says that they are buried is not.
+        firsts = {each.place: each for each in given}
+        assert len(firsts) > 4
+        await SettleSome("billing", tuple(firsts.values()), Verdict.REJECT).perform(broker)
+        await until(lambda: FlightState.DEAD not in flight_states(broker))
+        # What says that the others are dead is written; what says that they are buried is not.
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        others = tuple(each for each in given if each not in firsts.values())
+        await SettleSome("billing", others, Verdict.REJECT).perform(broker)
         await let_pass(5)
         assert sorted(each.value for each in await ReadLetters("orders.dlq").perform(broker)) == sorted(values)
         await GrowTopic("orders.dlq", 7).perform(broker)
+        assert len(flight_states(broker)) == len(others)
 
     async def go_on(broker: Broker) -> None:
         await until(lambda: flight_states(broker) == [])
@@ -196,31 +202,119 @@ def test_a_letter_that_cannot_be_looked_for_waits_alone(letters_go_elsewhere: Se
     live(disk, 3, go_on, stops=True)
 
 
+def _dead(broker: Broker) -> list[int]:
+    """Return the offsets of all dead messages."""
+    groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
+    return [dead for group in groups for window in group.windows.values() for dead in window.dead]
+
+
+def _keep_shut(disk: SimDisk, log: str) -> None:
+    """Let a log not be opened."""
+    disk.fail(errno.EIO, operation="open", path=lambda path: log in path.parts, times=None)
+
+
 def test_a_letter_that_is_found_waits_for_no_other_place_to_be_looked_at() -> None:
     disk = SimDisk(1)
     given: list[Given] = []
 
     async def act(broker: Broker) -> None:
-        for topic in ("orders", "orders.dlq"):
-            await MakeTopic(topic, 2).perform(broker)
-        for number in range(8):
-            await PublishValue("orders", f"v{number}", f"v{number}").perform(broker)
-        received = await ReceiveSome("billing", ("orders",), "ann", 8, 0, 60_000, 0).perform(broker)
-        given.extend([each for each in received if each.place.partition == 1][:2])
+        for topic in ("orders", "orders.dlq", "graves"):
+            await MakeTopic(topic, 1).perform(broker)
+        for value in ("v1", "v2"):
+            await PublishValue("orders", value, None).perform(broker)
+        given.extend(await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker))
         await write_letters_and_no_more(broker, disk, given[:1])
-        disk.heal()
+
+    async def go_on_elsewhere(broker: Broker) -> None:
+        await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
+        await write_letters_and_no_more(broker, disk, given[1:], "graves")
+        assert _dead(broker) == [0, 1]
+
+    async def go_on_without_the_first_letter(broker: Broker) -> None:
+        await until(lambda: _dead(broker) == [0])
 
     async def go_on(broker: Broker) -> None:
-        # Nobody can tell whether this one has a letter: it would lie where it cannot be looked for.
-        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await until(lambda: _dead(broker) == [])
+        written = [await ReadLetters(home).perform(broker) for home in ("orders.dlq", "graves")]
+        assert written == [[Letter("billing", "v1")], [Letter("billing", "v2")]]
+
+    live(disk, 1, act)
+    for seed, then in enumerate([go_on_elsewhere, go_on_without_the_first_letter], start=2):
+        disk.kill()
+        disk.heal()
+        _keep_shut(disk, "orders.dlq-0")
+        live(disk, seed, then)
+    disk.kill()
+    disk.heal()
+    live(disk, 4, go_on)
+
+
+def test_a_letter_is_looked_for_again_where_it_could_not_be_for_a_while() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", "orders.dlq"):
+            await MakeTopic(topic, 1).perform(broker)
+        await PublishValue("orders", "v1", None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        await write_letters_and_no_more(broker, disk, given)
+
+    async def go_on(broker: Broker) -> None:
+        disk.fail(errno.EIO, operation="read", path="*orders.dlq-0/*.log", times=None)
         await let_pass(5)
-        (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
-        assert [dead for window in group.windows.values() for dead in window.dead] == [given[1].offset]
+        assert _dead(broker) == [0]
+        disk.heal()
+        await until(lambda: _dead(broker) == [])
+        assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
 
     live(disk, 1, act)
     disk.kill()
-    disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
+    disk.heal()
     live(disk, 2, go_on)
+
+
+def test_there_are_only_so_many_places_where_letters_may_lie() -> None:
+    disk = SimDisk(1)
+    homes = ["orders.dlq", *[f"graves{number}" for number in range(10)]]
+    values = [f"v{number}" for number in range(len(homes))]
+
+    async def reject_one(broker: Broker) -> None:
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+
+    async def act(broker: Broker) -> None:
+        for topic in ("orders", *homes):
+            await MakeTopic(topic, 1).perform(broker)
+        for value in values:
+            await PublishValue("orders", value, None).perform(broker)
+        given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
+        await write_letters_and_no_more(broker, disk, given)
+
+    async def go_on_elsewhere(broker: Broker) -> None:
+        for home in homes[1:-1]:
+            await SetQueue("billing", QueueSettings(dead_letters=home)).perform(broker)
+            await reject_one(broker)
+            await until(lambda: _dead(broker) == [0])
+        await SetQueue("billing", QueueSettings(dead_letters=homes[-1])).perform(broker)
+        await reject_one(broker)
+        await let_pass(5)
+        assert _dead(broker) == [0, 10]
+        await SetQueue("billing", QueueSettings(dead_letters=homes[-2])).perform(broker)
+        await until(lambda: _dead(broker) == [0])
+
+    async def go_on(broker: Broker) -> None:
+        await until(lambda: _dead(broker) == [])
+        written = [letter.value for home in homes for letter in await ReadLetters(home).perform(broker)]
+        assert written == values
+
+    live(disk, 1, act)
+    disk.kill()
+    disk.heal()
+    _keep_shut(disk, "orders.dlq-0")
+    live(disk, 2, go_on_elsewhere)
+    disk.kill()
+    disk.heal()
+    live(disk, 3, go_on)
 
 
 def test_a_letter_that_is_found_waits_for_no_other_to_be_written() -> None:
@@ -286,7 +380,7 @@ def test_an_open_transaction_hides_no_letter_from_whoever_looks_for_it() -> None
         await _open_a_transaction(broker, "orders.dlq")
         await PublishValue("orders", "v1", None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
         await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await let_pass(5)
 

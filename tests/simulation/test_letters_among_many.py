@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from goqueue.broker.broker import Broker
@@ -11,7 +13,7 @@ from goqueue.testing import SimDisk
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_stage import live, shrink
 from tests.simulation.queue_calls import Given, Letter, ReadLetters, ReceiveSome, SetQueue, SettleSome
-from tests.simulation.queue_stage import flight_states, publish_values, until, write_letters_and_no_more
+from tests.simulation.queue_stage import flight_states, letter_places, publish_values, until, write_letters_and_no_more
 
 # More than are looked at in any case.
 MANY = 2_500
@@ -56,6 +58,23 @@ def test_a_letter_is_written_once_though_very_many_get_theirs_after_a_start_befo
     live(disk, 1, act, steps_max=STEPS_MAX)
     disk.kill()
     live(disk, 2, go_on, stops=True, steps_max=STEPS_MAX)
+
+
+def test_letters_of_others_are_not_looked_at_if_they_were_written_before() -> None:
+    disk = SimDisk(1)
+
+    async def act(broker: Broker) -> None:
+        first, *others = await _receive(broker, 2)
+        await SettleSome("billing", (first,), Verdict.REJECT).perform(broker)
+        await until(lambda: flight_states(broker) == [FlightState.LEASED])
+        assert [place.start for place in letter_places(broker)] == [1]
+        await publish_values(broker, ["of others"] * MANY, "orders.dlq")
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
+        await SettleSome("billing", tuple(others), Verdict.REJECT).perform(broker)
+        await until(lambda: broker.topic("orders.dlq").partition(0).high_watermark == 2 + MANY)
+        assert [place.start for place in letter_places(broker)] == [1 + MANY]
+
+    live(disk, 1, act, steps_max=STEPS_MAX)
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

@@ -148,7 +148,7 @@ def test_a_letter_is_found_in_a_log_that_went_offline_behind_it() -> None:
         partition = broker.topic("orders.dlq").partition(0)
         await PublishValue("orders", "v1", None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
+        disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
         await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await until(lambda: partition.log.durable_end == 1)
         disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")

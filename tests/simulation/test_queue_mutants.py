@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker import queue_beginnings, undertaker
+from goqueue.broker import letter_doubts, queue_beginnings, undertaker
 from goqueue.broker.letter_doubts import LetterDoubts
-from goqueue.broker.letter_search import FormerLetters
 from goqueue.broker.queue_offers import find
 from goqueue.broker.undertaker import Undertaker
 from goqueue.log.checkpoint import Checkpoint
@@ -129,7 +128,7 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
         await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
         if letters:
             target = await self._target(dead_letters_of(where.topic), where)
-            await self._publish(undertaker._destination(target, where), letters)
+            await self._publish(target.partition, letters)
         return bool(dead)
 
     patch.setattr(Undertaker, "_bury_some", bury_first)
@@ -138,17 +137,21 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
 def letters_are_written_without_a_look(patch: Patch) -> None:
     """After a start, the undertaker takes for granted that no letter was written."""
 
-    async def nothing(self: FormerLetters, time_ms: int) -> set[Any]:
-        del self, time_ms
-        return set()
+    async def nothing(*args: object) -> letter_doubts._Former:
+        del args
+        return letter_doubts._Former({}, None)
 
-    patch.setattr(FormerLetters, "since", nothing)
+    patch.setattr(LetterDoubts, "_look_back", nothing)
 
 
-def letters_are_looked_for_only_where_they_go_now(patch: Patch) -> None:
-    """The undertaker does not look where letters went before."""
-    real = LetterDoubts._places
-    patch.setattr(LetterDoubts, "_places", lambda self, homes, where: real(self, homes[:1], where))
+def it_is_not_stored_where_letters_will_lie(patch: Patch) -> None:
+    """The undertaker writes letters without telling anybody first where they will be."""
+    patch.setattr(LetterDoubts, "places", lambda self, dead, window, target, certain: window.letters)
+
+
+def where_letters_went_before_is_forgotten(patch: Patch) -> None:
+    """The undertaker stores only where letters go now, also while there is doubt about others."""
+    patch.setattr(LetterDoubts, "is_clear", lambda *args: True)
 
 
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:
@@ -172,7 +175,7 @@ def epochs_are_given_again(patch: Patch) -> None:
     patch.setattr(Checkpoint, "at", lambda start, last, epoch: real(start, last, NO_EPOCH))
 
 
-LIKELY: dict[Mutant, int] = {messages_are_passed_over: 2, letters_are_looked_for_only_where_they_go_now: 124}
+LIKELY: dict[Mutant, int] = {messages_are_passed_over: 2, where_letters_went_before_is_forgotten: 124}
 
 MUTANTS = [
     acks_are_told_before_they_are_durable,
@@ -184,7 +187,8 @@ MUTANTS = [
     dead_messages_are_buried_without_a_letter,
     dead_messages_are_buried_before_their_letters,
     letters_are_written_without_a_look,
-    letters_are_looked_for_only_where_they_go_now,
+    it_is_not_stored_where_letters_will_lie,
+    where_letters_went_before_is_forgotten,
     what_is_in_flight_is_not_stored,
 ]
 

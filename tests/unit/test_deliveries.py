@@ -28,7 +28,7 @@ from goqueue.machines.delivery_commands import (
 )
 from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_records import partition_record
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.delivery_values import FlightState, LetterPlace, Verdict
 from goqueue.machines.delivery_window import Chunk
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
@@ -302,6 +302,47 @@ def test_the_leader_epoch_in_which_a_group_was_where_it_is_outlives_the_broker()
     assert told() == (3, 4)
     stage.say(Seek("g", P0, 1, 6))
     assert told() == (1, 6)
+
+
+def test_where_letters_may_lie_outlives_the_broker_but_not_what_the_group_knows_of_the_partition() -> None:
+    def told() -> tuple[LetterPlace, ...]:
+        known = talk.machine.require("g").windows[P0].letters
+        for log in compactions(talk.log):
+            assert Talk(log).machine.require("g").windows[P0].letters == known
+        return known
+
+    here, there = LetterPlace(UUID(int=8), 3, 0), LetterPlace(UUID(int=9), 0, 12)
+    talk = Talk()
+    talk.begin(QueueSettings(retries=0))
+    assert told() == ()
+    talk.say(Bury("g", P0, TOPIC_ID, {}, (here,)))
+    assert told() == (here,)
+    talk.receive(0, 1)
+    talk.settle(Verdict.NACK, 0, 1)
+    talk.say(Bury("g", P0, TOPIC_ID, {0: 1}))
+    assert told() == (here,)
+    talk.say(Bury("g", P0, TOPIC_ID, {1: 1}, (here, there)))
+    assert told() == (here, there)
+    # Somebody means another topic of that name.
+    talk.say(Bury("g", P0, UUID(int=6), {}, (there,)))
+    assert told() == (here, there)
+    talk.say(BeginTopic("g", UUID(int=6), {P0: 0}))
+    assert told() == ()
+
+
+def test_only_those_that_were_dead_at_the_start_may_have_got_letters_before() -> None:
+    talk = Talk()
+    talk.begin(QueueSettings(retries=0))
+    talk.receive(0, 1, 2)
+    talk.settle(Verdict.NACK, 0, 1)
+    again = Talk(talk.log)
+    again.settle(Verdict.NACK, 2)
+    window = again.machine.require("g").windows[P0]
+    assert (window.old_dead, list(window.dead)) == ({0, 1}, [0, 1, 2])
+    again.say(Bury("g", P0, TOPIC_ID, {0: 1}))
+    assert window.old_dead == {1}
+    again.say(Seek("g", P0, 1))
+    assert window.old_dead == set()
 
 
 def test_a_partition_that_was_stored_without_a_leader_epoch_is_still_read() -> None:

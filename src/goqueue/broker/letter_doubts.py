@@ -1,21 +1,23 @@
 """Of which dead messages there may be letters already, and which of these were written.
 
-A letter is doubtful from when it is sent until its message is settled; it is looked for where it was sent. So is any of
-a message that was leased before the start: it may lie where letters of its group go now, or where they went before. One
-of which nobody can tell has to wait until somebody can.
+A letter is doubtful from when it is sent until its message is settled. So is, after a start, that of any message that
+was dead before. Where letters may lie is stored before the first of them is sent (`Window.letters`), and moves on when
+nobody is in doubt any more: so there is little to look at, however many letters there are. One of which nobody can tell
+has to wait until somebody can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.letter_search import FormerLetters, find_sent
-from goqueue.errors import GoQueueError, LogOffline
+from goqueue.broker.letter_search import durable_end, find_letters
+from goqueue.errors import GoQueueError, LogOffline, Unavailable
+from goqueue.machines.delivery_values import LetterPlace
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
-from goqueue.model.dead_letters import Cause, cause_of, letter_places
+from goqueue.model.dead_letters import Cause, cause_of
 from goqueue.records.builder import NewRecord
 from goqueue.runtime.partition import Partition
 
@@ -28,6 +30,10 @@ Letters = dict[int, NewRecord]
 """Letters by the offsets of their messages."""
 Leases = Mapping[int, int]
 """The leases of which messages died, by their offsets."""
+
+_PLACES_MAX = 10
+# Letters of others may lie there as well. To look at so many costs less than to store that they need not be.
+_FEW_LETTERS = 1_000
 
 
 class _Sent(NamedTuple):
@@ -48,13 +54,20 @@ class _Found(NamedTuple):
     unknown: dict[int, GoQueueError]
 
 
+class _Former(NamedTuple):
+    """What letters from before the start say of messages, by offset, and why there may be more of them."""
+
+    causes: dict[int, set[Cause]]
+    obstacle: GoQueueError | None
+
+
 class LetterDoubts:
-    """Which letters were sent since the start, though their messages are not settled yet, or perhaps before it."""
+    """Which letters were sent since the start, though their messages are not settled yet, and which were before it."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._sent: dict[Dead, dict[int, _Sent]] = {}
-        self._former: dict[Dead, dict[Partition, FormerLetters]] = {}
+        self._former: dict[Dead, _Former] = {}
 
     def sending(self, dead: Dead, leases: Leases, partition: Partition) -> None:
         """Take note that letters of messages are about to be sent to a partition."""
@@ -73,72 +86,110 @@ class LetterDoubts:
         self._sent = {dead: sent for dead, sent in self._sent.items() if sent and dead in busy}
         self._former = {dead: former for dead, former in self._former.items() if dead in busy}
 
+    def look_again(self, dead: Dead) -> None:
+        """Take note that what could not be looked at can perhaps be by now."""
+        former = self._former.get(dead)
+        if former is not None and former.obstacle is not None:
+            del self._former[dead]
+
+    def places(
+        self, dead: Dead, window: Window, target: LetterPlace, certain: Collection[int]
+    ) -> tuple[LetterPlace, ...]:
+        """Return where letters may lie if some are written to a place now; these and the others of `certain` are known.
+
+        Unavailable if there are too many places already.
+        """
+        known = next((each for each in window.letters if each[:2] == target[:2]), None)
+        if self.is_clear(dead, window, certain):
+            is_near = known is not None and 0 <= target.start - known.start < _FEW_LETTERS
+            return window.letters if is_near else (target,)
+        if known is not None and known.start <= target.start:
+            return window.letters
+        others = [each for each in window.letters if each is not known and each.topic_id in self._broker.topics_by_id]
+        if len(others) >= _PLACES_MAX:
+            raise Unavailable(
+                f"whether there are letters already, in {len(others)} places, cannot be told",
+                hint="let the topic for dead letters (dead_letters) be what it was before",
+            )
+        return (*others, target)
+
+    def is_clear(self, dead: Dead, window: Window, certain: Collection[int]) -> bool:
+        """Tell whether no dead message is in doubt but those of `certain`."""
+        if any(offset in window.dead and offset not in certain for offset in self._sent.get(dead, ())):
+            return False
+        if window.old_dead.issubset(certain):
+            return True
+        former = self._former.get(dead)
+        if former is None or former.obstacle is not None:
+            return False
+        return not any(offset in window.old_dead and offset not in certain for offset in former.causes)
+
     async def unwritten(
-        self, dead: Dead, window: Window, homes: Sequence[str], letters: Letters, leases: Leases
+        self, dead: Dead, window: Window, letters: Letters, leases: Leases
     ) -> tuple[Letters, dict[int, GoQueueError]]:
         """Leave out letters that were written before; also return those of which nobody can tell, and why.
 
-        All that are not doubtful are still to be written. From before the start, there may be letters in any home.
+        All that are not doubtful are still to be written.
         """
         all_sent = self._sent.get(dead, {})
         sent = {each: there for each in letters if (there := all_sent.get(each)) and there.lease_id == leases[each]}
-        old = [each for each in letters if leases[each] in window.old_leases]
+        old = [each for each in letters if each in window.old_dead]
         causes = {each: cause_of(letters[each].headers) for each in {*sent, *old}}
-        since = await _find_all_sent(sent, causes)
-        before = await self._find_former(dead, window, homes, {each: causes[each] for each in old})
-        written = since.written | before.written
-        left = {each: letter for each, letter in letters.items() if causes.get(each) not in written}
-        unknown = {each: error for each, error in (since.unknown | before.unknown).items() if each in left}
+        found = await _find_sent(sent, causes)
+        if old:
+            former = await self._look_back(dead, window)
+            found.written.update(causes[each] for each in old if causes[each] in former.causes.get(each, ()))
+            if former.obstacle is not None:
+                found.unknown.update(dict.fromkeys(old, former.obstacle))
+        left = {each: letter for each, letter in letters.items() if causes.get(each) not in found.written}
+        unknown = {each: error for each, error in found.unknown.items() if each in left}
         return {each: letter for each, letter in left.items() if each not in unknown}, unknown
 
-    async def _find_former(
-        self, dead: Dead, window: Window, homes: Sequence[str], causes: Mapping[int, Cause]
-    ) -> _Found:
-        """Look for letters that were perhaps written before the start."""
-        found = _Found(set(), {})
-        wanted = set(causes.values())
-        if not wanted:
-            return found
-        first_ms = min(cause.last_delivery or 0 for cause in wanted)
-        former = self._former.setdefault(dead, {})
-        for place in self._places(homes, dead[1]):
-            obstacle = None
+    async def _look_back(self, dead: Dead, window: Window) -> _Former:
+        """Look for letters from before the start, once for all that were dead then."""
+        known = self._former.get(dead)
+        if known is not None:
+            return known
+        found: set[Cause] = set()
+        obstacle: GoQueueError | None = None
+        for place in window.letters:
+            opened = self._broker.topics_by_id.get(place.topic_id)
+            partition = None if opened is None else opened.partitions[place.partition]
             try:
-                if isinstance(place, Partition):
-                    letters = former.setdefault(place, FormerLetters(place, partial(_is_open, dead, window)))
-                    found.written.update(wanted & await letters.since(first_ms))
+                if isinstance(partition, Partition):
+                    is_wanted = partial(_is_old, dead, window)
+                    await find_letters(partition, place.start, partition.opened_end, is_wanted, found)
                 else:
-                    obstacle = place
+                    obstacle = obstacle or partition
             except GoQueueError as error:
-                obstacle = error
-            if obstacle is not None:
-                found.unknown.update(dict.fromkeys(causes, obstacle))
-        return found
-
-    def _places(self, homes: Sequence[str], where: TopicPartition) -> Iterator[Partition | GoQueueError]:
-        """Yield where letters may lie, or why a place cannot be looked at."""
-        for opened in [self._broker.topics[name] for name in homes if name in self._broker.topics]:
-            yield from (opened.partitions[index] for index in letter_places(where.partition, len(opened.partitions)))
+                obstacle = obstacle or error
+        former = self._former[dead] = _Former({}, obstacle)
+        for cause in found:
+            assert cause.offset is not None
+            former.causes.setdefault(cause.offset, set()).add(cause)
+        return former
 
 
-def _is_open(dead: Dead, window: Window, cause: Cause) -> bool:
-    """Tell whether a letter is of a message that is not done."""
+def _is_old(dead: Dead, window: Window, cause: Cause) -> bool:
+    """Tell whether a letter is of a message that was dead at the start, and is still."""
     group, where = dead
-    is_ours = cause.group == group and (cause.topic, cause.partition) == where
-    return is_ours and cause.offset is not None and window.find(cause.offset) is not None
+    return cause.group == group and (cause.topic, cause.partition) == where and cause.offset in window.old_dead
 
 
-async def _find_all_sent(sent: Mapping[int, _Sent], causes: Mapping[int, Cause]) -> _Found:
+async def _find_sent(sent: Mapping[int, _Sent], causes: Mapping[int, Cause]) -> _Found:
     """Look for letters that were sent since the start, where they were sent last."""
     found = _Found(set(), {})
     for partition in dict.fromkeys(each.partition for each in sent.values() if not each.partition.gone):
         there = {offset: each.start for offset, each in sent.items() if each.partition is partition}
+        wanted = {causes[offset] for offset in there}
+        here: set[Cause] = set()
         try:
-            wanted = {causes[offset] for offset in there}
-            found.written.update(await find_sent(partition, min(there.values()), wanted))
+            end = await durable_end(partition)
+            await find_letters(partition, min(there.values()), end, wanted.__contains__, here, enough=len(wanted))
             obstacle = _doubt_left(partition)
         except GoQueueError as error:
             obstacle = error
+        found.written.update(here)
         if obstacle is not None:
             found.unknown.update(dict.fromkeys(there, obstacle))
     return found

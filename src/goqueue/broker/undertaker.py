@@ -1,9 +1,8 @@
 """Makes dead letters of messages that cannot be processed, and takes note of it when that is done.
 
 A letter is an ordinary publish, durable before its message is settled: so none is lost, whatever happens in between.
-Whoever cannot know whether a letter was written (after a start, or when its message could not be settled) looks for it
-where it would lie first, so that it is not written twice; also where it would have lain before the group was told to
-have its letters elsewhere.
+Where letters will lie is stored before the first one is written. So whoever cannot know whether one was (after a start,
+or when its message could not be settled) can look for it there, and none is written twice.
 
 Whatever was delivered can become a letter, however large it is. What cannot be written or read now stays where it is,
 and is tried again, and keeps no other back.
@@ -18,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.letter_doubts import Dead, Leases, LetterDoubts, Letters
@@ -31,18 +31,18 @@ from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Retreat
 from goqueue.machines.delivery_group import QueueGroup
-from goqueue.machines.delivery_values import Flight
+from goqueue.machines.delivery_values import Flight, LetterPlace
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model import dead_letters
-from goqueue.model.dead_letters import dead_letters_of, letter_places
+from goqueue.model.dead_letters import dead_letters_of
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Appended, Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.broker import Broker
 
 _AT_ONCE_MAX = 100
 _AT_ONCE_BYTES = 4 * 1024 * 1024
@@ -65,11 +65,22 @@ class _Gathered(NamedTuple):
     unreadable: dict[int, GoQueueError]
 
 
+class _Target(NamedTuple):
+    """Where letters go: a partition of a topic."""
+
+    topic_id: UUID
+    partition: Partition
+
+    def place(self) -> LetterPlace:
+        """Return where those will lie that are written from now on."""
+        return LetterPlace(self.topic_id, self.partition.index, self.partition.log.end_offset)
+
+
 @dataclass(slots=True)
 class _Burial:
     """The dead of a partition in the hands of their task; the `refused` ones cannot be buried now.
 
-    Since `got_on_at` (monotonic) all was in vain. Those in the `row` have not had their turn yet.
+    Since `got_on_at` (monotonic) all was in vain. In the `row` are those who were dead when it was made.
     """
 
     group: str
@@ -79,8 +90,13 @@ class _Burial:
     row: deque[int] = field(default_factory=deque)
     finder: MessageFinder | None = None
 
+    @property
+    def which(self) -> Dead:
+        """Whose dead they are, and where."""
+        return self.group, self.where
+
     def next_dead(self, window: Window) -> list[int]:
-        """Return some of the dead that can perhaps be buried; there may be very many others, so all have turns."""
+        """Return some of the dead that can perhaps be buried. Nobody goes through all of the others each time."""
         while self.row and not self._is_left(window, self.row[0]):
             self.row.popleft()
         self.row = self.row or deque(each for each in window.dead if each not in self.refused)
@@ -135,6 +151,7 @@ class Undertaker:
     async def _bury_all(self, which: Dead) -> None:
         name, where = which
         burial = _Burial(name, where, self._broker.clock.monotonic())
+        self._doubts.look_again(which)
         try:
             while await self._have_turn(burial):
                 # Of very many it may be known at once that they cannot be buried: others have a turn in between.
@@ -172,9 +189,7 @@ class Undertaker:
         dead = [] if window is None else burial.next_dead(window)
         if group is None or window is None or not dead:
             return False
-        homes = [each or dead_letters_of(where.topic) for each in (group.settings.dead_letters, *group.letters_before)]
-        # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie. And
-        # so has the name of their topic: after a start, nobody would look for it elsewhere.
+        # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie.
         flights = [window.find(each) for each in dead]
         await self._broker.queues.machine(name)
         dead = [offset for offset, flight in zip(dead, flights, strict=True) if window.find(offset) == flight]
@@ -188,23 +203,32 @@ class Undertaker:
         found = await self._gather(burial, group, window, dead)
         if not found.leases:
             return False
-        letters, unknown = await self._doubts.unwritten((name, where), window, homes, found.letters, found.leases)
+        letters, unknown = await self._doubts.unwritten((name, where), window, found.letters, found.leases)
         refused |= found.unreadable | unknown
         # What is gone, or has its letter, is done whatever becomes of the others.
         await self._settle(burial, window, {each: found.leases[each] for each in found.leases if each not in letters})
         if letters:
+            target = await self._target(group.settings.dead_letters or dead_letters_of(where.topic), where)
             leases = {each: found.leases[each] for each in letters}
-            refused |= await self._write((name, where), homes[0], letters, leases)
-            await self._settle(burial, window, leases)
+            refused |= await self._write(burial, window, target, letters, leases)
+            await self._settle(burial, window, leases, target)
         return True
 
-    async def _settle(self, burial: _Burial, window: Window, leases: Leases) -> None:
-        """Have messages done that died of leases, but for the refused ones."""
+    async def _settle(self, burial: _Burial, window: Window, leases: Leases, target: _Target | None = None) -> None:
+        """Have messages done that died of leases, but for the refused ones; perhaps their letters were just written."""
         leases = {offset: lease_id for offset, lease_id in leases.items() if offset not in burial.refused}
         if leases:
-            await self._broker.queues.submit(burial.group, Bury(burial.group, burial.where, window.topic_id, leases))
-            self._doubts.forget((burial.group, burial.where), leases)
+            # Nobody need look at these again.
+            letters = (target.place(),) if target and self._doubts.is_clear(burial.which, window, leases) else None
+            await self._submit(burial, window, leases, letters)
+            self._doubts.forget(burial.which, leases)
             burial.got_on_at = self._broker.clock.monotonic()
+
+    async def _submit(
+        self, burial: _Burial, window: Window, leases: Leases, letters: tuple[LetterPlace, ...] | None
+    ) -> None:
+        command = Bury(burial.group, burial.where, window.topic_id, leases, letters)
+        await self._broker.queues.submit(burial.group, command)
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
@@ -234,16 +258,19 @@ class Undertaker:
                 found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
         return found
 
-    async def _write(self, which: Dead, home: str, letters: Letters, leases: Leases) -> dict[int, GoQueueError]:
-        """Write letters to their topic; return the messages whose letters it does not take, and why.
+    async def _write(
+        self, burial: _Burial, window: Window, target: _Target, letters: Letters, leases: Leases
+    ) -> dict[int, GoQueueError]:
+        """Write letters to their partition; return the messages whose letters it does not take, and why.
 
         Raises what may be better later for all of them.
         """
-        _, where = which
-        # Nobody need ever look for letters in a partition that takes none.
-        partition = _destination(await self._target(home, where), where)
-        self._doubts.sending(which, leases, partition)
-        outcomes = await self._publish(partition, list(letters.values()))
+        which = burial.which
+        places = self._doubts.places(which, window, target.place(), letters)
+        if places != window.letters:
+            await self._submit(burial, window, {}, places)
+        self._doubts.sending(which, leases, target.partition)
+        outcomes = await self._publish(target.partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
         for error in refused.values():
             if not isinstance(error, Invalid):
@@ -251,7 +278,8 @@ class Undertaker:
         self._doubts.forget(which, refused)
         return refused
 
-    async def _target(self, name: str, where: TopicPartition) -> OpenTopic:
+    async def _target(self, name: str, where: TopicPartition) -> _Target:
+        """Return where new letters of a partition go; Unavailable if they cannot go there now."""
         if name not in self._broker.topics:
             source = self._broker.topic(where.topic)
             config = {
@@ -260,7 +288,12 @@ class Undertaker:
             }
             with suppress(TopicExists):
                 await create_topic(self._broker, INSIDE, name, partitions=len(source.partitions), config=config)
-        return self._broker.topic(name)
+        opened = self._broker.topic(name)
+        partition = opened.partition(where.partition % len(opened.partitions))
+        # Nobody need ever look for letters in a partition that takes none.
+        if partition.log.fault:
+            raise partition.offline()
+        return _Target(opened.topic.id, partition)
 
     async def _publish(self, partition: Partition, letters: Sequence[NewRecord]) -> Sequence[GoQueueError | None]:
         """Publish letters, each by itself, durably; return what has kept each of them from it."""
@@ -271,14 +304,6 @@ class Undertaker:
         ends = [outcome.end_offset for outcome in outcomes if isinstance(outcome, Appended)]
         await partition.flusher.durable(max(ends, default=0))
         return [outcome if isinstance(outcome, GoQueueError) else None for outcome in outcomes]
-
-
-def _destination(target: OpenTopic, where: TopicPartition) -> Partition:
-    """Return where new letters of a partition go; Unavailable if they cannot go there now."""
-    partition = target.partition(letter_places(where.partition, len(target.partitions))[0])
-    if partition.log.fault:
-        raise partition.offline()
-    return partition
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:

@@ -31,6 +31,7 @@ from goqueue.machines.delivery_records import (
     read_flights,
     read_group,
     read_key,
+    read_letters,
     read_partition,
 )
 from goqueue.machines.delivery_steps import (
@@ -167,6 +168,8 @@ class Deliveries:
             window.load_done(index, 0 if record.value is None else read_done(record.value))
         elif kind is KeyKind.FLIGHTS:
             window.load_flights(index, {} if record.value is None else read_flights(record.value))
+        elif kind is KeyKind.LETTERS:
+            window.letters = () if record.value is None else read_letters(record.value)
         elif record.value is None:
             del windows[partition]
         else:
@@ -189,7 +192,7 @@ class Deliveries:
             for partition, window in group.windows.items():
                 window.loaded()
                 flights = _flights(window)
-                window.old_leases = frozenset(flight.lease.id for _, flight in flights if flight.lease is not None)
+                window.old_dead = {offset for offset, flight in flights if flight.state is FlightState.DEAD}
                 moves = [Move((offset,), None, _revived(flight, now)) for offset, flight in flights]
                 for move in moves:
                     assert move.after is not None
@@ -274,14 +277,11 @@ class Deliveries:
         if group is None or window is None:
             return Decision(answers=[Answer(ticket, None)], outcome=(), is_idle=True)
         draft = Draft(window)
-        buried = dead_as_told(window, command)
-        for offset in buried:
+        for offset in dead_as_told(window, command):
             draft.finish(offset)
-        value = group.value
-        if value.letters_before and len(buried) == sum(len(each.dead) for each in group.windows.values()):
-            # Nobody is left whose letter may be elsewhere.
-            value = replace(value, letters_before=())
-        return _drafted(group, {command.partition: draft}, ticket, None, value=value)
+        if command.letters is not None and window.topic_id == command.topic_id:
+            draft.letters = command.letters
+        return _drafted(group, {command.partition: draft}, ticket, None)
 
     def _pass_time(self, command: PassTime, ticket: int, now: Now) -> Decision:
         place = Place(command.group, command.partition, command.chunk)
@@ -320,13 +320,12 @@ def _drafted(
     ticket: int,
     reply: object,
     *,
-    value: GroupValue | None = None,
     tally: Tally = NOTHING,
     is_told_at_once: bool = False,
 ) -> Decision:
-    """Return the decision that carries out drafts; without another value of the group, settled messages are counted."""
+    """Return the decision that carries out drafts."""
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
-    value = value or _counted(group, tally)
+    value = _counted(group, tally)
     more = _changed(group, value)
     outcome = Outcome(group.name, value, drafts, tally=tally)
     is_idle = not records and not more and all(draft.is_empty for draft in drafts.values())

@@ -25,6 +25,7 @@ from goqueue.machines.delivery_records import (
     GroupValue,
     PartitionValue,
     group_record,
+    letters_record,
     partition_record,
 )
 from goqueue.machines.delivery_window import Window
@@ -33,7 +34,6 @@ from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
 
 Groups = Mapping[str, QueueGroup]
-_LETTERS_BEFORE_MAX = 10
 
 
 def require(groups: Groups, name: str) -> QueueGroup:
@@ -97,20 +97,9 @@ def _changed(known: QueueGroup | None, name: str, value: GroupValue, ticket: int
 
 def _configured(group: QueueGroup, settings: QueueSettings) -> GroupValue:
     """Return what becomes of a group with other settings; Conflict if its letters would not be at home there."""
-    before = group.settings.dead_letters
-    if settings.dead_letters == before:
-        return replace(group.value, settings=settings)
-    _check_letters(group.name, settings.dead_letters, {each.topic for each in group.windows})
-    # Of those that are dead now, some may have letters already that nobody has taken note of.
-    has_dead = any(window.dead for window in group.windows.values())
-    former = dict.fromkeys([*group.letters_before, before] if has_dead else ())
-    former.pop(settings.dead_letters, None)
-    if len(former) > _LETTERS_BEFORE_MAX:
-        raise Conflict(
-            f"queue group {group.name!r} has dead messages, whose letters may be in {len(former)} topics already",
-            hint="have it keep its topic for dead letters (dead_letters) until they can be written",
-        )
-    return replace(group.value, settings=settings, letters_before=tuple(former))
+    if settings.dead_letters != group.settings.dead_letters:
+        _check_letters(group.name, settings.dead_letters, {each.topic for each in group.windows})
+    return replace(group.value, settings=settings)
 
 
 def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
@@ -156,5 +145,7 @@ def _forgetting(group: QueueGroup, partitions: Sequence[TopicPartition]) -> list
     for each in partitions:
         for index in sorted(group.windows[each].chunks):
             records += chunk_tombstones(group.name, each, index)
+        if group.windows[each].letters:
+            records.append(letters_record(group.name, each, ()))
         records.append(partition_record(group.name, each, None))
     return records

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.delivery_values import LetterPlace, Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
@@ -146,13 +146,15 @@ class Settle(msgspec.Struct, frozen=True):
 class Bury:
     """Take note that messages are dead letters now: those of a topic that have died of these leases, by offset.
 
-    What somebody has made anew or moved meanwhile is not meant.
+    What somebody has made anew or moved meanwhile is not meant. `letters` is where those of others may lie from now on,
+    if that is not where it was.
     """
 
     group: str
     partition: TopicPartition
     topic_id: UUID
     leases: Mapping[int, int]
+    letters: tuple[LetterPlace, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

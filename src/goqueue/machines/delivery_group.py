@@ -15,6 +15,7 @@ from goqueue.machines.delivery_records import (
     PartitionValue,
     done_record,
     flights_record,
+    letters_record,
     partition_record,
 )
 from goqueue.machines.delivery_values import FlightState
@@ -69,7 +70,6 @@ class QueueGroup:
         self.value = GroupValue(settings)
         self.settings = settings
         self.paused = ""
-        self.letters_before: tuple[str, ...] = ()
         self.windows: dict[TopicPartition, Window] = {}
         # How many messages each consumer has leased; those that have none are not in here.
         self.leases: dict[str, int] = {}
@@ -85,7 +85,7 @@ class QueueGroup:
             # Whoever resumes it wants to see whether it is better now.
             self.done = self.failed = 0
         self.value = value
-        self.settings, self.paused, self.letters_before = value.settings, value.paused, value.letters_before
+        self.settings, self.paused = value.settings, value.paused
 
     def room(self, consumer: str) -> int:
         """Return how many messages a consumer may lease beside those that it has."""
@@ -106,7 +106,7 @@ class QueueGroup:
 
     def validate(self) -> None:
         """Check what must always hold."""
-        assert self.value == GroupValue(self.settings, self.paused, self.letters_before)
+        assert self.value == GroupValue(self.settings, self.paused)
         held: dict[str, int] = {}
         for window in self.windows.values():
             window.validate()
@@ -151,6 +151,8 @@ def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[K
     if (draft.floor, draft.cursor, draft.epoch) != (window.floor, window.cursor, window.epoch):
         value = PartitionValue(window.topic_id, draft.floor, draft.cursor, draft.epoch)
         records.append(partition_record(group, partition, value))
+    if draft.letters != window.letters:
+        records.append(letters_record(group, partition, draft.letters))
     return records
 
 

@@ -4,10 +4,11 @@
 
 | kind      | rest                              | value                                                             |
 |-----------|-----------------------------------|-------------------------------------------------------------------|
-| GROUP     | nothing                           | the group's settings, why it is paused, where its letters went    |
+| GROUP     | nothing                           | the group's settings, and why it is paused                        |
 | PARTITION | partition:i32, topic              | which topic that is, and from where to where messages are in flight |
 | DONE      | partition:i32, chunk:i64, topic   | of 256 messages, which are done                                   |
 | FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, where those are that are in flight               |
+| LETTERS   | partition:i32, topic              | where letters of dead messages may lie                            |
 
 Values are JSON, but for DONE: a number in hexadecimal, whose lowest bit is the first message. Neighbours in the same
 state are one run. What is done is not in flight any more, whatever the record of flights says: so
@@ -18,7 +19,7 @@ something in flight, or with something done behind that, and never grows with hi
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -28,7 +29,7 @@ import msgspec
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.delivery_values import Flight, FlightState, Lease
+from goqueue.machines.delivery_values import Flight, FlightState, Lease, LetterPlace
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
@@ -47,6 +48,7 @@ class KeyKind(IntEnum):
     PARTITION = 1
     DONE = 2
     FLIGHTS = 3
+    LETTERS = 4
 
 
 class QueueKey(NamedTuple):
@@ -59,15 +61,10 @@ class QueueKey(NamedTuple):
 
 
 class GroupValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is stored about a group: its settings, and why it is paused.
-
-    `letters_before` are former values of `dead_letters`: where they say, there may be letters of messages that are not
-    known to have any.
-    """
+    """What is stored about a group: its settings, and why it is paused."""
 
     settings: QueueSettings
     paused: str = ""
-    letters_before: tuple[str, ...] = ()
 
 
 class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
@@ -102,6 +99,7 @@ _encode = msgspec.json.Encoder().encode
 _group_decoder = msgspec.json.Decoder(GroupValue)
 _partition_decoder = msgspec.json.Decoder(PartitionValue)
 _runs_decoder = msgspec.json.Decoder(list[_Run])
+_letters_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
 
 
 def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
@@ -111,7 +109,12 @@ def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
 
 def partition_record(group: str, partition: TopicPartition, value: PartitionValue | None) -> KeyedRecord:
     """Return the record of a partition; without a value, the one that forgets it."""
-    return KeyedRecord(_partition_key(group, partition), None if value is None else _encode(value))
+    return KeyedRecord(_partition_key(KeyKind.PARTITION, group, partition), None if value is None else _encode(value))
+
+
+def letters_record(group: str, partition: TopicPartition, places: Sequence[LetterPlace]) -> KeyedRecord:
+    """Return the record of where letters may lie; without places, the one that forgets it."""
+    return KeyedRecord(_partition_key(KeyKind.LETTERS, group, partition), _encode(places) if places else None)
 
 
 def done_record(group: str, partition: TopicPartition, chunk: int, done: int | None) -> KeyedRecord:
@@ -128,8 +131,8 @@ def flights_record(
 
 
 @lru_cache(_KEYS_MAX)
-def _partition_key(group: str, partition: TopicPartition) -> bytes:
-    return _head(KeyKind.PARTITION, group) + _PARTITION.pack(partition.partition) + _bytes(partition.topic)
+def _partition_key(kind: KeyKind, group: str, partition: TopicPartition) -> bytes:
+    return _head(kind, group) + _PARTITION.pack(partition.partition) + _bytes(partition.topic)
 
 
 @lru_cache(_KEYS_MAX)
@@ -179,7 +182,7 @@ def read_key(key: bytes) -> QueueKey:
         group = key[_HEAD.size : _HEAD.size + size].decode("utf-8", "surrogateescape")
         rest = key[_HEAD.size + size :]
         index, chunk = 0, 0
-        if kind is KeyKind.PARTITION:
+        if kind in {KeyKind.PARTITION, KeyKind.LETTERS}:
             (index,) = _PARTITION.unpack_from(rest)
             rest = rest[_PARTITION.size :]
         elif kind is not KeyKind.GROUP:
@@ -204,6 +207,14 @@ def read_partition(data: bytes) -> PartitionValue:
         return _partition_decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise Corrupt(f"a record of a queue's partition cannot be read: {error}") from error
+
+
+def read_letters(data: bytes) -> tuple[LetterPlace, ...]:
+    """Return where letters may lie."""
+    try:
+        return _letters_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"a record of where dead letters lie cannot be read: {error}") from error
 
 
 def read_done(data: bytes) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
+from uuid import UUID
 
 from goqueue.machines.decision import Now
 from goqueue.machines.group_values import TopicPartition
@@ -48,6 +49,14 @@ class Lease(NamedTuple):
     id: int
     consumer: str
     since_ms: int
+
+
+class LetterPlace(NamedTuple):
+    """Where letters of dead messages may lie: in a partition of a topic, from an offset on."""
+
+    topic_id: UUID
+    partition: int
+    start: int
 
 
 class Flight(NamedTuple):

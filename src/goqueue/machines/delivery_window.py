@@ -12,11 +12,11 @@ a later epoch begins before that, it has lost what it had from there on, and has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.machines.delivery_values import Flight, FlightState
+from goqueue.machines.delivery_values import Flight, FlightState, LetterPlace
 from goqueue.machines.offsets import NO_EPOCH
 
 CHUNK_MESSAGES = 256
@@ -57,8 +57,10 @@ class Window:
         self.dead: dict[int, None] = {}
         # Of each key its messages in flight, in the order of their offsets: only the first of them is not held.
         self.by_key: dict[bytes, dict[int, None]] = {}
-        # Who has died of one of these may have got a letter before the start, however late that is noticed.
-        self.old_leases: Collection[int] = ()
+        # If one that is dead has a letter, it lies in one of these.
+        self.letters: tuple[LetterPlace, ...] = ()
+        # Those that were dead at the start, and may have got a letter before.
+        self.old_dead: set[int] = set()
         self.leased = 0
         self.held = 0
         self.in_flight = 0
@@ -129,6 +131,7 @@ class Window:
             row = self.ready if before.state is FlightState.READY else self.dead
             for offset in offsets:
                 del row[offset]
+                self.old_dead.discard(offset)
 
     def _leave_key(self, offsets: Sequence[int], key: bytes) -> None:
         """Take messages that are done out of the row of their key."""
@@ -156,6 +159,7 @@ class Window:
         in_state = {state: {o for o, f in flights.items() if f.state is state} for state in FlightState}
         assert set(self.ready) == in_state[FlightState.READY]
         assert set(self.dead) == in_state[FlightState.DEAD]
+        assert self.old_dead <= in_state[FlightState.DEAD]
         assert self.leased == len(in_state[FlightState.LEASED])
         assert self.held == len(in_state[FlightState.HELD])
         assert self.in_flight == len(flights)

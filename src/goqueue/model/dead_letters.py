@@ -64,16 +64,6 @@ def is_for_dead_letters(topic: str) -> bool:
     return topic.endswith(_SUFFIX)
 
 
-def letter_places(partition: int, count: int) -> list[int]:
-    """Return in which of `count` partitions letters of a partition may lie; first the one where new ones go.
-
-    The others are where they went when their topic had fewer. So that these are few, letters of partitions that have no
-    counterpart are spread over the greatest power of two, not over all.
-    """
-    folded = [partition % (1 << power) for power in reversed(range(count.bit_length()))]
-    return list(dict.fromkeys([partition, *folded] if partition < count else folded))
-
-
 class Cause(NamedTuple):
     """Why a message died and where it was, as its letter says; what it does not say is empty or None.
 
