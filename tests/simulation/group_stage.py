@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import broker, coordinator
+from goqueue.broker import broker, coordinator, undertaker
 from goqueue.broker.broker import Broker
 from goqueue.machines.decision import Answer
 from goqueue.model.broker_options import BrokerOptions
@@ -22,6 +22,11 @@ def shrink(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(broker, "COORDINATOR_PARTITIONS", 2)
     config = {"segment.bytes": "4096", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
     patch.setattr(coordinator, "_CONFIG", {**coordinator._CONFIG, **config})
+
+
+def bury_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    """Let each dead letter be written and settled by itself, so that others are in doubt meanwhile."""
+    patch.setattr(undertaker, "_AT_ONCE_MAX", 1)
 
 
 def answer_at_once(patch: pytest.MonkeyPatch) -> None:

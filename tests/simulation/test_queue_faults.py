@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.model.log_settings import FlushPolicy
 from tests.simulation.group_lives import Ending
-from tests.simulation.group_stage import shrink
+from tests.simulation.group_stage import bury_one_by_one, shrink
 from tests.simulation.queue_world import LossyQueueWorld, QueueWorld
 
 LIVES = 5
@@ -19,6 +19,14 @@ def _small_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.seeds(20, long_count=3_000)
 def test_messages_are_done_once_whatever_happens_to_the_broker(seed: int) -> None:
+    assert QueueWorld(seed).run(LIVES) == []
+
+
+@pytest.mark.seeds(10, long_count=1_000)
+def test_each_dead_message_has_one_letter_though_they_are_written_one_by_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury_one_by_one(monkeypatch)
     assert QueueWorld(seed).run(LIVES) == []
 
 
