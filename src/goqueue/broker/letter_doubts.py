@@ -95,11 +95,12 @@ class LetterDoubts:
     def places(
         self, dead: Dead, window: Window, target: LetterPlace, certain: Collection[int]
     ) -> tuple[LetterPlace, ...]:
-        """Return where letters may lie if some are written to a place now; these and the others of `certain` are known.
+        """Return where letters may lie if some are written to a place now; there is no doubt about those of `certain`.
 
         Unavailable if there are too many places already.
         """
-        known = next((each for each in window.letters if each[:2] == target[:2]), None)
+        here = target.topic_id, target.partition
+        known = next((each for each in window.letters if (each.topic_id, each.partition) == here), None)
         if self.is_clear(dead, window, certain):
             is_near = known is not None and 0 <= target.start - known.start < _FEW_LETTERS
             return window.letters if is_near else (target,)
