@@ -112,12 +112,12 @@ def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
     live(disk, 1, act, stops=True)
 
 
-def test_letters_of_a_bounded_number_of_partitions_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_of_a_bounded_number_of_partitions_are_in_hand_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once: list[int] = []
     now = 0
-    real = Undertaker._publish
+    real = Undertaker._bury_some
 
-    async def publish(undertaker: Undertaker, *which: Any) -> Any:
+    async def bury_some(undertaker: Undertaker, *which: Any) -> Any:
         nonlocal now
         now += 1
         at_once.append(now)
@@ -126,7 +126,7 @@ def test_letters_of_a_bounded_number_of_partitions_are_written_at_once(monkeypat
         finally:
             now -= 1
 
-    monkeypatch.setattr(Undertaker, "_publish", publish)
+    monkeypatch.setattr(Undertaker, "_bury_some", bury_some)
 
     async def act(broker: Broker) -> None:
         for topic in ("orders", "orders.dlq"):
