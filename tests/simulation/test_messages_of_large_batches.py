@@ -116,11 +116,34 @@ def test_a_batch_is_opened_once_for_all_its_messages_that_are_ready_again(readin
         for each in mixed:
             await SettleSome("billing", (each,), Verdict.NACK, 0).perform(broker)
         readings.clear()
-        received = await ReceiveSome("billing", ("orders",), "ann", 100, 0, 60_000, 0).perform(broker)
-        again.extend(each.offset for each in received)
-        # In the order in which they became ready.
-        assert again == [each.offset for each in mixed]
+        again.extend(each.offset for each in await _receive_again(broker, 100))
 
     live(SimDisk(1), 1, act, stops=True)
-    assert len(again) == 100
+    # The batch of the one that was ready first, then the other.
+    assert again == [*range(50, 100), *range(50)]
     assert len(readings) == 2
+
+
+def test_who_takes_some_of_what_is_ready_again_gets_the_oldest_and_those_that_lie_beside_it(
+    readings: list[Reading],
+) -> None:
+    async def act(broker: Broker) -> None:
+        given = await _receive(broker, 20, 50)
+        mixed = [given[number * 377 % 1000] for number in range(1000)]
+        await SettleSome("billing", tuple(mixed), Verdict.NACK, 0).perform(broker)
+        readings.clear()
+        seen: set[int] = set()
+        for _ in range(20):
+            oldest = next(each.offset for each in mixed if each.offset not in seen)
+            received = [each.offset for each in await _receive_again(broker, 50)]
+            assert received[0] == oldest
+            assert {each // 50 for each in received} == {oldest // 50}
+            seen.update(received)
+        assert len(seen) == 1000
+
+    live(SimDisk(1), 1, act, stops=True)
+    assert len(readings) == 20
+
+
+async def _receive_again(broker: Broker, limit: int) -> list[Given]:
+    return await ReceiveSome("billing", ("orders",), "ann", limit, 0, 60_000, 0).perform(broker)

@@ -7,7 +7,7 @@ opened once for all that are wanted of it, in whichever order they are asked for
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
@@ -31,6 +31,13 @@ class _Batch(NamedTuple):
     error: Corrupt | None = None
 
 
+def between(wanted: Set[int], start: int, end: int) -> list[int]:
+    """Return those of the wanted offsets that lie between two others, in order."""
+    if end - start <= len(wanted):
+        return [offset for offset in range(start, end) if offset in wanted]
+    return sorted([offset for offset in wanted if start <= offset < end])
+
+
 class MessageFinder:
     """Finds those messages that are `wanted`; what was opened is kept until it is taken.
 
@@ -38,10 +45,10 @@ class MessageFinder:
     `opened_bytes` is about how much was opened until now.
     """
 
-    def __init__(self, partition: Partition, wanted: Iterable[int], bytes_max: int) -> None:
+    def __init__(self, partition: Partition, wanted: Set[int], bytes_max: int) -> None:
         self.opened_bytes = 0
         self.partition = partition
-        self._wanted = sorted(wanted)
+        self._wanted = wanted
         self._bytes_max = bytes_max
         # None where there is no message any more, an error where it cannot be read.
         self._near: dict[int, Record | Corrupt | None] = {}
@@ -49,7 +56,7 @@ class MessageFinder:
 
     def wants_all(self, offsets: Iterable[int]) -> bool:
         """Tell whether all of these are wanted."""
-        return all(_has(self._wanted, offset) for offset in offsets)
+        return all(offset in self._wanted for offset in offsets)
 
     def is_near(self, offset: int) -> bool:
         """Tell whether a message can be taken without opening a batch."""
@@ -65,17 +72,20 @@ class MessageFinder:
             raise record.with_traceback(None)
         return record
 
+    def near(self) -> list[int]:
+        """Return which messages can be taken without opening a batch."""
+        return list(self._near)
+
     def _open(self, offset: int) -> None:
         batch = _batch(self.partition, offset)
         self.opened_bytes += batch.size_bytes
-        first = bisect_left(self._wanted, batch.start)
-        here = bisect_left(self._wanted, offset, first)
-        behind = bisect_left(self._wanted, batch.end, here)
         if self._near_bytes > self._bytes_max:
             self._near, self._near_bytes = {}, 0
         self._keep(offset, batch)
+        row = between(self._wanted, batch.start, batch.end)
         # Whoever goes on does so upwards, most often.
-        for each in chain(self._wanted[here:behind], self._wanted[first:here]):
+        here = bisect_left(row, offset)
+        for each in chain(row[here:], row[:here]):
             if self._near_bytes > 2 * self._bytes_max:
                 break
             self._keep(each, batch)
@@ -87,9 +97,8 @@ class MessageFinder:
 
 
 def _batch(partition: Partition, offset: int) -> _Batch:
-    start = partition.log.start_offset
-    if offset < start:
-        return _Batch(0, start, {})
+    if offset < partition.log.start_offset:
+        return _Batch(offset, offset + 1, {})
     data = partition.read(offset, bytes_max=1)
     for _, header in headers(data):
         begin, end = min(offset, header.base_offset), max(offset + 1, header.next_offset)
@@ -100,11 +109,6 @@ def _batch(partition: Partition, offset: int) -> _Batch:
         size = sum([_size(record) for record in records])
         return _Batch(begin, end, {record.offset: record for record in records}, size)
     return _Batch(offset, offset + 1, {})
-
-
-def _has(wanted: Sequence[int], offset: int) -> bool:
-    place = bisect_left(wanted, offset)
-    return place < len(wanted) and wanted[place] == offset
 
 
 def _size(record: Record | Corrupt | None) -> int:

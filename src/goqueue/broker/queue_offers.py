@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
@@ -118,9 +118,8 @@ def _find_again(
     size = 0
     if not window.ready:
         return again, gone, size
-    ready = list(islice(window.ready, limit))
-    finder = MessageFinder(partition, ready, bytes_max)
-    for offset in ready:
+    finder = MessageFinder(partition, window.ready.keys(), bytes_max)
+    for offset in islice(_row(window, finder), limit):
         if finder.opened_bytes >= _OPENED_BYTES_MAX and not finder.is_near(offset):
             break
         record = finder.take(offset)
@@ -136,9 +135,25 @@ def _find_again(
     return again, gone, size
 
 
+def _row(window: Window, finder: MessageFinder) -> Iterator[int]:
+    """Yield what is ready; whoever asks for the next one has taken the one before.
+
+    The one that was ready first comes first, and then those that lie in its batch, which is open by then: if they came
+    by their times, each might lie in another one.
+    """
+    seen: set[int] = set()
+    for oldest in window.ready:
+        if oldest in seen:
+            continue
+        yield oldest
+        for offset in finder.near():
+            seen.add(offset)
+            yield offset
+
+
 def find(partition: Partition, offset: int) -> Record | None:
     """Return the message at an offset; None if it is not there any more."""
-    return MessageFinder(partition, (), 0).take(offset)
+    return MessageFinder(partition, frozenset(), 0).take(offset)
 
 
 def short_key(key: bytes) -> bytes:

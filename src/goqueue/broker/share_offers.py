@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import aborted_in
+from goqueue.broker.message_finder import between
 from goqueue.broker.opened_batches import OpenedBatches, open_batch
 from goqueue.broker.queue_offers import short_key
 from goqueue.errors import CorruptBatch
@@ -117,35 +117,37 @@ class Search:
     def _find_again(self) -> tuple[list[int], list[int]]:
         again: list[int] = []
         gone: list[int] = []
-        batch = StoredBatch(-1, -1, b"")
-        there: Sequence[int] | None = ()
-        # In the order of offsets, since neighbours often lie in the same batch.
-        for offset in sorted(islice(self._window.ready, min(self._wanted.limit, self._wanted.limit_max))):
-            if not batch.first <= offset <= batch.last:
-                found = self._batch_at(offset)
-                if found is not None:
-                    batch, there = found
+        ready = self._window.ready
+        seen: set[int] = set()
+        # The one that was ready first, and with it those that lie in its batch, which is sent as a whole.
+        for oldest in ready:
+            if len(again) + len(gone) >= min(self._wanted.limit, self._wanted.limit_max):
+                break
+            if oldest in seen:
+                continue
+            batch, there = self._batch_at(oldest)
+            row = between(ready.keys(), min(oldest, batch.first), batch.last + 1)
+            seen.update(row)
             if there is None:
                 continue
-            place = bisect_left(there, offset)
-            if place == len(there) or there[place] != offset:
-                gone.append(offset)
-            elif self._fits(batch):
-                self._keep(batch)
-                again.append(offset)
-            else:
+            left = there if isinstance(there, range) else frozenset(there)
+            found = [offset for offset in row if offset in left]
+            gone += [offset for offset in row if offset not in left]
+            if found and not self._fits(batch):
                 break
+            if found:
+                self._keep(batch)
+                again += found[: self._wanted.limit_max - len(again)]
         return again, gone
 
-    def _batch_at(self, offset: int) -> tuple[StoredBatch, Sequence[int] | None] | None:
+    def _batch_at(self, offset: int) -> tuple[StoredBatch, Sequence[int] | None]:
         """Return the batch at or behind an offset, and where there are messages in it: None if it cannot be read."""
-        if offset < self._partition.log.start_offset:
-            return None
-        data = self._partition.read(offset, bytes_max=1)
-        for position, header in headers(data):
-            batch = _stored(data, position, header)
-            return batch, self._offsets_in(batch, header)
-        return None
+        if offset >= self._partition.log.start_offset:
+            data = self._partition.read(offset, bytes_max=1)
+            for position, header in headers(data):
+                batch = _stored(data, position, header)
+                return batch, self._offsets_in(batch, header)
+        return StoredBatch(offset, offset, b""), ()
 
     def _find_fresh(self, end: int, count: int) -> tuple[list[int], int]:
         """Return offsets of messages from an offset on, and how far was looked."""

@@ -108,7 +108,7 @@ class _Burial:
     def finder_of(self, partition: Partition, window: Window, dead: Sequence[int]) -> MessageFinder:
         """Return who finds dead messages, and knows what was opened of others that lie beside them."""
         if self.finder is None or self.finder.partition is not partition or not self.finder.wants_all(dead):
-            self.finder = MessageFinder(partition, window.dead, _AT_ONCE_BYTES)
+            self.finder = MessageFinder(partition, frozenset(window.dead), _AT_ONCE_BYTES)
         return self.finder
 
 
