@@ -269,7 +269,7 @@ class Queues(RuleBasedStateMachine):
         group = self.machine.find(GROUP)
         if group is not None:
             group.validate()
-            assert {each: window.letters for each, window in group.windows.items()} == self.letters
+            assert {each: window.letter_places for each, window in group.windows.items()} == self.letters
 
     @override
     def teardown(self) -> None:

@@ -35,7 +35,7 @@ def flight_states(broker: Broker) -> list[FlightState]:
 def letter_places(broker: Broker) -> list[LetterPlace]:
     """Return where letters may lie, of any group."""
     groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
-    return [place for group in groups for window in group.windows.values() for place in window.letters]
+    return [place for group in groups for window in group.windows.values() for place in window.letter_places]
 
 
 async def publish_values(broker: Broker, values: Sequence[str], topic: str = "orders") -> None:

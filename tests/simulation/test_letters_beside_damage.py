@@ -18,8 +18,8 @@ from tests.simulation.queue_calls import Letter, PublishValue, ReadLetters, Rece
 from tests.simulation.queue_stage import flight_states, publish_values, until
 
 BEFORE, BEHIND = 50, 5
-# The last byte of the offset, which no checksum covers, the version of the format, and the first record.
-BYTES = [7, 16, 61]
+# The last byte of the offset, which no checksum covers, the version of the format, the first record, and what it says.
+BYTES = [7, 16, 61, 100]
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +46,22 @@ def _damage(disk: SimDisk, offset: int, byte: int) -> None:
     disk.flip(path, [position for position, _ in headers(disk.read_file(path))][offset] + byte)
 
 
-def _kill_and_damage(disk: SimDisk, offset: int, byte: int) -> None:
+def _kill_and_damage(disk: SimDisk, offset: int, byte: int, *, is_vouched_for: bool = False) -> None:
     async def act(broker: Broker) -> None:
         await _write_a_letter_among_others(broker, disk)
+
+    async def rest(broker: Broker) -> None:
+        assert flight_states(broker) == [FlightState.DEAD]
+        await let_pass(600)
 
     live(disk, 1, act)
     disk.kill()
     disk.heal()
+    if is_vouched_for:
+        # While the message itself cannot be read, an index file is written, and what it covers is not looked at again.
+        disk.fail(errno.EIO, operation="open", path=lambda path: "orders-0" in path.parts, times=None)
+        live(disk, 3, rest, stops=True)
+        disk.heal()
     _damage(disk, offset, byte)
 
 
@@ -68,8 +77,9 @@ def test_a_letter_is_found_behind_an_older_one_that_is_damaged(byte: int) -> Non
     live(disk, 2, go_on)
 
 
+@pytest.mark.parametrize("is_vouched_for", [False, True])
 @pytest.mark.parametrize("byte", BYTES)
-def test_a_message_stays_while_what_may_be_its_letter_is_damaged(byte: int) -> None:
+def test_a_message_stays_while_what_may_be_its_letter_is_damaged(byte: int, is_vouched_for: bool) -> None:
     disk = SimDisk(1)
 
     async def go_on(broker: Broker) -> None:
@@ -80,5 +90,5 @@ def test_a_message_stays_while_what_may_be_its_letter_is_damaged(byte: int) -> N
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
 
-    _kill_and_damage(disk, BEFORE, byte)
+    _kill_and_damage(disk, BEFORE, byte, is_vouched_for=is_vouched_for)
     live(disk, 2, go_on)

@@ -306,9 +306,9 @@ def test_the_leader_epoch_in_which_a_group_was_where_it_is_outlives_the_broker()
 
 def test_where_letters_may_lie_outlives_the_broker_but_not_what_the_group_knows_of_the_partition() -> None:
     def told() -> tuple[LetterPlace, ...]:
-        known = talk.machine.require("g").windows[P0].letters
+        known = talk.machine.require("g").windows[P0].letter_places
         for log in compactions(talk.log):
-            assert Talk(log).machine.require("g").windows[P0].letters == known
+            assert Talk(log).machine.require("g").windows[P0].letter_places == known
         return known
 
     here, there = LetterPlace(UUID(int=8), 3, 0), LetterPlace(UUID(int=9), 0, 12)

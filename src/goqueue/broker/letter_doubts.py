@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.letter_search import durable_end, find_letters
+from goqueue.broker.letter_search import find_letters
 from goqueue.errors import GoQueueError, LogOffline, Unavailable
 from goqueue.machines.delivery_values import LetterPlace
 from goqueue.machines.delivery_window import Window
@@ -100,13 +100,15 @@ class LetterDoubts:
         Unavailable if there are too many places already.
         """
         here = target.topic_id, target.partition
-        known = next((each for each in window.letters if (each.topic_id, each.partition) == here), None)
+        known = next((each for each in window.letter_places if (each.topic_id, each.partition) == here), None)
         if self.is_clear(dead, window, certain):
             is_near = known is not None and 0 <= target.start - known.start < _FEW_LETTERS
-            return window.letters if is_near else (target,)
+            return (known if is_near and known is not None else target,)
         if known is not None and known.start <= target.start:
-            return window.letters
-        others = [each for each in window.letters if each is not known and each.topic_id in self._broker.topics_by_id]
+            return window.letter_places
+        others = [
+            each for each in window.letter_places if each is not known and each.topic_id in self._broker.topics_by_id
+        ]
         if len(others) >= _PLACES_MAX:
             raise Unavailable(
                 f"whether there are letters already, in {len(others)} places, cannot be told",
@@ -137,7 +139,8 @@ class LetterDoubts:
         old = [each for each in letters if each in window.old_dead]
         causes = {each: cause_of(letters[each].headers) for each in {*sent, *old}}
         found = await _find_sent(sent, causes)
-        if old:
+        # Also if none of the old ones is among these: they are doubtful until somebody has looked.
+        if window.old_dead:
             former = await self._look_back(dead, window)
             found.written.update(causes[each] for each in old if causes[each] in former.causes.get(each, ()))
             if former.obstacle is not None:
@@ -153,7 +156,7 @@ class LetterDoubts:
             return known
         found: set[Cause] = set()
         obstacle: GoQueueError | None = None
-        for place in window.letters:
+        for place in window.letter_places:
             opened = self._broker.topics_by_id.get(place.topic_id)
             partition = None if opened is None else opened.partitions[place.partition]
             try:
@@ -185,7 +188,8 @@ async def _find_sent(sent: Mapping[int, _Sent], causes: Mapping[int, Cause]) -> 
         wanted = {causes[offset] for offset in there}
         here: set[Cause] = set()
         try:
-            end = await durable_end(partition)
+            # What a power loss could take back does not count as written.
+            end = min(partition.high_watermark, partition.log.durable_end)
             await find_letters(partition, min(there.values()), end, wanted.__contains__, here, enough=len(wanted))
             obstacle = _doubt_left(partition)
         except GoQueueError as error:

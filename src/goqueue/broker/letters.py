@@ -16,6 +16,7 @@ from goqueue.broker.fetch import aborted_in
 from goqueue.errors import CorruptBatch, TooLarge, UnsupportedFormat
 from goqueue.model.dead_letters import Cause
 from goqueue.records.layout import headers as headers_of
+from goqueue.records.layout import validate
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, Record, read_records
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
@@ -50,13 +51,17 @@ class Piece(NamedTuple):
 
 
 class OpenedBatch(NamedTuple):
-    """The letters of a batch, from its first offset to its end; if they cannot be read, how many there are, and why."""
+    """The letters of a batch, from its first offset to its end; if they cannot be read, how many there are, and why.
+
+    What `is_damaged` is not what was written; other batches that nobody can read were written so.
+    """
 
     start: int
     end: int
     records: list[Record]
     unreadable: int = 0
     error: str = ""
+    is_damaged: bool = False
 
 
 def read_some(partition: Partition, start: int, end: int, bytes_max: int = _PIECE_BYTES) -> Piece:
@@ -101,13 +106,17 @@ def open_batches(
         if is_left_out or aborted.hides(header) or header.is_control:
             yield OpenedBatch(base, next_offset, [])
             continue
+        is_damaged = True
         try:
+            # Since they were written, nobody may have looked at these bytes.
+            validate(data, position)
+            is_damaged = False
             yield OpenedBatch(
                 base, next_offset, read_records(view[position:], decompressed_bytes_max=_OPENED_BYTES_MAX)
             )
         except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
             told = f"the records from offset {base} on cannot be read: {error.message}"
-            yield OpenedBatch(base, next_offset, [], max(header.record_count, 1), told)
+            yield OpenedBatch(base, next_offset, [], max(header.record_count, 1), told, is_damaged)
 
 
 class Stretch:

@@ -128,7 +128,7 @@ class Redriver:
         now = self._broker.clock.monotonic()
         run.due = now + min(_BACKOFF_S * 2 ** min(run.failures - 1, 10), _BACKOFF_MAX_S)
         job = self._find(run.id)
-        if self._is_closed or job is None or job.state is not RedriveState.RUNNING:
+        if self._is_closed or job is None:
             return
         self.troubles[run.id] = Trouble(error.message, run.failures)
         if self._reminders.is_due(run.id, now):

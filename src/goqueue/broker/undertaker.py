@@ -27,10 +27,11 @@ from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
-from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists
+from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists, Unavailable
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Retreat
 from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_steps import died_of
 from goqueue.machines.delivery_values import Flight, LetterPlace
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
@@ -205,6 +206,8 @@ class Undertaker:
             return False
         letters, unknown = await self._doubts.unwritten((name, where), window, found.letters, found.leases)
         refused |= found.unreadable | unknown
+        # Somebody may have moved the group meanwhile: what is dead no more is not in doubt, though it had a letter.
+        letters = {each: letter for each, letter in letters.items() if died_of(window.find(each), found.leases[each])}
         # What is gone, or has its letter, is done whatever becomes of the others.
         await self._settle(burial, window, {each: found.leases[each] for each in found.leases if each not in letters})
         if letters:
@@ -219,15 +222,15 @@ class Undertaker:
         leases = {offset: lease_id for offset, lease_id in leases.items() if offset not in burial.refused}
         if leases:
             # Nobody need look at these again.
-            letters = (target.place(),) if target and self._doubts.is_clear(burial.which, window, leases) else None
-            await self._submit(burial, window, leases, letters)
+            places = (target.place(),) if target and self._doubts.is_clear(burial.which, window, leases) else None
+            await self._submit(burial, window, leases, places)
             self._doubts.forget(burial.which, leases)
             burial.got_on_at = self._broker.clock.monotonic()
 
     async def _submit(
-        self, burial: _Burial, window: Window, leases: Leases, letters: tuple[LetterPlace, ...] | None
+        self, burial: _Burial, window: Window, leases: Leases, places: tuple[LetterPlace, ...] | None
     ) -> None:
-        command = Bury(burial.group, burial.where, window.topic_id, leases, letters)
+        command = Bury(burial.group, burial.where, window.topic_id, leases, places)
         await self._broker.queues.submit(burial.group, command)
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
@@ -266,8 +269,12 @@ class Undertaker:
         Raises what may be better later for all of them.
         """
         which = burial.which
-        places = self._doubts.places(which, window, target.place(), letters)
-        if places != window.letters:
+        try:
+            places = self._doubts.places(which, window, target.place(), letters)
+        except Unavailable as full:
+            # Others may be less doubtful, and make room.
+            return dict.fromkeys(letters, full)
+        if places != window.letter_places:
             await self._submit(burial, window, {}, places)
         self._doubts.sending(which, leases, target.partition)
         outcomes = await self._publish(target.partition, list(letters.values()))

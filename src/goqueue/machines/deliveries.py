@@ -31,7 +31,7 @@ from goqueue.machines.delivery_records import (
     read_flights,
     read_group,
     read_key,
-    read_letters,
+    read_letter_places,
     read_partition,
 )
 from goqueue.machines.delivery_steps import (
@@ -169,7 +169,7 @@ class Deliveries:
         elif kind is KeyKind.FLIGHTS:
             window.load_flights(index, {} if record.value is None else read_flights(record.value))
         elif kind is KeyKind.LETTERS:
-            window.letters = () if record.value is None else read_letters(record.value)
+            window.letter_places = () if record.value is None else read_letter_places(record.value)
         elif record.value is None:
             del windows[partition]
         else:
@@ -279,8 +279,8 @@ class Deliveries:
         draft = Draft(window)
         for offset in dead_as_told(window, command):
             draft.finish(offset)
-        if command.letters is not None and window.topic_id == command.topic_id:
-            draft.letters = command.letters
+        if command.letter_places is not None and window.topic_id == command.topic_id:
+            draft.letter_places = command.letter_places
         return _drafted(group, {command.partition: draft}, ticket, None)
 
     def _pass_time(self, command: PassTime, ticket: int, now: Now) -> Decision:

@@ -25,7 +25,7 @@ from goqueue.machines.delivery_records import (
     GroupValue,
     PartitionValue,
     group_record,
-    letters_record,
+    letter_places_record,
     partition_record,
 )
 from goqueue.machines.delivery_window import Window
@@ -145,7 +145,7 @@ def _forgetting(group: QueueGroup, partitions: Sequence[TopicPartition]) -> list
     for each in partitions:
         for index in sorted(group.windows[each].chunks):
             records += chunk_tombstones(group.name, each, index)
-        if group.windows[each].letters:
-            records.append(letters_record(group.name, each, ()))
+        if group.windows[each].letter_places:
+            records.append(letter_places_record(group.name, each, ()))
         records.append(partition_record(group.name, each, None))
     return records

@@ -146,15 +146,15 @@ class Settle(msgspec.Struct, frozen=True):
 class Bury:
     """Take note that messages are dead letters now: those of a topic that have died of these leases, by offset.
 
-    What somebody has made anew or moved meanwhile is not meant. `letters` is where those of others may lie from now on,
-    if that is not where it was.
+    What somebody has made anew or moved meanwhile is not meant. `letter_places` is where letters of others may lie from
+    now on, if that is not where it was.
     """
 
     group: str
     partition: TopicPartition
     topic_id: UUID
     leases: Mapping[int, int]
-    letters: tuple[LetterPlace, ...] | None = None
+    letter_places: tuple[LetterPlace, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class Draft:
         self.cursor = window.cursor
         self.floor = window.floor
         self.epoch = window.epoch
-        self.letters = window.letters
+        self.letter_places = window.letter_places
         self.changed: dict[int, Chunk] = {}
         self.forgotten: Sequence[int] = ()
         # Chunks in which something is in flight that was not, or was elsewhere.
@@ -41,7 +41,7 @@ class Draft:
         """Whether nothing changes."""
         window = self.window
         is_still = (self.cursor, self.floor, self.epoch) == (window.cursor, window.floor, window.epoch)
-        return is_still and self.letters is window.letters and not self.moves and not self.changed
+        return is_still and self.letter_places is window.letter_places and not self.moves and not self.changed
 
     def find(self, offset: int) -> Flight | None:
         """Return where a message will be."""
@@ -201,7 +201,7 @@ class Draft:
         """Make the draft the state of its window."""
         window = self.window
         window.floor, window.cursor, window.epoch, window.lost_end = self.floor, self.cursor, self.epoch, self.lost_end
-        window.letters = self.letters
+        window.letter_places = self.letter_places
         window.chunks.update(self.changed)
         for index in self.forgotten:
             window.chunks.pop(index, None)

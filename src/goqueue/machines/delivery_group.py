@@ -15,7 +15,7 @@ from goqueue.machines.delivery_records import (
     PartitionValue,
     done_record,
     flights_record,
-    letters_record,
+    letter_places_record,
     partition_record,
 )
 from goqueue.machines.delivery_values import FlightState
@@ -151,8 +151,8 @@ def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[K
     if (draft.floor, draft.cursor, draft.epoch) != (window.floor, window.cursor, window.epoch):
         value = PartitionValue(window.topic_id, draft.floor, draft.cursor, draft.epoch)
         records.append(partition_record(group, partition, value))
-    if draft.letters != window.letters:
-        records.append(letters_record(group, partition, draft.letters))
+    if draft.letter_places != window.letter_places:
+        records.append(letter_places_record(group, partition, draft.letter_places))
     return records
 
 

@@ -99,7 +99,7 @@ _encode = msgspec.json.Encoder().encode
 _group_decoder = msgspec.json.Decoder(GroupValue)
 _partition_decoder = msgspec.json.Decoder(PartitionValue)
 _runs_decoder = msgspec.json.Decoder(list[_Run])
-_letters_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
+_letter_places_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
 
 
 def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
@@ -112,7 +112,7 @@ def partition_record(group: str, partition: TopicPartition, value: PartitionValu
     return KeyedRecord(_partition_key(KeyKind.PARTITION, group, partition), None if value is None else _encode(value))
 
 
-def letters_record(group: str, partition: TopicPartition, places: Sequence[LetterPlace]) -> KeyedRecord:
+def letter_places_record(group: str, partition: TopicPartition, places: Sequence[LetterPlace]) -> KeyedRecord:
     """Return the record of where letters may lie; without places, the one that forgets it."""
     return KeyedRecord(_partition_key(KeyKind.LETTERS, group, partition), _encode(places) if places else None)
 
@@ -209,10 +209,10 @@ def read_partition(data: bytes) -> PartitionValue:
         raise Corrupt(f"a record of a queue's partition cannot be read: {error}") from error
 
 
-def read_letters(data: bytes) -> tuple[LetterPlace, ...]:
+def read_letter_places(data: bytes) -> tuple[LetterPlace, ...]:
     """Return where letters may lie."""
     try:
-        return _letters_decoder.decode(data)
+        return _letter_places_decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise Corrupt(f"a record of where dead letters lie cannot be read: {error}") from error
 

@@ -229,12 +229,14 @@ def dead_as_told(window: Window, command: Bury) -> list[int]:
     """Return the messages that are buried by a command."""
     if window.topic_id != command.topic_id:
         return []
-    flights = ((offset, window.find(offset), lease_id) for offset, lease_id in command.leases.items())
-    return [offset for offset, flight, lease_id in flights if flight is not None and _died_of(lease_id, flight)]
+    return [offset for offset, lease_id in command.leases.items() if died_of(window.find(offset), lease_id)]
 
 
-def _died_of(lease_id: int, flight: Flight) -> bool:
-    return flight.state is FlightState.DEAD and flight.lease is not None and flight.lease.id == lease_id
+def died_of(flight: Flight | None, lease_id: int) -> bool:
+    """Tell whether a message is dead, and has died of a lease."""
+    if flight is None or flight.state is not FlightState.DEAD:
+        return False
+    return flight.lease is not None and flight.lease.id == lease_id
 
 
 # -- time

@@ -58,7 +58,7 @@ class Window:
         # Of each key its messages in flight, in the order of their offsets: only the first of them is not held.
         self.by_key: dict[bytes, dict[int, None]] = {}
         # If one that is dead has a letter, it lies in one of these.
-        self.letters: tuple[LetterPlace, ...] = ()
+        self.letter_places: tuple[LetterPlace, ...] = ()
         # Those that were dead at the start, and may have got a letter before.
         self.old_dead: set[int] = set()
         self.leased = 0
