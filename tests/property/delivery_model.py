@@ -9,11 +9,15 @@ from goqueue.machines.delivery_values import Verdict
 
 @dataclass(slots=True)
 class Message:
-    """A message, and what has happened to it; `until` is the end of a lease or of a wait."""
+    """A message, and what has happened to it; `until` is the end of a lease or of a wait.
+
+    `tries` are the deliveries without those after which it was just given back.
+    """
 
     key: bytes | None = None
     state: str = "new"
     deliveries: int = 0
+    tries: int = 0
     lease: int = -1
     consumer: str = ""
     until: int = -1
@@ -31,7 +35,7 @@ class NaiveQueue:
         for message in self.messages.values():
             if message.until > now_ms or message.state not in {"leased", "waiting"}:
                 continue
-            is_dead = message.state == "leased" and message.deliveries > self.retries
+            is_dead = message.state == "leased" and message.tries > self.retries
             message.state = "dead" if is_dead else "ready"
 
     def held_by(self, consumer: str) -> int:
@@ -65,8 +69,10 @@ class NaiveQueue:
             message.state = "dead"
         elif verdict is Verdict.EXTEND:
             message.until = until
-            message.state = "leased" if until > now_ms else "ready"
-        elif message.deliveries > self.retries:
+            if until <= now_ms:
+                message.state = "ready"
+                message.tries -= 1
+        elif message.tries > self.retries:
             message.state = "dead"
         else:
             message.until = until

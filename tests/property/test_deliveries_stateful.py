@@ -71,16 +71,24 @@ class Queues(RuleBasedStateMachine):
 
     @initialize(is_ordered=st.booleans(), offset=st.sampled_from([0, 3, 250]))
     def begin(self, is_ordered: bool, offset: int) -> None:
-        self.is_ordered = is_ordered
-        ordering = Ordering.KEY if is_ordered else Ordering.NONE
+        self.set_ordering(Ordering.KEY if is_ordered else Ordering.NONE)
+        self.ends = dict.fromkeys(PARTITIONS, offset)
+        self.starts = dict(self.ends)
+        self.say(BeginTopic(GROUP, TOPIC_ID, self.starts))
+
+    def set_ordering(self, ordering: Ordering) -> None:
+        self.is_ordered = ordering is Ordering.KEY
         self.say(
             Configure(
                 GROUP, QueueSettings(ordering=ordering, retries=RETRIES, in_flight_max=IN_FLIGHT_MAX, breaker_ratio=1)
             )
         )
-        self.ends = dict.fromkeys(PARTITIONS, offset)
-        self.starts = dict(self.ends)
-        self.say(BeginTopic(GROUP, TOPIC_ID, self.starts))
+
+    @rule(is_done=st.sampled_from([False, False, False, True]))
+    def give_up_order(self, is_done: bool) -> None:
+        """From now on nobody waits for others of their key; not in most lives."""
+        if is_done:
+            self.set_ordering(Ordering.NONE)
 
     def say(self, command: Command) -> object:
         """Carry out a command, and what time has brought before it, as a shard does."""
@@ -170,6 +178,7 @@ class Queues(RuleBasedStateMachine):
                 message = self.models[delivery.partition].messages[offset]
                 message.state, message.lease, message.consumer = "leased", taker.lease_id, taker.consumer
                 message.deliveries += 1
+                message.tries += 1
                 message.until = self.now.wall_ms + VISIBILITY_MS
                 assert delivery.deliveries == message.deliveries
                 self.receipts.append(Receipt(delivery.partition, offset, taker.lease_id))

@@ -12,6 +12,7 @@ about its messages is durable before it is told so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -37,6 +38,7 @@ from goqueue.machines.delivery_records import (
 from goqueue.machines.delivery_steps import (
     Result,
     all_stale,
+    becoming,
     dead_as_told,
     lease,
     leases_due,
@@ -44,7 +46,7 @@ from goqueue.machines.delivery_steps import (
     pass_time,
     settle,
 )
-from goqueue.machines.delivery_values import Delivery, Flight, FlightState
+from goqueue.machines.delivery_values import Delivery, Flight, FlightState, Verdict
 from goqueue.machines.delivery_window import SHIFT, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
@@ -187,13 +189,15 @@ class Deliveries:
         """Begin to live: what has a deadline has it again, counted from now on by a clock that cannot jump."""
         # What is forgotten may have left a trace of which only a part was compacted.
         self.groups = {name: group for name, group in self.groups.items() if group.settings is not _DEFAULTS}
+        # Messages that fly alike share their flight, as they did before.
+        revived = cache(partial(_revived, now))
         for group in self.groups.values():
             group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
             for partition, window in group.windows.items():
                 window.loaded()
                 flights = _flights(window)
                 window.old_dead = {offset for offset, flight in flights if flight.state is FlightState.DEAD}
-                moves = [Move((offset,), None, _revived(flight, now)) for offset, flight in flights]
+                moves = [Move((offset,), None, revived(flight)) for offset, flight in flights]
                 for move in moves:
                     assert move.after is not None
                     (offset,) = move.offsets
@@ -256,6 +260,7 @@ class Deliveries:
     def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
         drafts: dict[TopicPartition, Draft] = {}
+        become = None if command.verdict is Verdict.ACK else becoming(command, group.settings, now)
         results: list[Result] = []
         for claim in command.claims:
             draft = drafts.get(claim.partition)
@@ -265,7 +270,7 @@ class Deliveries:
                     results += all_stale([claim])
                     continue
                 draft = drafts[claim.partition] = Draft(window)
-            results += settle(draft, claim, command, group.settings, now)
+            results += settle(draft, claim, now, become)
         moves = [move for draft in drafts.values() for move in draft.moves]
         done = sum([len(move.offsets) for move in moves if move.after is None])
         failed = sum([move.after is not None and move.after.state is FlightState.DEAD for move in moves])
@@ -348,7 +353,7 @@ def _flights(window: Window) -> list[tuple[int, Flight]]:
     return [pair for _, chunk in sorted(window.chunks.items()) for pair in sorted(chunk.flights.items())]
 
 
-def _revived(flight: Flight, now: Now) -> Flight:
+def _revived(now: Now, flight: Flight) -> Flight:
     """Return a flight whose time goes on; by a wall clock that was set back, not for longer than it had in all."""
     until_ms, since_ms = flight.until.wall_ms, flight.since_ms
     if since_ms < 0:

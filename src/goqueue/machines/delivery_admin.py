@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -31,7 +32,7 @@ from goqueue.machines.delivery_records import (
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import NO_EPOCH
-from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.queue_settings import Ordering, QueueSettings
 
 Groups = Mapping[str, QueueGroup]
 
@@ -59,7 +60,9 @@ def administer(groups: Groups, command: Administration, ticket: int) -> Decision
             known = groups.get(name)
             if known is None:
                 return _changed(None, name, GroupValue(settings), ticket)
-            return _changed(known, name, known.value if is_made_only else _configured(known, settings), ticket)
+            if is_made_only:
+                return _changed(known, name, known.value, ticket)
+            return _changed(known, name, _configured(known, settings), ticket, _let_go(known, settings))
         case Pause(name, reason):
             known = require(groups, name)
             return _changed(known, name, replace(known.value, paused=reason), ticket)
@@ -89,10 +92,27 @@ def _decided(records: Sequence[KeyedRecord], outcomes: Sequence[Outcome], ticket
     return Decision(records, [Answer(ticket, None)], tuple(outcomes))
 
 
-def _changed(known: QueueGroup | None, name: str, value: GroupValue, ticket: int) -> Decision:
+def _changed(
+    known: QueueGroup | None,
+    name: str,
+    value: GroupValue,
+    ticket: int,
+    drafts: Mapping[TopicPartition, Draft] = MappingProxyType({}),
+) -> Decision:
     if known is not None and known.value == value:
         return _decided([], [], ticket)
-    return _decided([group_record(name, value)], [Outcome(name, value)], ticket)
+    records = [record for each, draft in drafts.items() for record in draft_records(name, each, draft)]
+    return _decided([*records, group_record(name, value)], [Outcome(name, value, drafts)], ticket)
+
+
+def _let_go(group: QueueGroup, settings: QueueSettings) -> Mapping[TopicPartition, Draft]:
+    """Return what becomes of messages that wait for others of their key, if these are not to be waited for any more."""
+    if settings.ordering is Ordering.KEY:
+        return {}
+    drafts = {each: Draft(window) for each, window in group.windows.items() if window.held}
+    for draft in drafts.values():
+        draft.let_all()
+    return drafts
 
 
 def _configured(group: QueueGroup, settings: QueueSettings) -> GroupValue:

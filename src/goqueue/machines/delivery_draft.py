@@ -116,6 +116,14 @@ class Draft:
                     self.put(offset, first._replace(state=FlightState.READY))
                 return
 
+    def let_all(self) -> None:
+        """Have no message wait for another one of its key any more. Nothing was changed before."""
+        for _, chunk in sorted(self.window.chunks.items()):
+            for offset, flight in sorted(chunk.flights.items()):
+                if flight.state is FlightState.HELD:
+                    self.put(offset, flight._replace(state=FlightState.READY, key=None))
+        self.held = 0
+
     def advance(self, end: int, fresh: Sequence[int]) -> None:
         """Move the cursor; what lies before it and is not among the fresh ones is done: there is no message."""
         start = self.cursor

@@ -10,10 +10,12 @@
 | FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, where those are that are in flight               |
 | LETTERS   | partition:i32, topic              | where letters of dead messages may lie                            |
 
-Values are JSON, but for DONE: a number in hexadecimal, whose lowest bit is the first message. Neighbours in the same
-state are one run. What is done is not in flight any more, whatever the record of flights says: so
-an ack writes some bytes, and not all that is left of its neighbours. A partition takes two records for each chunk with
-something in flight, or with something done behind that, and never grows with history.
+Values are JSON, but for DONE: a number in hexadecimal, whose lowest bit is the first message. FLIGHTS lists flights,
+each once, and which messages have which: neighbours in the same one are a run of three numbers, their first offset,
+how many they are, and the place of their flight in the list. (An earlier form had the flight in each run, and is still
+read.) What is done is not in flight any more, whatever the record of flights says: so an ack writes some bytes, and not
+all that is left of its neighbours. A partition takes two records for each chunk with something in flight, or with
+something done behind that, and never grows with history.
 """
 
 from __future__ import annotations
@@ -80,6 +82,24 @@ class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
     epoch: int = NO_EPOCH
 
 
+class _Flight(msgspec.Struct, frozen=True, array_like=True):
+    state: FlightState
+    deliveries: int
+    first_ms: int
+    until_ms: int
+    lease: Lease | None
+    reason: str
+    error: str
+    key: bytes | None
+    since_ms: int
+    returned: int = 0
+
+
+class _Flights(msgspec.Struct, frozen=True):
+    flights: list[_Flight]
+    runs: list[int]
+
+
 class _Run(msgspec.Struct, frozen=True, array_like=True):
     first: int
     length: int
@@ -91,14 +111,14 @@ class _Run(msgspec.Struct, frozen=True, array_like=True):
     reason: str
     error: str
     key: bytes | None
-    # Older records have none.
+    # The oldest records have none.
     since_ms: int = -1
 
 
 _encode = msgspec.json.Encoder().encode
 _group_decoder = msgspec.json.Decoder(GroupValue)
 _partition_decoder = msgspec.json.Decoder(PartitionValue)
-_runs_decoder = msgspec.json.Decoder(list[_Run])
+_flights_decoder = msgspec.json.Decoder(_Flights | list[_Run])
 _letter_places_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
 
 
@@ -127,7 +147,7 @@ def flights_record(
 ) -> KeyedRecord:
     """Return the record of what is in flight in a chunk; without that, the one that forgets it."""
     key = _key(KeyKind.FLIGHTS, group, partition, chunk)
-    return KeyedRecord(key, None if not flights else _encode(_runs(flights)))
+    return KeyedRecord(key, None if not flights else _encode(_written(flights)))
 
 
 @lru_cache(_KEYS_MAX)
@@ -140,38 +160,25 @@ def _key(kind: KeyKind, group: str, partition: TopicPartition, chunk: int) -> by
     return _head(kind, group) + _CHUNK.pack(partition.partition, chunk) + _bytes(partition.topic)
 
 
-def _runs(flights: Mapping[int, Flight]) -> list[_Run]:
-    runs = []
-    first = end = -1
+def _written(flights: Mapping[int, Flight]) -> _Flights:
+    numbers: dict[Flight, int] = {}
+    runs: list[int] = []
+    end = -1
     last: Flight | None = None
     for offset in sorted(flights):
         flight = flights[offset]
         # Messages that came together share their flight, so most are told to be equal without looking.
         if offset == end and (flight is last or flight == last):
-            end += 1
-            continue
-        if last is not None:
-            runs.append(_run(first, end, last))
-        first, end, last = offset, offset + 1, flight
-    if last is not None:
-        runs.append(_run(first, end, last))
-    return runs
+            runs[-2] += 1
+        else:
+            runs += (offset, 1, numbers.setdefault(flight, len(numbers)))
+        end, last = offset + 1, flight
+    return _Flights([_stored(each) for each in numbers], runs)
 
 
-def _run(first: int, end: int, flight: Flight) -> _Run:
-    return _Run(
-        first,
-        end - first,
-        flight.state,
-        flight.deliveries,
-        flight.first_ms,
-        flight.until.wall_ms,
-        flight.lease,
-        flight.reason,
-        flight.error,
-        flight.key,
-        flight.since_ms,
-    )
+def _stored(flight: Flight) -> _Flight:
+    state, deliveries, first_ms, until, lease, reason, error, key, since_ms, returned = flight
+    return _Flight(state, deliveries, first_ms, until.wall_ms, lease, reason, error, key, since_ms, returned)
 
 
 def read_key(key: bytes) -> QueueKey:
@@ -227,27 +234,30 @@ def read_done(data: bytes) -> int:
 
 def read_flights(data: bytes) -> dict[int, Flight]:
     """Return where messages of a chunk are that are in flight; their times are wall times only."""
+    found: dict[int, Flight] = {}
     try:
-        return dict(_flights(_runs_decoder.decode(data)))
-    except msgspec.MsgspecError as error:
+        stored = _flights_decoder.decode(data)
+        if not isinstance(stored, _Flights):
+            return _former_flights(stored)
+        flights = [_flight(each) for each in stored.flights]
+        for first, length, number in zip(*[iter(stored.runs)] * 3, strict=True):
+            found.update(dict.fromkeys(range(first, first + length), flights[number]))
+    except (msgspec.MsgspecError, ValueError, IndexError) as error:
         raise Corrupt(f"a record of messages in flight cannot be read: {error}") from error
+    return found
 
 
-def _flights(runs: Iterable[_Run]) -> Iterable[tuple[int, Flight]]:
+def _flight(stored: _Flight) -> Flight:
+    state, deliveries, first_ms, until_ms, *rest = msgspec.structs.astuple(stored)
+    return Flight(state, deliveries, first_ms, Now(until_ms, -1), *rest)
+
+
+def _former_flights(runs: Iterable[_Run]) -> dict[int, Flight]:
+    found: dict[int, Flight] = {}
     for run in runs:
-        flight = Flight(
-            run.state,
-            run.deliveries,
-            run.first_ms,
-            Now(run.until_ms, -1),
-            run.lease,
-            run.reason,
-            run.error,
-            run.key,
-            run.since_ms,
-        )
-        for offset in range(run.first, run.first + run.length):
-            yield offset, flight
+        first, length, *flight = msgspec.structs.astuple(run)
+        found.update(dict.fromkeys(range(first, first + length), _flight(_Flight(*flight))))
+    return found
 
 
 def _head(kind: KeyKind, group: str) -> bytes:

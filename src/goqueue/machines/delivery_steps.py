@@ -1,16 +1,20 @@
-"""What happens to messages of one partition: leased, settled, and what time brings. Each step changes a draft."""
+"""What happens to messages of one partition: leased, settled, and what time brings. Each step changes a draft.
+
+Messages that fly alike share their flight, so that very many of them take little memory: what becomes of one flight is
+made once in a step.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from itertools import islice
 from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
-from goqueue.machines.delivery_commands import Bury, Claim, Offer, Receipt, Settle, Taker
+from goqueue.machines.delivery_commands import Bury, Claim, Offer, Settle, Taker
 from goqueue.machines.delivery_draft import Draft
 from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
 from goqueue.machines.delivery_window import Window
@@ -99,6 +103,7 @@ def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list
 def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
     """Lease messages that are ready again; each of them counts for itself."""
     deliveries: list[Delivery] = []
+    taken = cache(fresh._replace)
     while draft.gone_through < len(offer.again) and len(deliveries) < room:
         offset = offer.again[draft.gone_through]
         draft.gone_through += 1
@@ -107,7 +112,7 @@ def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[D
             continue
         count = flight.deliveries + 1
         first_ms = fresh.first_ms if flight.first_ms < 0 else flight.first_ms
-        draft.put(offset, fresh._replace(deliveries=count, first_ms=first_ms, key=flight.key))
+        draft.put(offset, taken(deliveries=count, first_ms=first_ms, key=flight.key, returned=flight.returned))
         deliveries.append(Delivery(offer.partition, (offset,), count))
     return deliveries
 
@@ -159,23 +164,35 @@ def _is_ready(draft: Draft, offset: int) -> bool:
 # -- settling
 
 
-def settle(draft: Draft, claim: Claim, command: Settle, settings: QueueSettings, now: Now) -> Sequence[Result]:
-    """Do what a consumer says about messages; an error for each that it has not leased any more."""
+Becoming = Callable[[Flight, int], Flight]
+"""What becomes of a message in flight at an offset."""
+
+
+def becoming(command: Settle, settings: QueueSettings, now: Now) -> Becoming:
+    """Return what becomes of messages of which a consumer says that they are not done."""
+    after = cache(partial(_after, command, settings, now))
+    if command.verdict is Verdict.NACK and command.delay_ms is None:
+        return lambda flight, offset: after(flight, (command.chance + offset * _GOLDEN) % 1)
+    return lambda flight, _: after(flight, 0.0)
+
+
+def settle(draft: Draft, claim: Claim, now: Now, become: Becoming | None) -> Sequence[Result]:
+    """Have messages done, or become something else; an error for each that is not leased any more."""
     partition, offsets, lease_id = claim
-    if command.verdict is not Verdict.ACK:
-        return [_settle(draft, Receipt(partition, offset, lease_id), command, settings, now) for offset in offsets]
+    if become is not None:
+        return [_settle(draft, claim, offset, now, become) for offset in offsets]
     fates = draft.finish_all(offsets, partial(is_leased, lease_id, now))
     if all(fates):
         return [DONE] * len(fates)
     return [DONE if fate else stale(partition, offset) for offset, fate in zip(offsets, fates, strict=True)]
 
 
-def _settle(draft: Draft, receipt: Receipt, command: Settle, settings: QueueSettings, now: Now) -> Result:
-    flight = draft.find(receipt.offset)
-    if flight is None or not is_leased(receipt.lease_id, now, flight):
-        return stale(receipt.partition, receipt.offset)
-    after = _after(flight, receipt.offset, command, settings, now)
-    draft.put(receipt.offset, after)
+def _settle(draft: Draft, claim: Claim, offset: int, now: Now, become: Becoming) -> Result:
+    flight = draft.find(offset)
+    if flight is None or not is_leased(claim.lease_id, now, flight):
+        return stale(claim.partition, offset)
+    after = become(flight, offset)
+    draft.put(offset, after)
     return Settled(after.state, after.until.wall_ms)
 
 
@@ -202,21 +219,24 @@ def all_stale(claims: Iterable[Claim]) -> list[Result]:
     return [stale(claim.partition, offset) for claim in claims for offset in claim.offsets]
 
 
-def _after(flight: Flight, offset: int, command: Settle, settings: QueueSettings, now: Now) -> Flight:
+def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, share: float) -> Flight:
+    """Return what becomes of a message; `share` says how long it waits between the least and the most."""
     if command.verdict is Verdict.REJECT:
         return _dead(flight, DeathReason.REJECTED, command.reason)
     if command.verdict is Verdict.EXTEND:
         until = later(now, settings.visibility_ms if command.delay_ms is None else command.delay_ms)
-        state = FlightState.READY if until == now else FlightState.LEASED
-        return flight._replace(state=state, until=until, since_ms=now.wall_ms)
-    if flight.deliveries > settings.retries:
+        if until == now:
+            return flight._replace(
+                state=FlightState.READY, until=until, since_ms=now.wall_ms, returned=flight.returned + 1
+            )
+        return flight._replace(until=until, since_ms=now.wall_ms)
+    if flight.tries > settings.retries:
         return _dead(flight, DeathReason.RETRIES, command.reason)
     if command.verdict is Verdict.RELEASE:
         return flight._replace(state=FlightState.READY, until=now, error=command.reason)
     delay_ms = command.delay_ms
     if delay_ms is None:
-        share = (command.chance + offset * _GOLDEN) % 1
-        delay_ms = int(settings.backoff_of(flight.deliveries) * (1 - _JITTER + 2 * _JITTER * share))
+        delay_ms = int(settings.backoff_of(flight.tries) * (1 - _JITTER + 2 * _JITTER * share))
     state = FlightState.WAITING if delay_ms else FlightState.READY
     return flight._replace(state=state, until=later(now, delay_ms), error=command.reason, since_ms=now.wall_ms)
 
@@ -254,13 +274,14 @@ def leases_due(window: Window, chunk: int, now: Now) -> int:
 def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> int:
     """See to what is due in a chunk; return how many messages have become dead."""
     known = draft.window.chunks.get(chunk)
+    ready = cache(partial(Flight._replace, state=FlightState.READY))
     dead = 0
     for offset, flight in () if known is None else known.flights.items():
         if flight.state not in _TIMED or flight.until.monotonic_ms > now.monotonic_ms:
             continue
-        if flight.state is FlightState.LEASED and flight.deliveries > settings.retries:
+        if flight.state is FlightState.LEASED and flight.tries > settings.retries:
             draft.put(offset, _dead(flight, DeathReason.EXPIRED, ""))
             dead += 1
         else:
-            draft.put(offset, flight._replace(state=FlightState.READY))
+            draft.put(offset, ready(flight))
     return dead

@@ -3,8 +3,9 @@
 | a message is      | which means                                | it becomes                                          |
 |-------------------|--------------------------------------------|-----------------------------------------------------|
 | behind the cursor | never delivered                            | LEASED or HELD by a receive                         |
-| LEASED            | a consumer has it until a deadline         | done by ack; WAITING by nack; READY by release or   |
-|                   |                                            | by time; DEAD by reject, or if no retry is left     |
+| LEASED            | a consumer has it until a deadline         | done by ack; WAITING by nack; READY by release, by  |
+|                   |                                            | an extension of no time, or by time; DEAD by        |
+|                   |                                            | reject, or if no retry is left                      |
 | WAITING           | failed, and is to be tried again at a time | READY by time                                       |
 | READY             | may be delivered again                     | LEASED by a receive                                 |
 | HELD              | waits for an earlier message of its key    | READY once that is done                             |
@@ -64,7 +65,7 @@ class Flight(NamedTuple):
 
     `until` is the end of its lease, or when it is to be tried again, and `since_ms` the wall time at which that was
     said. `lease` is its latest one. `first_ms` is the wall time of its first delivery. `key` is set if messages of one
-    key wait for each other.
+    key wait for each other. Of its deliveries so many were `returned`: given back before anything was tried.
     """
 
     state: FlightState
@@ -76,6 +77,12 @@ class Flight(NamedTuple):
     error: str = ""
     key: bytes | None = None
     since_ms: int = -1
+    returned: int = 0
+
+    @property
+    def tries(self) -> int:
+        """How often somebody had it and did not just give it back."""
+        return self.deliveries - self.returned
 
 
 class Delivery(NamedTuple):

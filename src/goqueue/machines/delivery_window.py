@@ -105,9 +105,9 @@ class Window:
         offsets, before, after = move
         if before is not None:
             self._forget(offsets, before)
-        if after is None:
-            if before is not None and before.key is not None:
+            if before.key is not None and (after is None or after.key is None):
                 self._leave_key(offsets, before.key)
+        if after is None:
             return
         self.in_flight += len(offsets)
         if after.state is FlightState.LEASED:
@@ -134,7 +134,7 @@ class Window:
                 self.old_dead.discard(offset)
 
     def _leave_key(self, offsets: Sequence[int], key: bytes) -> None:
-        """Take messages that are done out of the row of their key."""
+        """Take messages out of the row of their key."""
         row = self.by_key[key]
         for offset in offsets:
             row.pop(offset, None)
