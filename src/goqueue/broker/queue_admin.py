@@ -13,14 +13,16 @@ from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, req
 from goqueue.broker.queue_offers import find, look
 from goqueue.broker.share_groups import members_of
 from goqueue.errors import GoQueueError
+from goqueue.machines.decision import Now
 from goqueue.machines.delivery_admin import require
-from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
+from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek, Taker
 from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_steps import begun, lease
 from goqueue.machines.delivery_values import FlightState
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.share_values import ShareMember
-from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
 
 _PEEK_BYTES = 8 * 1024 * 1024
+# Who peeks leases nothing.
+_NOBODY = Taker("", 0, 0, 0)
+_NO_TIME = Now(0, 0)
 
 
 class PartitionView(NamedTuple):
@@ -185,16 +190,21 @@ async def delete_queue(broker: Broker, name: str) -> None:
 
 @operation("queues.peek")
 async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Sequence[tuple[TopicPartition, Record]]:
-    """Return messages of a topic that the next receives would bring, and lease none of them."""
+    """Return messages of a topic that the next receive would bring if the group is not paused, and lease none."""
     opened = require_topic(broker, topic)
     group = _require(broker, name)
+    is_ordered = group.settings.ordering is Ordering.KEY
     found: list[tuple[TopicPartition, Record]] = []
     for index in range(len(opened.partitions)):
         where = TopicPartition(topic, index)
         partition = opened.partition(index)
-        window = group.windows.get(where) or Window(opened.topic.id, partition.log.start_offset, 0)
-        seen = look(partition, window, broker.queues.stretches, limit - len(found), _PEEK_BYTES, is_ordered=False)
-        found += [(where, seen.records[offset]) for offset in (*seen.offer.again, *seen.offer.fresh)]
+        start = partition.log.start_offset
+        window = group.windows.get(where) or Window(opened.topic.id, start, start)
+        room = limit - len(found)
+        seen = look(partition, window, broker.queues.stretches, room, _PEEK_BYTES, is_ordered=is_ordered)
+        # A draft that nobody adopts changes nothing.
+        for delivery in lease(begun(window, seen.offer), seen.offer, _NOBODY, _NO_TIME, room):
+            found += [(where, seen.records[offset]) for offset in delivery.offsets]
         if len(found) >= limit:
             break
     return found

@@ -39,10 +39,10 @@ from goqueue.machines.delivery_steps import (
     Result,
     all_stale,
     becoming,
+    begun,
     dead_as_told,
     lease,
     leases_due,
-    opened,
     pass_time,
     settle,
 )
@@ -249,7 +249,7 @@ class Deliveries:
                 if room > 0 and offer.partition in group.windows:
                     draft = drafts.get(offer.partition)
                     if draft is None:
-                        draft = drafts[offer.partition] = opened(group.windows[offer.partition], offer)
+                        draft = drafts[offer.partition] = begun(group.windows[offer.partition], offer)
                     leased = lease(draft, offer, taker, now, room)
                     room -= sum([len(each.offsets) for each in leased])
                     deliveries += leased

@@ -72,7 +72,7 @@ def waits_in_vain(window: Window, start: int) -> bool:
     return window.held > 0 and window.floor < start
 
 
-def opened(window: Window, offer: Offer) -> Draft:
+def begun(window: Window, offer: Offer) -> Draft:
     """Return the draft of a window in which something is offered, without what is gone."""
     draft = Draft(window)
     draft.epoch = offer.epoch
