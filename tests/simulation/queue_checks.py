@@ -147,18 +147,21 @@ def _retries(history: History) -> dict[str, int]:
 
 
 def _too_often(message: Message, deliveries: list[Delivered], words: list[Said], retries: int) -> Iterator[str]:
+    returned = {
+        each.given.receipt
+        for each in words
+        if isinstance(each.call.request, OpenShares) or each.verdict is Verdict.EXTEND
+    }
     for first, second in pairwise(deliveries):
         count = first.given.deliveries
-        if first.request.life != second.request.life or count <= retries or second.given.deliveries != count + 1:
+        if first.request.life != second.request.life or second.given.deliveries != count + 1:
             continue
-        given_back = [
-            each
-            for each in words
-            if each.given.receipt == first.given.receipt
-            and (isinstance(each.call.request, OpenShares) or each.verdict is Verdict.EXTEND)
-        ]
-        if not given_back:
-            yield f"{message} came for the {count + 1}th time, though {first.request.consumer} did not give it back"
+        before = [each.given for each in deliveries if each.given.deliveries <= count]
+        given_back = {each.deliveries for each in before if each.receipt in returned}
+        # Of deliveries that nobody has heard of, nobody knows whether they were given back.
+        failures = {each.deliveries for each in before} - given_back
+        if count in failures and len(failures) > retries:
+            yield f"{message} came again though it had failed {len(failures)} times, by {first.request.consumer} last"
 
 
 def _ordered_groups(history: History) -> list[str]:

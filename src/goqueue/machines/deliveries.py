@@ -11,7 +11,7 @@ about its messages is durable before it is told so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 from uuid import UUID
@@ -42,12 +42,11 @@ from goqueue.machines.delivery_steps import (
     begun,
     dead_as_told,
     lease,
-    leases_due,
     pass_time,
     settle,
 )
 from goqueue.machines.delivery_values import Delivery, Flight, FlightState, Verdict
-from goqueue.machines.delivery_window import SHIFT, Move, Window
+from goqueue.machines.delivery_window import SHIFT, Chunk, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 
@@ -195,14 +194,10 @@ class Deliveries:
             group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
             for partition, window in group.windows.items():
                 window.loaded()
-                flights = _flights(window)
-                window.old_dead = {offset for offset, flight in flights if flight.state is FlightState.DEAD}
-                moves = [Move((offset,), None, revived(flight)) for offset, flight in flights]
+                moves = [move for chunk in _in_order(window) for move in _revivals(chunk, revived)]
                 for move in moves:
-                    assert move.after is not None
-                    (offset,) = move.offsets
-                    window.chunks[offset >> SHIFT].flights[offset] = move.after
                     window.note(move)
+                window.old_dead = set(window.dead)
                 group.count(moves)
                 self._note_deadlines(group.name, partition, moves)
                 if window.dead:
@@ -296,15 +291,17 @@ class Deliveries:
         window = group.windows.get(command.partition)
         if window is None:
             return Decision(outcome=(Outcome(command.group, group.value, past=place),))
-        expired = leases_due(window, command.chunk, now)
         draft = Draft(window)
-        tally = Tally(0, pass_time(draft, command.chunk, group.settings, now))
+        passed = pass_time(draft, command.chunk, group.settings, now)
+        tally = Tally(0, passed.dead)
         # What time has made of messages is found out again after a start, by a clock that may have been set back. So
         # those that have died are stored: nobody may get one that has a letter by then. Time has no message done, so
         # there is nothing to close otherwise.
         records = draft_records(group.name, command.partition, draft) if tally.failed else ()
         value = _counted(group, tally)
-        outcome = Outcome(group.name, value, {command.partition: draft}, tally=tally, past=place, expired=expired)
+        outcome = Outcome(
+            group.name, value, {command.partition: draft}, tally=tally, past=place, expired=passed.expired
+        )
         return Decision([*records, *_changed(group, value)], [Answer(ticket, None)], (outcome,))
 
 
@@ -312,7 +309,8 @@ def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window |
     for partition, window in opened.items():
         known = group.windows.pop(partition, None)
         if known is not None:
-            group.count(Move((offset,), flight, None) for offset, flight in _flights(known))
+            flights = [pair for chunk in _in_order(known) for pair in sorted(chunk.flights.items())]
+            group.count(Move((offset,), flight, None) for offset, flight in flights)
         if window is not None:
             group.windows[partition] = window
         else:
@@ -349,8 +347,16 @@ def _changed(group: QueueGroup, value: GroupValue) -> Sequence[KeyedRecord]:
     return () if value is group.value else [group_record(group.name, value)]
 
 
-def _flights(window: Window) -> list[tuple[int, Flight]]:
-    return [pair for _, chunk in sorted(window.chunks.items()) for pair in sorted(chunk.flights.items())]
+def _in_order(window: Window) -> list[Chunk]:
+    return [window.chunks[index] for index in sorted(window.chunks)]
+
+
+def _revivals(chunk: Chunk, revived: Callable[[Flight], Flight]) -> Iterator[Move]:
+    """Have the messages of a chunk live again; those that fly alike together."""
+    for before, offsets in chunk.alike().items():
+        after = revived(before)
+        chunk.flights.update(dict.fromkeys(offsets, after))
+        yield Move(offsets, None, after)
 
 
 def _revived(now: Now, flight: Flight) -> Flight:

@@ -50,16 +50,19 @@ class Draft:
 
     def put(self, offset: int, flight: Flight) -> None:
         """Have a message in flight from now on, or in another state."""
-        self.moves.append(Move((offset,), self.find(offset), flight))
-        self._chunk(offset >> SHIFT).flights[offset] = flight
-        self.rewritten.add(offset >> SHIFT)
+        self.put_alike((offset,), self.find(offset), flight)
 
     def put_fresh(self, offsets: Sequence[int], flight: Flight) -> None:
         """Have messages in flight that were never looked at before, all in the same state."""
-        for index, part in _by_chunk(offsets):
-            self.moves.append(Move(part, None, flight))
-            self._chunk(index).flights.update(dict.fromkeys(part, flight))
-            self.rewritten.add(index)
+        for _, part in _by_chunk(offsets):
+            self.put_alike(part, None, flight)
+
+    def put_alike(self, offsets: Sequence[int], before: Flight | None, after: Flight) -> None:
+        """Have messages of one chunk, all of them in the same state, in another one."""
+        index = offsets[0] >> SHIFT
+        self.moves.append(Move(offsets, before, after))
+        self._chunk(index).flights.update(dict.fromkeys(offsets, after))
+        self.rewritten.add(index)
 
     def finish(self, offset: int) -> None:
         """Have a message done that is in flight; the next one of its key may be delivered then."""

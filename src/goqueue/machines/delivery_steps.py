@@ -262,26 +262,27 @@ def died_of(flight: Flight | None, lease_id: int) -> bool:
 # -- time
 
 
-def leases_due(window: Window, chunk: int, now: Now) -> int:
-    """Return how many leases of a chunk end now."""
-    known = window.chunks.get(chunk)
-    flights = () if known is None else known.flights.values()
-    return sum(
-        flight.state is FlightState.LEASED and flight.until.monotonic_ms <= now.monotonic_ms for flight in flights
-    )
+class Passed(NamedTuple):
+    """What time has brought to messages of a chunk: how many leases have ended, and how many have become dead."""
+
+    expired: int
+    dead: int
 
 
-def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> int:
-    """See to what is due in a chunk; return how many messages have become dead."""
+def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> Passed:
+    """See to what is due in a chunk."""
+
+    def is_due(flight: Flight) -> bool:
+        return flight.state in _TIMED and flight.until.monotonic_ms <= now.monotonic_ms
+
     known = draft.window.chunks.get(chunk)
-    ready = cache(partial(Flight._replace, state=FlightState.READY))
-    dead = 0
-    for offset, flight in () if known is None else known.flights.items():
-        if flight.state not in _TIMED or flight.until.monotonic_ms > now.monotonic_ms:
-            continue
-        if flight.state is FlightState.LEASED and flight.tries > settings.retries:
-            draft.put(offset, _dead(flight, DeathReason.EXPIRED, ""))
-            dead += 1
+    expired = dead = 0
+    for flight, offsets in ({} if known is None else known.alike(is_due)).items():
+        is_expired = flight.state is FlightState.LEASED
+        expired += len(offsets) if is_expired else 0
+        if is_expired and flight.tries > settings.retries:
+            draft.put_alike(offsets, flight, _dead(flight, DeathReason.EXPIRED, ""))
+            dead += len(offsets)
         else:
-            draft.put(offset, ready(flight))
-    return dead
+            draft.put_alike(offsets, flight, flight._replace(state=FlightState.READY))
+    return Passed(expired, dead)

@@ -12,7 +12,7 @@ a later epoch begins before that, it has lost what it had from there on, and has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -33,6 +33,15 @@ class Chunk:
     def __init__(self, done: int = 0, flights: Mapping[int, Flight] | None = None) -> None:
         self.done = done
         self.flights: dict[int, Flight] = {} if flights is None else dict(flights)
+
+    def alike(self, meant: Callable[[Flight], bool] = lambda _: True) -> dict[Flight, list[int]]:
+        """Return flights that are meant, each with its messages in order."""
+        found: dict[Flight, list[int]] = {}
+        for offset in sorted(self.flights):
+            flight = self.flights[offset]
+            if meant(flight):
+                found.setdefault(flight, []).append(offset)
+        return found
 
 
 class Move(NamedTuple):
