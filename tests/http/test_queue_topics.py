@@ -146,3 +146,16 @@ def test_a_topic_of_the_brokers_own_is_refused_beside_one_that_is_not_there(seed
         assert (reply.status, reply.json()["code"]) == (403, "topic_protected")
 
     play(seed, act)
+
+
+@pytest.mark.parametrize("topics", [("bad name!",), ("there", "bad name!"), ("here", ".."), ("",)])
+@SEEDS
+def test_nobody_waits_for_a_name_that_no_topic_can_have(seed: int, topics: tuple[str, ...]) -> None:
+    async def act(server: SimServer, client: RawHttp) -> None:
+        await publish(client, "here", "a")
+        async with asyncio.timeout(1):
+            reply = await receive(client, *topics, wait=f"{WAIT_S}s")
+        assert (reply.status, reply.json()["code"]) == (400, "invalid_topic_name")
+        assert reply.json()["detail"] == f"{topics[-1]!r} cannot be the name of a topic"
+
+    play(seed, act)

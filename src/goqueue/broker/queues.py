@@ -19,6 +19,7 @@ from goqueue.broker.queue_receiving import Looked, Receiving, View, Wish, shortf
 from goqueue.broker.queue_settling import Saying, Statement
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_steps import Result
+from goqueue.model.topic import check_name
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -30,11 +31,11 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
 
     If nothing has come and a topic is not there, UnknownTopic tells which.
     """
-    loop, waits = asyncio.get_running_loop(), broker.queues.waits
-    deadline = loop.time() + wish.wait_ms / 1000
+    waits = broker.queues.waits
+    deadline = asyncio.get_running_loop().time() + wish.wait_ms / 1000
     topics = wish.source.topics
-    while all(name not in broker.topics for name in topics) and loop.time() < deadline and not waits.is_closed:
-        await waits.topic(deadline)
+    if any(name not in broker.topics for name in topics):
+        await _topic_made(broker, topics, deadline)
     try:
         looked = await receive_now(broker, caller, wish)
         while not looked.receiving.received:
@@ -51,6 +52,15 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     finally:
         # Whatever became of it: what it leaves is for somebody else.
         broker.queues.pass_on(wish.source.group)
+
+
+async def _topic_made(broker: Broker, topics: Sequence[str], deadline: float) -> None:
+    """Wait until one of these topics is there, or time is up; InvalidTopicName if one of them can never be."""
+    loop, waits = asyncio.get_running_loop(), broker.queues.waits
+    for name in topics:
+        check_name(name)
+    while all(name not in broker.topics for name in topics) and loop.time() < deadline and not waits.is_closed:
+        await waits.topic(deadline)
 
 
 @operation("queues.receive")
