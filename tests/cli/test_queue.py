@@ -100,6 +100,7 @@ def test_each_command_that_receives_is_a_consumer_of_its_own(goqueue: Command, q
         (("peek", "g", "a b"), "TOPIC: 'a b' cannot be the name of a topic"),
         (("nack", "receipt", "--delay", "abc"), "--delay: 'abc' is no duration"),
         (("nack", "receipt", "--reason", "r" * 4097), "--reason: 4,097 characters are too many: at most 4,096"),
+        (("seek", "g", "t", "--to", "nowhere"), "--to: 'nowhere' is neither start, end, an offset, a time such as"),
         (("extend", "receipt", "--for", "1d"), "--for: '1d' is too long: at most 12h"),
         (("pause", "g", "--reason", ""), "--reason: say why"),
         (("alter", "g", "--set", "retries"), "--set: 'retries' is not written as NAME=VALUE"),
