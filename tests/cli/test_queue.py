@@ -72,6 +72,13 @@ def test_as_many_receipts_are_settled_as_are_given(goqueue: Command, queue: str)
     assert "receipt made-up: this is no receipt (and 9,999 more)" in result.stderr
 
 
+def test_a_topic_that_is_not_there_keeps_no_messages_of_others_back(goqueue: Command, queue: str) -> None:
+    missing = f"{queue}-missing"
+    got = goqueue.rows("queue", "receive", queue, queue, missing, kind="message")
+    assert [each["value"] for each in got] == [f"order{number}" for number in range(5)]
+    assert f"there is no topic '{missing}'" in goqueue.refused("queue", "receive", queue, queue, missing)
+
+
 def test_each_command_that_receives_is_a_consumer_of_its_own(goqueue: Command, queue: str) -> None:
     receive(goqueue, queue, "--max", 1)
     receive(goqueue, queue, "--max", 1, "--consumer", "ann")
@@ -93,6 +100,7 @@ def test_each_command_that_receives_is_a_consumer_of_its_own(goqueue: Command, q
         (("peek", "g", "a b"), "TOPIC: 'a b' cannot be the name of a topic"),
         (("nack", "receipt", "--delay", "abc"), "--delay: 'abc' is no duration"),
         (("nack", "receipt", "--reason", "r" * 4097), "--reason: 4,097 characters are too many: at most 4,096"),
+        (("seek", "g", "t", "--to", "nowhere"), "--to: 'nowhere' is neither start, end, an offset, a time such as"),
         (("extend", "receipt", "--for", "1d"), "--for: '1d' is too long: at most 12h"),
         (("pause", "g", "--reason", ""), "--reason: say why"),
         (("alter", "g", "--set", "retries"), "--set: 'retries' is not written as NAME=VALUE"),

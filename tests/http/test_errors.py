@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import PurePath
+from typing import Any
 
 import httpx
 import msgspec
@@ -26,6 +27,26 @@ from goqueue.testing import ManualClock, RecordingSink, SeededEntropy, SimDisk
 from tests.http.expect import PROBLEM, refused
 
 JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "given", "hint"),
+    [
+        ("PATCH", "/queues/g", {"ordering": "fifo"}, "it has to be none or key"),
+        ("POST", "/queues/g/seek", {"topic": "t", "to": "start"}, "it has to be earliest or latest"),
+        ("POST", "/topics/t/messages", {"messages": [{}], "acks": "1"}, "it has to be all, leader or none"),
+        ("GET", "/topics/t/dlq", {"order": "up` - at `$.x`"}, "it has to be newest or oldest"),
+        ("GET", "/transactions", {"state": "on"}, "it has to be Empty, Ongoing, PrepareCommit, PrepareAbort, "),
+        ("GET", "/topics/t/partitions/0/messages", {"isolation": ""}, "it has to be read_committed or read_uncommi"),
+    ],
+)
+def test_a_word_that_a_field_does_not_take_is_told_with_those_that_it_does(
+    http: httpx.Client, method: str, path: str, given: dict[str, Any], hint: str
+) -> None:
+    reply = http.get(path, params=given) if method == "GET" else http.request(method, path, json=given)
+    problem = refused(reply, 400, "malformed_request")
+    assert "Invalid enum value" in problem["detail"]
+    assert problem["hint"].startswith(hint)
 
 
 @pytest.mark.parametrize("path", ["/", "/nope", "/topics/", "/topics/t/nope", "/v1", "/v1/v1/topics", "//topics", "/é"])

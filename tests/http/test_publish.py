@@ -98,6 +98,7 @@ def test_headers_of_every_kind_come_back_exactly(http: httpx.Client, topic: str)
                 {"name": "a", "value_base64": binary},
                 {"name": "none"},
                 {"name": "null", "value": None},
+                {"name": "nil", "value_base64": None},
                 {"name": "b", "value": "last"},
             ]
         },
@@ -108,12 +109,13 @@ def test_headers_of_every_kind_come_back_exactly(http: httpx.Client, topic: str)
     assert "headers_base64" not in plain
     assert with_null["headers"] == {"a": None}
     assert with_null["headers_base64"] == [["a", None]]
-    assert unusual["headers"] == {"a": None, "none": None, "null": None, "b": "last"}
+    assert unusual["headers"] == {"a": None, "none": None, "null": None, "nil": None, "b": "last"}
     assert unusual["headers_base64"] == [
         ["a", base64.b64encode(b"1").decode()],
         ["a", binary],
         ["none", None],
         ["null", None],
+        ["nil", None],
         ["b", base64.b64encode(b"last").decode()],
     ]
     assert none["headers"] == {}

@@ -300,6 +300,9 @@ def test_a_group_is_of_one_kind(http: httpx.Client, topic: str) -> None:
     Consumer(http, f"queue-{topic}", topic).receive()
     joined = http.post(f"/groups/queue-{topic}/join", json={"topics": [topic]})
     refused(joined, 409, "inconsistent_group_protocol")
+    problem = refused(http.delete(f"/groups/queue-{topic}"), 409, "inconsistent_group_protocol")
+    assert problem["hint"] == "goqueue queue delete and DELETE /queues/{group} forget queue groups"
+    assert http.delete(f"/queues/queue-{topic}").status_code == 204
 
 
 class woken:  # noqa: N801 - reads as a sentence

@@ -153,7 +153,7 @@ def test_whatever_a_handler_raises_can_be_said(broker: Broker, kind: Kind, error
     assert (letter["error"] or b"").endswith(said)
 
 
-@pytest.mark.parametrize("delay_s", [-1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("delay_s", [-1.0, float("inf"), float("nan"), 604_800.1, 1e9])
 def test_a_delay_that_is_none_is_a_failure_like_any_other(broker: Broker, kind: Kind, delay_s: float) -> None:
     def act(_: QueueMessage) -> None:
         raise Retry(delay_s=delay_s)

@@ -181,6 +181,23 @@ def proxy(reply: bytes) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_worker_gets_messages_of_the_topics_that_are_there_and_tells_once_of_those_that_are_not(
+    broker: Broker, kind: Kind
+) -> None:
+    handling = Handling()
+    publish(broker, ["first"])
+    with hired(kind, broker.http, handling, topic=[TOPIC, "misspelt"], wait_s=0.2) as worker:
+        eventually(lambda: worker.stats.done == 1, "it is done")
+        eventually(lambda: worker.stats.failed_requests >= 3, "it has asked again and again")
+        publish(broker, ["second"])
+        eventually(lambda: worker.stats.done == 2, "the next one is done")
+        asked = worker.stats.failed_requests
+        eventually(lambda: worker.stats.failed_requests > asked, "it goes on asking")
+        (told,) = worker.sink.of(RequestFailed)
+        assert str(told.error) == "there is no topic 'misspelt'"
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize(
     ("status", "media_type", "body"),
     [

@@ -171,7 +171,7 @@ async def delete_offsets(
 async def delete_group(broker: Broker, group: str) -> None:
     """Forget a group without members, and its offsets."""
     check_group_name(group)
-    require_no_queue(broker, group)
+    require_no_queue(broker, group, "goqueue queue delete and DELETE /queues/{group} forget queue groups")
     await broker.groups.submit(group, DeleteGroup(group))
 
 
@@ -217,11 +217,11 @@ async def find_group(broker: Broker, name: str) -> Listed | None:
     return Listed(name, group) if group is not None or machine.offsets.has(name) else None
 
 
-def require_no_queue(broker: Broker, name: str) -> None:
-    """Raise InconsistentProtocol if a name is that of a queue group."""
+def require_no_queue(broker: Broker, name: str, hint: str = "use another name") -> None:
+    """Raise InconsistentProtocol if a name is that of a queue group; the hint says what to do then."""
     queues = broker.queues.peek(name)
     if queues is not None and queues.find(name) is not None:
-        raise InconsistentProtocol(f"{name!r} is a queue group, and no stream group", hint="use another name")
+        raise InconsistentProtocol(f"{name!r} is a queue group, and no stream group", hint=hint)
 
 
 def check_group_name(name: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE
-from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable
+from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable, UnknownTopic
 from goqueue.log.epochs import NO_EPOCH
 from goqueue.log.log import Log
 from goqueue.machines.deliveries import Deliveries
@@ -31,20 +31,19 @@ if TYPE_CHECKING:
 async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[QueueGroup, Sequence[Partition]]:
     """Return a group, made if need be, and the partitions that it is to get messages of, begun if need be.
 
-    There is no pause unless something has to be made or begun.
+    Topics that are not there keep nothing of the others back; UnknownTopic if none is. There is no pause unless
+    something has to be made or begun.
     """
     check_group_name(name)
     while True:
-        opened = [require_topic(broker, each) for each in dict.fromkeys(topics)]
+        opened = _topics_there(broker, topics)
         group = broker.queues.find(name)
         begun = None if group is None else _begun(group, opened)
         if group is not None and begun is not None:
             return group, begun
         group = await ensure_group(broker, name)
-        partitions = await ensure_partitions(broker, group, opened)
-        # If there was a pause, another group may have this name by now.
-        if broker.queues.find(name) is group:
-            return group, partitions
+        await ensure_partitions(broker, group, opened)
+        # If there was a pause, another group may have this name by now, and there may be more topics and partitions.
 
 
 def require_topic(broker: Broker, name: str) -> OpenTopic:
@@ -53,6 +52,24 @@ def require_topic(broker: Broker, name: str) -> OpenTopic:
     if opened.topic.is_internal:
         raise TopicProtected(f"{name!r} holds the broker's own state, and is no queue")
     return opened
+
+
+def require_topics(broker: Broker, names: Sequence[str]) -> None:
+    """Raise UnknownTopic if some of these topics are not there; it tells which."""
+    missing = [repr(name) for name in dict.fromkeys(names) if name not in broker.topics]
+    if missing:
+        raise UnknownTopic(f"there is no topic {', and none '.join(missing)}")
+
+
+def _topics_there(broker: Broker, names: Sequence[str]) -> list[OpenTopic]:
+    try:
+        # As most often.
+        return [require_topic(broker, each) for each in dict.fromkeys(names)]
+    except UnknownTopic:
+        found = [require_topic(broker, each) for each in dict.fromkeys(names) if each in broker.topics]
+        if not found:
+            require_topics(broker, names)
+        return found
 
 
 async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:

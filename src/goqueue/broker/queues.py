@@ -2,7 +2,8 @@
 
 A receive leases what there is, and brings the messages; with nothing there, it waits until something is published, is
 ready again, or its time is up. The group is made by the first receive, and begins with a partition where its settings
-say. What many consumers ask for at once is carried out in rounds.
+say. Topics that are not there yet are waited for as messages are. What many consumers ask for at once is carried out
+in rounds.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
-from goqueue.broker.queue_beginnings import prepare
+from goqueue.broker.queue_beginnings import prepare, require_topics
 from goqueue.broker.queue_receiving import Looked, Receiving, View, Wish, shortfall_of, sight_of
 from goqueue.broker.queue_settling import Saying, Statement
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_steps import Result
+from goqueue.model.topic import check_name
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
 
 
 async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
-    """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself."""
-    loop, waits = asyncio.get_running_loop(), broker.queues.waits
-    deadline = loop.time() + wish.wait_ms / 1000
+    """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself.
+
+    If nothing has come and a topic is not there, UnknownTopic tells which.
+    """
+    waits = broker.queues.waits
+    deadline = asyncio.get_running_loop().time() + wish.wait_ms / 1000
     topics = wish.source.topics
-    while any(name not in broker.topics for name in topics) and loop.time() < deadline and not waits.is_closed:
-        await waits.topic(deadline)
+    if any(name not in broker.topics for name in topics):
+        await _topic_made(broker, topics, deadline)
     try:
         looked = await receive_now(broker, caller, wish)
         while not looked.receiving.received:
@@ -40,10 +45,22 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
             # Who waited in line was woken alone, and nobody is left there who could be woken by the same news.
             is_alone = news is _News.OWN and not waits.has_line(wish.source.group)
             looked = await _receive(broker, wish, is_alone=is_alone)
+        if not looked.receiving.received:
+            # It might be a name that is misspelt.
+            require_topics(broker, topics)
         return looked.receiving
     finally:
         # Whatever became of it: what it leaves is for somebody else.
         broker.queues.pass_on(wish.source.group)
+
+
+async def _topic_made(broker: Broker, topics: Sequence[str], deadline: float) -> None:
+    """Wait until one of these topics is there, or time is up; InvalidTopicName if one of them can never be."""
+    loop, waits = asyncio.get_running_loop(), broker.queues.waits
+    for name in topics:
+        check_name(name)
+    while all(name not in broker.topics for name in topics) and loop.time() < deadline and not waits.is_closed:
+        await waits.topic(deadline)
 
 
 @operation("queues.receive")

@@ -47,8 +47,8 @@ BEGINNING = AtOffset(0)
 END = FromEnd(0)
 
 
-def parse_start(written: str, *, now_ms: int) -> Start:
-    """Return where reading begins; ValueError says what can be written."""
+def parse_start(written: str, *, now_ms: int, beginning: str = "beginning") -> Start:
+    """Return where reading begins; ValueError says what can be written, with the command's word for the beginning."""
     text = written.strip()
     if text in {"beginning", "start"}:
         return BEGINNING
@@ -63,5 +63,5 @@ def parse_start(written: str, *, now_ms: int) -> Start:
         return AtTime(round(datetime.fromisoformat(text).astimezone().timestamp() * 1000))
     except (Invalid, ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{written!r} is neither beginning, end, an offset, a time such as 2026-01-31T10:00:00Z, nor '10m ago'"
+            f"{written!r} is neither {beginning}, end, an offset, a time such as 2026-01-31T10:00:00Z, nor '10m ago'"
         ) from None

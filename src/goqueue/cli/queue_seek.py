@@ -67,7 +67,7 @@ def _call(
     from goqueue.client import queues
 
     try:
-        start = parse_start(to, now_ms=now_ms)
+        start = parse_start(to, now_ms=now_ms, beginning="start")
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--to") from None
     named = partitions or None

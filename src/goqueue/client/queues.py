@@ -206,7 +206,7 @@ def receive(
     """Lease up to so many messages of a topic, or of several; with `wait_s` wait for the first one.
 
     The group is made by the first receive. Consumers are told apart by their names: each may hold so many at once, and
-    those without one share the name of their IP address.
+    those without one share the name of their IP address. UnknownTopic if nothing came and a topic is not there.
     """
     body: dict[str, object] = {"topics": [topics] if isinstance(topics, str) else list(topics), "max": limit}
     body |= {"wait": round(wait_s * 1000), "consumer": consumer}

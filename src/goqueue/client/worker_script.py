@@ -37,7 +37,7 @@ from goqueue.client.worker_values import (
     WorkRetried,
     WorkWithheld,
 )
-from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid
+from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, UnknownTopic
 from goqueue.seams.clock import Clock
 from goqueue.seams.entropy import Entropy
 from goqueue.seams.sink import LoggingSink
@@ -74,6 +74,8 @@ class WorkerScript:
         self._failures: dict[str, int] = {}
         # Why the last receive has brought nothing.
         self._shortfall = ""
+        # Which topics are not there, as far as it was told.
+        self._missing = ""
 
     @property
     def stats(self) -> WorkerStats:
@@ -127,6 +129,8 @@ class WorkerScript:
         self._stats.received += len(received.messages)
         self._waiting += [self._job(message, now) for message in received.messages]
         self._note_shortfall("" if received.messages else received.shortfall)
+        if not received.messages:
+            self._missing = ""
 
     def _note_shortfall(self, reason: str) -> None:
         """Tell why nothing comes, once; it would look as if there was nothing."""
@@ -305,11 +309,16 @@ class WorkerScript:
 
     def failed(self, act: str, error: GoQueueError) -> float:
         """Take note that a request has failed; return how long to pause before the next one."""
-        attempt = self._failures[act] = self._failures.get(act, 0) + 1
+        # It comes when a receive has waited for the topic in vain; messages of others should not wait for longer.
+        is_missing = act == "receive" and isinstance(error, UnknownTopic)
+        attempt = self._failures[act] = 1 if is_missing else self._failures.get(act, 0) + 1
         # The pause does not grow any more long before this.
         pause_s = _PATIENCE.pause_s(min(attempt, 20), self._entropy)
         self._stats.failed_requests += 1
-        self._sink.emit(RequestFailed(act, error, round(pause_s, 3)))
+        if not is_missing or str(error) != self._missing:
+            self._sink.emit(RequestFailed(act, error, round(pause_s, 3)))
+        if is_missing:
+            self._missing = str(error)
         return pause_s
 
     def succeeded(self, act: str) -> None:

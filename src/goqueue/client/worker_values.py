@@ -15,7 +15,6 @@ An async handler that raises `SystemExit` or `KeyboardInterrupt` has its worker 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Self, TypedDict
 
@@ -23,20 +22,26 @@ from typing_extensions import override
 
 from goqueue.client.queues import QueueMessage
 from goqueue.errors import GoQueueError, Invalid
+from goqueue.model.queue_settings import DELAY_MS_MAX
 from goqueue.seams.sink import Event, Severity, Sink
 
 # Without a wait, a worker would ask all the time.
 _WAIT_S_MIN = 0.1
 _WAIT_S_MAX = 60.0
+_DELAY_S_MAX = DELAY_MS_MAX // 1000
 
 
 class Retry(Exception):
-    """Raised by a handler: not now. The message is tried again after the delay, or else after the group's backoff."""
+    """Raised by a handler: not now. The message is tried again after the delay, or else after the group's backoff.
+
+    ValueError if it is to wait for longer than 7 days, which no message does.
+    """
 
     def __init__(self, reason: object = "", *, delay_s: float | None = None) -> None:
         super().__init__(reason)
-        if delay_s is not None and not 0 <= delay_s < math.inf:
-            raise ValueError(f"{delay_s} s is no delay")
+        # The broker would refuse any other, and the message would stay leased.
+        if delay_s is not None and not 0 <= delay_s <= _DELAY_S_MAX:
+            raise ValueError(f"{delay_s} s is no delay: it is 0 to {_DELAY_S_MAX:,} s")
         self.reason = str(reason)
         self.delay_s = delay_s
 

@@ -14,7 +14,7 @@ from goqueue.client.problems import ServerUnreachable, error_of_reply
 from goqueue.client.worker_jobs import Job
 from goqueue.client.worker_script import WorkerScript
 from goqueue.client.worker_values import LeaseLost, RequestFailed, WorkerOptions, WorkOverran
-from goqueue.errors import GoQueueError, StaleReceipt
+from goqueue.errors import GoQueueError, StaleReceipt, UnknownTopic
 from goqueue.testing import ManualClock, RecordingSink, SeededEntropy
 
 DONE = SettledMessage("done", None)
@@ -290,6 +290,25 @@ def test_pauses_between_failures_grow_until_something_succeeds() -> None:
     stage.script.succeeded("receive")
     assert stage.script.failed("receive", ServerUnreachable("nobody")) < 0.11
     assert len(stage.sink.of(RequestFailed)) == 31
+
+
+def test_topics_that_are_not_there_are_told_once_and_make_no_pause_longer() -> None:
+    stage = Stage()
+
+    def tell(text: str) -> float:
+        return stage.script.failed("receive", UnknownTopic(text))
+
+    assert max(tell("no a") for _ in range(30)) < 0.11
+    stage.bring(None)
+    assert tell("no a") < 0.11
+    assert [str(each.error) for each in stage.sink.of(RequestFailed)] == ["no a"]
+    tell("no b")
+    assert [str(each.error) for each in stage.sink.of(RequestFailed)] == ["no a", "no b"]
+    # Nothing has come, and nothing is said about topics: all of them are there.
+    stage.bring()
+    tell("no b")
+    assert len(stage.sink.of(RequestFailed)) == 3
+    assert stage.script.stats.failed_requests == 33
 
 
 def test_a_worker_that_stops_starts_and_asks_for_nothing_more() -> None:

@@ -15,6 +15,7 @@ import msgspec
 from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
+from goqueue.protocols.http.choices import choices_hint
 from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
 from goqueue.protocols.http.reply import encoded, refusal
 from goqueue.protocols.http.requests import Request
@@ -78,7 +79,8 @@ class Endpoint:
         try:
             return self._decoders[operation.name].decode(body)
         except msgspec.ValidationError as error:
-            raise MalformedRequest(f"the body is not as it should be: {error}") from None
+            hint = choices_hint(error, operation.request)
+            raise MalformedRequest(f"the body is not as it should be: {error}", hint=hint) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedRequest(f"the body is no JSON: {error}") from None
         except RecursionError:
@@ -128,4 +130,5 @@ def _query(operation: Operation, query_string: bytes) -> object:
     try:
         return msgspec.convert(given, operation.request, strict=False)
     except msgspec.ValidationError as error:
-        raise MalformedRequest(f"the query is not as it should be: {error}") from None
+        hint = choices_hint(error, operation.request)
+        raise MalformedRequest(f"the query is not as it should be: {error}", hint=hint) from None

@@ -66,7 +66,7 @@ class NewHeader(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     value: str | UnsetType | None = UNSET
-    value_base64: Base64Bytes | UnsetType = UNSET
+    value_base64: Base64Bytes | UnsetType | None = UNSET
 
 
 class MessageToPublish(msgspec.Struct, forbid_unknown_fields=True):

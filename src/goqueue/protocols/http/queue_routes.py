@@ -16,6 +16,7 @@ from goqueue.errors import (
     Invalid,
     InvalidGroup,
     InvalidReceipt,
+    InvalidTopicName,
     LogOffline,
     MalformedRequest,
     StaleReceipt,
@@ -76,7 +77,7 @@ OPERATIONS: Sequence[Operation] = (
         handle=queues.receive_messages,
         request=queues.ReceiveRequest,
         reply=queues.ReceivedMessages,
-        errors=(InvalidGroup, InconsistentProtocol, UnknownTopic, TopicProtected, Corrupt, *_STORAGE),
+        errors=(InvalidGroup, InconsistentProtocol, InvalidTopicName, UnknownTopic, TopicProtected, Corrupt, *_STORAGE),
     ),
     Operation(
         name="queues.list",

@@ -21,6 +21,7 @@ from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.durations import Delay, Visibility, Wait, delay_ms_of, visibility_ms_of, wait_ms_of
 from goqueue.protocols.http.messages import Message, filled
 from goqueue.protocols.http.problems import MessageError, error_of
+from goqueue.protocols.http.topics import NAME_SCHEMA
 
 CONSUMER_CHARS_MAX = 250
 _TOPICS_MAX = 100
@@ -31,13 +32,15 @@ _Receipt = Annotated[
 ]
 _Reason = Annotated[str, Meta(max_length=4096, description="Why, for those who look at dead letters.")]
 TopicName = Annotated[str, Meta(min_length=1, max_length=249)]
+# What this promises is checked by the operation, whose error says more.
+_Source = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
 
 
 class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What a consumer wants: messages of which topic or topics, how many, and for how long."""
 
-    topic: TopicName | UnsetType = UNSET
-    topics: Annotated[list[TopicName], Meta(min_length=1, max_length=_TOPICS_MAX)] | UnsetType = UNSET
+    topic: _Source | UnsetType = UNSET
+    topics: Annotated[list[_Source], Meta(min_length=1, max_length=_TOPICS_MAX)] | UnsetType = UNSET
     max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 10
     wait: Wait = 0
     visibility_timeout: Visibility | UnsetType = UNSET
