@@ -133,3 +133,13 @@ def test_letters_are_deleted_by_those_who_mean_it(goqueue: Command, letters: str
     assert told == f"deleted 3 dead letters in {letters}.dlq\n"
     assert goqueue.done("dlq", "purge", letters, "--yes") == f"deleted 0 dead letters in {letters}.dlq\n"
     assert _letters(goqueue, letters, count=0)
+
+
+def test_a_purge_that_would_be_refused_asks_for_no_name(goqueue: Command, letters: str) -> None:
+    chosen = f"{letters}-chosen"
+    goqueue.done("topic", "create", chosen, "--partitions", 1)
+    goqueue.done("queue", "alter", f"{letters}-other", "--set", f"dead_letters={chosen}")
+    goqueue.done("produce", chosen, stdin=b"alive\n")
+    for option in ("--dry-run", "--yes"):
+        assert "does not say why it died" in goqueue.refused("dlq", "purge", chosen, option)
+    assert goqueue.done("consume", chosen, "--from", "beginning", "--count", 1) == "alive\n"

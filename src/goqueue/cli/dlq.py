@@ -216,6 +216,7 @@ def purge(
         if page.topic is None or page.totals is None:
             typer.echo(f"{topic} has no dead letters")
             return
+        client.send(dead_letters.purge(topic, dry_run=True))
         what = f"{dlq_output.letters_text(page.totals)} in {page.topic}"
         if dry_run:
             typer.echo(f"would delete {what}")

@@ -248,9 +248,13 @@ def browse(
     return Call("GET", topic_path(topic, "dlq"), _as_page, query=query)
 
 
-def purge(topic: str) -> Call[int]:
-    """Delete all dead letters of a topic; return how many offsets they had. RedriveRunning if one is under way."""
-    return Call("POST", topic_path(topic, "dlq", "purge"), lambda reply: _read_purged(reply).purged, body=b"{}")
+def purge(topic: str, *, dry_run: bool = False) -> Call[int]:
+    """Delete all dead letters of a topic; return how many offsets they had. RedriveRunning if one is under way.
+
+    Conflict if there are messages beside them that do not say why they died. With `dry_run` nothing is deleted.
+    """
+    path, body = topic_path(topic, "dlq", "purge"), _encode({"dry_run": True} if dry_run else {})
+    return Call("POST", path, lambda reply: _read_purged(reply).purged, body=body, is_repeatable=dry_run)
 
 
 def redrive(

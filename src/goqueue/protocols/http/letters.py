@@ -12,8 +12,9 @@ from zlib import error as zlib_error
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.broker.browsing import Look, Order, browse_letters, count_letters, list_letters, purge_letters
+from goqueue.broker.browsing import Look, Order, browse_letters, count_letters, list_letters
 from goqueue.broker.letter_counts import Count
+from goqueue.broker.letter_purges import purge_letters
 from goqueue.broker.letters import Letter
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.model.dead_letters import original_headers
@@ -134,6 +135,8 @@ class AllDeadLetters(msgspec.Struct):
 class LettersPurge(msgspec.Struct, forbid_unknown_fields=True):
     """Nothing has to be said to delete dead letters."""
 
+    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
+
 
 class PurgedLetters(msgspec.Struct):
     """Where letters were deleted, and how many offsets they had; readers of that topic cannot see them any more."""
@@ -164,9 +167,9 @@ async def list_all(context: Context, _: None) -> Answer:
     return Answer(AllDeadLetters([_listed(count) for count in counts]))
 
 
-async def purge(context: Context, _: LettersPurge) -> Answer:
-    """Delete all dead letters of a topic."""
-    topic, count = await purge_letters(context.broker, context.caller, context.topic)
+async def purge(context: Context, request: LettersPurge) -> Answer:
+    """Delete all dead letters of a topic, or tell how many would go."""
+    topic, count = await purge_letters(context.broker, context.caller, context.topic, is_dry=request.dry_run)
     return Answer(PurgedLetters(topic, count))
 
 
