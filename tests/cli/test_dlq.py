@@ -95,6 +95,21 @@ def test_letters_are_published_again(goqueue: Command, letters: str) -> None:
     assert "there is no redrive" in goqueue.refused("dlq", "status", "0" * 32)
 
 
+def test_whoever_waits_for_a_redrive_hears_that_letters_have_failed(goqueue: Command, letters: str) -> None:
+    goqueue.done("produce", f"{letters}.dlq", stdin=b"by hand\n")
+    told = goqueue.done("dlq", "redrive", letters, "--dry-run").splitlines()
+    assert told == [
+        f"would publish 3 dead letters of {letters}.dlq again",
+        "1 can never be published, the last one: a letter does not say which topic it comes from",
+    ]
+    waited: list[Any] = goqueue.rows("dlq", "redrive", letters, "--wait", kind="redrive", exit_code=1)
+    (done,) = waited
+    assert (done["state"], done["moves"]["moved"], done["moves"]["failed"]) == ("done", 3, 1)
+    assert goqueue("dlq", "status", done["id"], "--wait").exit_code == 1
+    goqueue.done("dlq", "status", done["id"])
+    goqueue.done("dlq", "cancel", done["id"])
+
+
 def test_a_redrive_is_cancelled(goqueue: Command, letters: str) -> None:
     job = redrive(goqueue, letters, "--rate", 0.001)
     assert "is running" in goqueue.refused("dlq", "redrive", letters)

@@ -32,7 +32,9 @@ PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help=
 FirstOption = Annotated[int | None, typer.Option("--first-offset", min=0, help="The first offset the message had.")]
 LastOption = Annotated[int | None, typer.Option("--last-offset", min=0, help="The last offset the message had.")]
 RedriveArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the redrive.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Show progress until it has ended.")]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Show progress until it has ended; exits with 1 if letters have failed.")
+]
 
 
 @app.command("list")
@@ -146,8 +148,8 @@ def redrive(
             force=force,
             repeat=repeat,
         )
-        job = client.send(call)
-        _show(client, job, output_format, waits=wait)
+        job = _show(client, client.send(call), output_format, waits=wait)
+    _exit_after(job, waits=wait)
 
 
 @app.command()
@@ -179,7 +181,8 @@ def status(
     from goqueue.client import dead_letters
 
     with connected(server) as client:
-        _show(client, client.send(dead_letters.find_redrive(redrive_id)), output_format, waits=wait)
+        job = _show(client, client.send(dead_letters.find_redrive(redrive_id)), output_format, waits=wait)
+    _exit_after(job, waits=wait)
 
 
 @app.command()
@@ -193,7 +196,9 @@ def cancel(
     from goqueue.client import dead_letters
 
     with connected(server) as client:
-        _show(client, client.send(dead_letters.cancel_redrive(redrive_id)), output_format, waits=True)
+        job = _show(client, client.send(dead_letters.cancel_redrive(redrive_id)), output_format, waits=True)
+    if job.state == "failed":
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -228,8 +233,8 @@ def purge(
     typer.echo(f"deleted {what}")
 
 
-def _show(client: Client, job: Redrive, output_format: Format, *, waits: bool) -> None:
-    """Print a redrive: as it is, or once it has ended, with its progress beside."""
+def _show(client: Client, job: Redrive, output_format: Format, *, waits: bool) -> Redrive:
+    """Print a redrive: as it is, or once it has ended, with its progress beside; return it as it was then."""
     from goqueue.cli import dlq_output
     from goqueue.client import dead_letters
 
@@ -242,7 +247,12 @@ def _show(client: Client, job: Redrive, output_format: Format, *, waits: bool) -
         typer.echo(f"redrive {job.id} goes on; `goqueue dlq cancel {job.id}` ends it", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     dlq_output.show_redrive(job, output_format)
-    if waits and job.state == "failed":
+    return job
+
+
+def _exit_after(job: Redrive, *, waits: bool) -> None:
+    """Tell by the exit code whether a redrive that was waited for has done all that it was to do."""
+    if waits and (job.state == "failed" or job.moves.failed):
         raise typer.Exit(1)
 
 

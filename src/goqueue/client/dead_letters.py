@@ -117,11 +117,15 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedrivePreview(msgspec.Struct, frozen=True):
-    """What a redrive would do; of the letters that were looked at, if `cut`."""
+    """What a redrive would do; of the letters that were looked at, if `cut`.
+
+    `error` is why the last letter of those fails that never can be published.
+    """
 
     topic: str
     moves: RedriveMoves
     cut: bool
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,11 +110,15 @@ class Redrive(msgspec.Struct, kw_only=True):
 
 
 class RedrivePreview(msgspec.Struct):
-    """What a redrive would do; `cut` says that not all letters were looked at."""
+    """What a redrive would do; `cut` says that not all letters were looked at.
+
+    `error` is why the last letter of those fails that never can be published.
+    """
 
     topic: str
     moves: RedriveMoves
     cut: bool
+    error: str
 
 
 class RedriveReply(msgspec.Struct):
@@ -141,8 +145,8 @@ async def start(context: Context, request: RedriveRequest) -> Answer:
         repeats=request.repeat,
     )
     if request.dry_run:
-        preview = await preview_redrive(context.broker, context.caller, context.topic, terms)
-        return Answer(RedriveReply(preview=RedrivePreview(preview.topic, _moves(preview.moves), preview.is_cut)))
+        topic, moves, is_cut, error = await preview_redrive(context.broker, context.caller, context.topic, terms)
+        return Answer(RedriveReply(preview=RedrivePreview(topic, _moves(moves), is_cut, error)))
     view = await start_redrive(context.broker, context.caller, context.topic, terms)
     return Answer(RedriveReply(redrive=_told(view)), 202)
 
