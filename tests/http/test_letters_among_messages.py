@@ -10,7 +10,7 @@ import pytest
 from goqueue.broker import letter_purges
 from tests.http.expect import publish, read, refused
 from tests.http.expect import values as values_read
-from tests.http.letter_kit import bury, letters, values
+from tests.http.letter_kit import bury, letters, moves, preview, redrive, values
 from tests.http.queue_kit import fill
 
 
@@ -83,3 +83,18 @@ def test_a_purge_of_a_topic_by_its_name_takes_whatever_is_there(http: httpx.Clie
     for said in ({"dry_run": True}, {}):
         assert http.post(f"/topics/{name}/dlq/purge", json=said).json() == {"topic": name, "purged": 1}
     assert letters(http, name)["letters"] == []
+
+
+def test_a_redrive_never_publishes_what_does_not_say_why_it_died(
+    http: httpx.Client, new_topic: Callable[..., str]
+) -> None:
+    chosen, topic, target = new_topic(1), new_topic(1), new_topic(1)
+    _choose(http, f"{topic}-group", chosen)
+    bury(http, topic, ["dead"])
+    publish(http, chosen, {"value": "alive"})
+    told = preview(http, chosen, target=target)
+    done = redrive(http, chosen, target=target)
+    assert told["moves"] == done["moves"] == moves(moved=1, failed=1)
+    assert "does not say why it died" in done["error"]
+    assert values_read(read(http, target)) == ["dead"]
+    assert redrive(http, chosen)["moves"] == moves(redriven=1, failed=1)

@@ -21,7 +21,7 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.machines.redrive_values import Moves, Redrive, Terms
-from goqueue.model.dead_letters import Cause, cause_of, redriven_headers
+from goqueue.model.dead_letters import Cause, cause_of, is_for_dead_letters, redriven_headers, says_why
 from goqueue.model.sinks import stage_id
 from goqueue.model.topic import check_name
 from goqueue.records.reader import Record
@@ -83,8 +83,8 @@ class Verdict(NamedTuple):
     error: str = ""
 
 
-def judge(broker: Broker, terms: Terms, letter: Letter) -> Verdict | None:
-    """Say what is to become of a letter, in a redrive or the preview of one; None if it is not meant."""
+def judge(broker: Broker, topic: str, terms: Terms, letter: Letter) -> Verdict | None:
+    """Say what is to become of a letter in a topic, by a redrive or in its preview; None if it is not meant."""
     _, record, cause, is_redriven = letter
     if not terms.selection.means(cause, record.key, record.timestamp):
         return None
@@ -92,6 +92,8 @@ def judge(broker: Broker, terms: Terms, letter: Letter) -> Verdict | None:
         return Verdict(Moves(redriven=1))
     if terms.redrives_max is not None and cause.redrives >= terms.redrives_max:
         return Verdict(Moves(looping=1))
+    if not is_for_dead_letters(topic) and not says_why(record.headers):
+        return Verdict(Moves(failed=1), "a message does not say why it died, so it may be no letter")
     # A target that was named is the same for all, and was looked at before.
     if terms.target is None and (refusal := _refusal(broker, cause.topic)) is not None:
         return Verdict(Moves(failed=1), refusal.message[:ERROR_CHARS_MAX])
@@ -136,7 +138,7 @@ async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered
             looked_at += 1
             is_redriven = broker.redrives.redriven.has(job.topic_id, partition.index, record.offset)
             letter = Letter(partition.index, record, cause_of(record.headers), is_redriven)
-            verdict = judge(broker, job.terms, letter)
+            verdict = judge(broker, job.topic, job.terms, letter)
             if verdict is not None and verdict.moves is not None:
                 moves += verdict.moves
                 trouble = verdict.error or trouble

@@ -84,7 +84,8 @@ async def preview_redrive(broker: Broker, name: str, terms: Terms) -> Preview:
                 if number % _AT_ONCE == 0:
                     await turns(1)
                 is_redriven = redriven.has(topic.topic.id, index, record.offset)
-                verdict = judge(broker, terms, Letter(index, record, cause_of(record.headers), is_redriven))
+                letter = Letter(index, record, cause_of(record.headers), is_redriven)
+                verdict = judge(broker, topic.topic.name, terms, letter)
                 if verdict is not None:
                     moves += verdict.moves or Moves(moved=1)
                     error = verdict.error or error
