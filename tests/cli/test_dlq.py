@@ -63,6 +63,22 @@ def test_letters_are_listed_and_shown_with_their_causes(goqueue: Command, letter
     assert "is no time" in goqueue.refused("dlq", "show", letters, "--since", "soon", exit_code=2)
 
 
+def test_letters_are_chosen_by_keys_that_are_no_text(goqueue: Command, topic: str) -> None:
+    name = f"{topic[:60]}.dlq"
+    goqueue.done("topic", "create", name, "--partitions", 1)
+    lines = b'{"value": "a", "key_base64": "++8="}\n{"value": "b", "key": "k"}\n'
+    goqueue.done("produce", name, "--json-lines", stdin=lines)
+    for chosen, value in (("--key-base64", "++8="), "a"), (("--key-base64", "aw=="), "b"), (("--key", "k"), "b"):
+        (letter,) = goqueue.rows("dlq", "show", name, *chosen, kind="dead_letter")
+        assert letter["value"] == value
+        told: list[Any] = goqueue.rows("dlq", "redrive", name, *chosen, "--dry-run", kind="preview")
+        assert told[0]["moves"]["failed"] == 1
+    for command in ("show", "redrive"):
+        assert "no base64" in goqueue.refused("dlq", command, name, "--key-base64", "YQ", exit_code=2)
+        both = ("--key", "k", "--key-base64", "aw==")
+        assert "--key-base64" in goqueue.refused("dlq", command, name, *both, exit_code=2)
+
+
 def test_what_letters_say_does_not_move_the_cursor_of_a_terminal(goqueue: Command, topic: str) -> None:
     name = f"{topic[:60]}.dlq"
     goqueue.done("topic", "create", name, "--partitions", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from base64 import b64decode
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,9 @@ ReasonOption = Annotated[
 ]
 GroupOption = Annotated[list[str] | None, typer.Option("--group", help="Only letters of this queue group; repeatable.")]
 KeyOption = Annotated[str | None, typer.Option("--key", help="Only letters of messages with this key.")]
+KeyBase64Option = Annotated[
+    str | None, typer.Option("--key-base64", help="The same for a key that is no text, as --format json shows it.")
+]
 SinceOption = Annotated[
     str | None, typer.Option("--since", metavar="TIME", help="Only letters from then on: ISO 8601, or '2h ago'.")
 ]
@@ -61,6 +65,7 @@ def show(
     reason: Annotated[str | None, typer.Option(help="Only letters that died for this reason.")] = None,
     group: Annotated[str | None, typer.Option(help="Only letters of this queue group.")] = None,
     key: KeyOption = None,
+    key_base64: KeyBase64Option = None,
     since: SinceOption = None,
     until: UntilOption = None,
     partition: PartitionOption = None,
@@ -84,7 +89,7 @@ def show(
         cursor=cursor,
         reason=reason,
         group=group,
-        key=key,
+        key=_key(key, key_base64),
         since=_time(since, "--since"),
         until=_time(until, "--until"),
         partition=partition,
@@ -104,6 +109,7 @@ def redrive(
     reason: ReasonOption = None,
     group: GroupOption = None,
     key: KeyOption = None,
+    key_base64: KeyBase64Option = None,
     since: SinceOption = None,
     until: UntilOption = None,
     partition: PartitionOption = None,
@@ -130,7 +136,7 @@ def redrive(
     from goqueue.client import dead_letters
 
     span = (_time(since, "--since"), _time(until, "--until"))
-    letters = _letters(reason, group, key, span, (partition, first_offset, last_offset))
+    letters = _letters(reason, group, _key(key, key_base64), span, (partition, first_offset, last_offset))
     with connected(server) as client:
         if dry_run:
             would = dead_letters.preview(
@@ -259,7 +265,7 @@ def _exit_after(job: Redrive, *, waits: bool) -> None:
 def _letters(
     reasons: list[str] | None,
     groups: list[str] | None,
-    key: str | None,
+    key: bytes | str | None,
     span: tuple[int | None, int | None],
     place: tuple[int | None, int | None, int | None],
 ) -> Letters:
@@ -276,6 +282,17 @@ def _letters(
         first_offset=first,
         last_offset=last,
     )
+
+
+def _key(text: str | None, base64: str | None) -> bytes | str | None:
+    if base64 is None:
+        return text
+    if text is not None:
+        raise typer.BadParameter("a key is given by --key or --key-base64, not by both")
+    try:
+        return b64decode(base64, validate=True)
+    except ValueError:
+        raise typer.BadParameter(f"{base64[:100]!r} is no base64", param_hint="--key-base64") from None
 
 
 def _time(written: str | None, option: str) -> int | None:

@@ -158,10 +158,7 @@ class Letters:
             "reasons": list(self.reasons) or None,
             "groups": list(self.groups) or None,
         }
-        if isinstance(self.key, bytes):
-            said["key_base64"] = b64encode(self.key).decode()
-        else:
-            said["key"] = self.key
+        said |= _key(self.key)
         return {name: value for name, value in said.items() if value is not None}
 
 
@@ -218,7 +215,7 @@ def browse(
     cursor: str | None = None,
     reason: str | None = None,
     group: str | None = None,
-    key: str | None = None,
+    key: bytes | str | None = None,
     since: int | str | None = None,
     until: int | str | None = None,
     source: str | None = None,
@@ -238,7 +235,7 @@ def browse(
         "cursor": cursor,
         "reason": reason,
         "group": group,
-        "key": key,
+        **_key(key),
         "since": since,
         "until": until,
         "source": source,
@@ -332,6 +329,10 @@ def _terms(
     said: dict[str, object] = {"target": target, "rate": rate, "limit": limit}
     said = {name: value for name, value in said.items() if value is not None}
     return said | {"max_redrives": max_redrives, "force": force, "repeat": repeat}
+
+
+def _key(key: bytes | str | None) -> dict[str, str | None]:
+    return {"key_base64": b64encode(key).decode()} if isinstance(key, bytes) else {"key": key}
 
 
 def _body(letters: Letters | None, said: dict[str, object]) -> bytes:

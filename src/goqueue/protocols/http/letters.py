@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Annotated
 from zlib import compress, decompressobj
@@ -20,7 +20,7 @@ from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.model.dead_letters import original_headers
 from goqueue.model.letter_selection import Selection
 from goqueue.protocols.http.calls import Answer, Context
-from goqueue.protocols.http.messages import OFFSET_MAX, PARTITION_MAX, Message, filled, timestamp_of
+from goqueue.protocols.http.messages import BASE64_PATTERN, OFFSET_MAX, PARTITION_MAX, Message, filled, timestamp_of
 
 LETTERS_MAX = 1_000
 _CURSOR_CHARS_MAX = 40_000
@@ -32,6 +32,13 @@ _Time = Annotated[
     Meta(
         description="Milliseconds since 1970, or ISO 8601 with an offset from UTC.",
         extra_json_schema={"anyOf": [{"pattern": "^[0-9]{1,14}$"}, {"format": "date-time"}]},
+    ),
+]
+_Base64 = Annotated[
+    str,
+    Meta(
+        description="The key of the message as base64, instead of `key`.",
+        extra_json_schema={"pattern": BASE64_PATTERN},
     ),
 ]
 _Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -53,6 +60,7 @@ class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     reason: Annotated[_Name, Meta(description="Why it died.")] | UnsetType = UNSET
     group: Annotated[_Name, Meta(description="For which queue group it died.")] | UnsetType = UNSET
     key: Annotated[str, Meta(description="The key of the message.")] | UnsetType = UNSET
+    key_base64: _Base64 | UnsetType = UNSET
     since: _Time | UnsetType = UNSET
     until: _Time | UnsetType = UNSET
     source: Annotated[_Name, Meta(description="The topic in which it died.")] | UnsetType = UNSET
@@ -187,11 +195,20 @@ def time_of(written: str | int | UnsetType) -> int | None:
         raise MalformedRequest(error.message, hint=error.hint) from None
 
 
+def key_of(key: str | UnsetType, key_base64: bytes | UnsetType) -> bytes | None:
+    """Return the key that letters have to have, None if any; MalformedRequest if it is given in both ways."""
+    if key is not UNSET and key_base64 is not UNSET:
+        raise MalformedRequest("key and key_base64 are both given", hint="leave one of them out")
+    if key_base64 is not UNSET:
+        return key_base64
+    return None if key is UNSET else key.encode()
+
+
 def _selection(query: LettersQuery) -> Selection:
     return Selection(
         reasons=() if query.reason is UNSET else (query.reason,),
         groups=() if query.group is UNSET else (query.group,),
-        key=None if query.key is UNSET else query.key.encode(),
+        key=key_of(query.key, UNSET if query.key_base64 is UNSET else _bytes_of(query.key_base64)),
         since_ms=time_of(query.since),
         until_ms=time_of(query.until),
         source=None if query.source is UNSET else query.source,
@@ -199,6 +216,15 @@ def _selection(query: LettersQuery) -> Selection:
         first_offset=None if query.first_offset is UNSET else query.first_offset,
         last_offset=None if query.last_offset is UNSET else query.last_offset,
     )
+
+
+def _bytes_of(written: str) -> bytes:
+    try:
+        # A plus in a query stands for a space, unless it was written as %2B.
+        return b64decode(written.replace(" ", "+"), validate=True)
+    except ValueError:
+        hint = "take it as replies have it, with the = at its end"
+        raise MalformedRequest(f"key_base64 {written[:100]!r} is no base64", hint=hint) from None
 
 
 def _told(topic: str, letter: Letter) -> DeadLetter:
