@@ -204,7 +204,10 @@ def test_a_look_that_sees_too_much_says_so_and_goes_on(
 def test_a_cursor_is_taken_as_it_was_given(http: httpx.Client, topic: str) -> None:
     bury(http, topic, ["a", "b"])
     cursor = letters(http, topic, limit=1)["cursor"]
-    refused(http.get(f"/topics/{topic}/dlq", params={"cursor": "nonsense"}), 400, "malformed_request")
+    for nonsense in ("abc", "nonsense", "", "YWJj", "x" * 1000):
+        problem = refused(http.get(f"/topics/{topic}/dlq", params={"cursor": nonsense}), 400, "malformed_request")
+        assert problem["detail"].startswith(f"{nonsense[:40]!r} is no cursor that a reply has had")
+        assert "leave it out" in problem["hint"]
     refused(http.get(f"/topics/{topic}/dlq", params={"cursor": cursor, "order": "oldest"}), 400, "malformed_request")
     refused(http.get(f"/topics/{topic}/dlq", params={"since": "5", "until": "5"}), 400, "invalid")
     refused(http.get(f"/topics/{topic}/dlq", params={"since": "yesterday"}), 400, "malformed_request")

@@ -24,6 +24,8 @@ from goqueue.protocols.http.messages import BASE64_PATTERN, OFFSET_MAX, PARTITIO
 
 LETTERS_MAX = 1_000
 _CURSOR_CHARS_MAX = 40_000
+# How much of a cursor is quoted.
+_QUOTED_CHARS_MAX = 40
 # Enough for all partitions that a topic may have.
 _CURSOR_BYTES_MAX = 1024 * 1024
 
@@ -273,9 +275,12 @@ def _read_cursor(written: str, order: Order) -> Mapping[int, tuple[int, int]]:
         told = Order(name)
         positions = {index: int(each) for index, each in enumerate(ends.split(",")) if each}
     except (ValueError, zlib_error):
-        raise MalformedRequest("the cursor is none", hint="take it from the reply before, as it is") from None
+        message = f"{written[:_QUOTED_CHARS_MAX]!r} is no cursor that a reply has had"
+        hint = "take the cursor of the reply before as it is, or leave it out to begin with the first page"
+        raise MalformedRequest(message, hint=hint) from None
     if told is not order:
-        raise MalformedRequest(f"the cursor is that of a look at the {told} first", hint="keep the order")
+        hint = f"ask for order={told} again, or leave the cursor out to begin with the first page"
+        raise MalformedRequest(f"the cursor is that of a look at the {told} letters first", hint=hint)
     if order is Order.NEWEST:
         return {index: (0, end) for index, end in positions.items()}
     return {index: (start, OFFSET_MAX) for index, start in positions.items()}
