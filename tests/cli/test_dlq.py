@@ -63,6 +63,22 @@ def test_letters_are_listed_and_shown_with_their_causes(goqueue: Command, letter
     assert "is no time" in goqueue.refused("dlq", "show", letters, "--since", "soon", exit_code=2)
 
 
+def test_letters_are_chosen_by_keys_that_are_no_text(goqueue: Command, topic: str) -> None:
+    name = f"{topic[:60]}.dlq"
+    goqueue.done("topic", "create", name, "--partitions", 1)
+    lines = b'{"value": "a", "key_base64": "++8="}\n{"value": "b", "key": "k"}\n'
+    goqueue.done("produce", name, "--json-lines", stdin=lines)
+    for chosen, value in (("--key-base64", "++8="), "a"), (("--key-base64", "aw=="), "b"), (("--key", "k"), "b"):
+        (letter,) = goqueue.rows("dlq", "show", name, *chosen, kind="dead_letter")
+        assert letter["value"] == value
+        told: list[Any] = goqueue.rows("dlq", "redrive", name, *chosen, "--dry-run", kind="preview")
+        assert told[0]["moves"]["failed"] == 1
+    for command in ("show", "redrive"):
+        assert "no base64" in goqueue.refused("dlq", command, name, "--key-base64", "YQ", exit_code=2)
+        both = ("--key", "k", "--key-base64", "aw==")
+        assert "--key-base64" in goqueue.refused("dlq", command, name, *both, exit_code=2)
+
+
 def test_what_letters_say_does_not_move_the_cursor_of_a_terminal(goqueue: Command, topic: str) -> None:
     name = f"{topic[:60]}.dlq"
     goqueue.done("topic", "create", name, "--partitions", 1)
@@ -93,6 +109,21 @@ def test_letters_are_published_again(goqueue: Command, letters: str) -> None:
     values = goqueue.done("consume", letters, "--from", "beginning", "--count", 6).splitlines()
     assert values == ["order0", "order1", "order2", "order1", "order2", "order0"]
     assert "there is no redrive" in goqueue.refused("dlq", "status", "0" * 32)
+
+
+def test_whoever_waits_for_a_redrive_hears_that_letters_have_failed(goqueue: Command, letters: str) -> None:
+    goqueue.done("produce", f"{letters}.dlq", stdin=b"by hand\n")
+    told = goqueue.done("dlq", "redrive", letters, "--dry-run").splitlines()
+    assert told == [
+        f"would publish 3 dead letters of {letters}.dlq again",
+        "1 can never be published, the last one: a letter does not say which topic it comes from",
+    ]
+    waited: list[Any] = goqueue.rows("dlq", "redrive", letters, "--wait", kind="redrive", exit_code=1)
+    (done,) = waited
+    assert (done["state"], done["moves"]["moved"], done["moves"]["failed"]) == ("done", 3, 1)
+    assert goqueue("dlq", "status", done["id"], "--wait").exit_code == 1
+    goqueue.done("dlq", "status", done["id"])
+    goqueue.done("dlq", "cancel", done["id"])
 
 
 def test_a_redrive_is_cancelled(goqueue: Command, letters: str) -> None:
@@ -133,3 +164,13 @@ def test_letters_are_deleted_by_those_who_mean_it(goqueue: Command, letters: str
     assert told == f"deleted 3 dead letters in {letters}.dlq\n"
     assert goqueue.done("dlq", "purge", letters, "--yes") == f"deleted 0 dead letters in {letters}.dlq\n"
     assert _letters(goqueue, letters, count=0)
+
+
+def test_a_purge_that_would_be_refused_asks_for_no_name(goqueue: Command, letters: str) -> None:
+    chosen = f"{letters}-chosen"
+    goqueue.done("topic", "create", chosen, "--partitions", 1)
+    goqueue.done("queue", "alter", f"{letters}-other", "--set", f"dead_letters={chosen}")
+    goqueue.done("produce", chosen, stdin=b"alive\n")
+    for option in ("--dry-run", "--yes"):
+        assert "does not say why it died" in goqueue.refused("dlq", "purge", chosen, option)
+    assert goqueue.done("consume", chosen, "--from", "beginning", "--count", 1) == "alive\n"

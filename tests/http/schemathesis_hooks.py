@@ -46,7 +46,9 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 
 def _choose_letters(fields: dict[str, Any]) -> None:
-    """Choose dead letters that could be there: what begins does so before it ends."""
+    """Choose dead letters that could be there: what begins does so before it ends, and keys are given once."""
+    if "key_base64" in fields:
+        fields.pop("key", None)
     for name in {"until", "last_offset"} & fields.keys():
         del fields[name]
     if "since" in fields:

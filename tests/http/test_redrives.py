@@ -102,7 +102,7 @@ def _reject_all(http: httpx.Client, topic: str) -> None:
 def test_a_redrive_takes_only_what_is_meant(http: httpx.Client, topic: str) -> None:
     for name in "abcd":
         bury(http, topic, [name], key=name)
-    assert preview(http, topic) == {"topic": f"{topic}.dlq", "moves": moves(moved=4), "cut": False}
+    assert preview(http, topic) == {"topic": f"{topic}.dlq", "moves": moves(moved=4), "cut": False, "error": ""}
     chosen: list[tuple[dict[str, Any], int]] = [
         ({"key": "a"}, 1),
         ({"key_base64": "YQ=="}, 1),
@@ -192,6 +192,19 @@ def test_letters_of_a_topic_that_is_gone_fail_and_keep_no_other_back(
     assert (done["moves"], done["state"]) == (moves(moved=1, failed=2), "done")
 
 
+@pytest.mark.parametrize("source", [None, "", "gone", "no name", "__deliveries"])
+def test_a_preview_counts_letters_that_can_never_be_published_as_the_redrive_does(
+    http: httpx.Client, topic: str, source: str | None
+) -> None:
+    bury(http, topic, ["fine"])
+    cause = {} if source is None else {"goqueue-dlq-reason": "r", "goqueue-dlq-topic": source}
+    publish(http, f"{topic}.dlq", {"value": "v", "headers": cause})
+    told = preview(http, f"{topic}.dlq")
+    done = redrive(http, f"{topic}.dlq")
+    assert told["moves"] == done["moves"] == moves(moved=1, failed=1)
+    assert told["error"] == done["error"] != ""
+
+
 def test_a_redrive_makes_no_topic_anew_and_a_preview_makes_none() -> None:
     with Broker() as broker, httpx.Client(base_url=broker.http, timeout=30) as http:
         for name in ("orders", "orders.dlq"):
@@ -199,6 +212,7 @@ def test_a_redrive_makes_no_topic_anew_and_a_preview_makes_none() -> None:
         for source in ("gone", "orders"):
             headers = {"goqueue-dlq-reason": "r", "goqueue-dlq-topic": source}
             publish(http, "orders.dlq", {"value": source, "headers": headers})
+        assert preview(http, "orders")["moves"] == moves(moved=1, failed=1)
         assert redrive(http, "orders")["moves"] == moves(moved=1, failed=1)
         again: dict[str, Any] = {"repeat": True, "target": "target"}
         assert preview(http, "orders", **again)["moves"] == moves(moved=2)

@@ -48,6 +48,9 @@ def test_letters_are_looked_at_moved_and_deleted(goqueue_session_broker: Broker)
             page = await client.send(dead_letters.browse("dead-letters", order="oldest", cursor=page.cursor))
             assert [each.message.value for each in page.letters] == [b"v2"]
 
+            page = await client.send(dead_letters.browse("dead-letters", key=b"\xff1"))
+            assert [each.message.value for each in page.letters] == [b"v1"]
+
             chosen = Letters(key=b"\xff1")
             preview = await client.send(dead_letters.preview("dead-letters", chosen))
             assert (preview.topic, preview.moves.moved, preview.cut) == ("dead-letters.dlq", 1, False)

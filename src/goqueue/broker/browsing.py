@@ -11,11 +11,9 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.letter_counts import COUNTED_MAX, Count, Run
-from goqueue.broker.letter_topics import chosen_topics, find_letters, require_letters
+from goqueue.broker.letter_topics import chosen_topics, find_letters
 from goqueue.broker.letters import Letter, Stretch
-from goqueue.broker.pipeline import INSIDE, operation
-from goqueue.broker.topics import delete_records
-from goqueue.errors import Conflict, RedriveRunning
+from goqueue.broker.pipeline import operation
 from goqueue.model.dead_letters import cause_of, is_for_dead_letters
 from goqueue.model.letter_selection import Selection
 from goqueue.runtime.partition import Partition
@@ -173,26 +171,6 @@ async def _counted(broker: Broker, topic: OpenTopic, selection: Selection) -> Co
     count.is_cut = merged.left is not None
     count.unreadable = merged.unreadable
     return count
-
-
-@operation("dead_letters.purge")
-async def purge_letters(broker: Broker, name: str) -> tuple[str, int]:
-    """Delete all dead letters of a topic; return the topic where they were, and up to how many went, durably.
-
-    RedriveRunning if a redrive is under way there, Conflict if letters of other topics may lie there as well.
-    """
-    topic, source = require_letters(broker, name)
-    if source is not None:
-        message = f"dead letters of {name!r} are in {topic.topic.name!r}, where those of other topics may be as well"
-        raise Conflict(message, hint=f"name {topic.topic.name!r} itself to delete all that are there")
-    job = broker.redrives.of_topic(topic.topic.id)
-    if job is not None:
-        raise RedriveRunning(f"redrive {job.id} of {job.topic} is {job.state}", hint="wait for its end, or cancel it")
-    count = 0
-    for index in range(len(topic.partitions)):
-        start = topic.partition(index).log.start_offset
-        count += await delete_records(broker, INSIDE, topic.topic.name, index, -1) - start
-    return topic.topic.name, count
 
 
 def is_meant(selection: Selection, letter: Letter) -> bool:

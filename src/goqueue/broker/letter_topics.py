@@ -1,8 +1,9 @@
 """Where the dead letters of a topic are: in the usual topic, called as it is and `.dlq`, or in one that groups chose.
 
 A topic that was chosen may have letters of many topics. Whoever asks there for those of one gets no others, and whoever
-deletes letters has to name the topic itself in which they lie. Pipelines send their dead letters wherever they like:
-what looks like one is shown, but nothing is ever deleted or published again because of what a message says of itself.
+deletes letters has to name the topic itself in which they lie. It may also hold messages that never died, and have
+letters of its own elsewhere: then its name means neither. Pipelines send their dead letters wherever they like: what
+looks like one is shown, but nothing is deleted or published again only because of what a message says of itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from goqueue.broker.letters import read_some
 from goqueue.errors import Conflict
-from goqueue.model.dead_letters import REASON_HEADER, dead_letters_of, is_for_dead_letters
+from goqueue.model.dead_letters import dead_letters_of, is_for_dead_letters, says_why
 from goqueue.model.letter_selection import Selection
 from goqueue.runtime.partition import Partition
 
@@ -47,7 +48,7 @@ def find_letters(broker: Broker, name: str) -> Place | None:
 
 
 def require_letters(broker: Broker, name: str) -> Place:
-    """Return where the dead letters of a topic are, by names and settings alone; Conflict if there are none."""
+    """Return where the dead letters of a topic are, by names and settings; Conflict if nowhere, or in several ones."""
     found = _find_by_name(broker, name)
     if found is None:
         hint = "topics for dead letters end in .dlq, or are the dead_letters of a queue group"
@@ -62,11 +63,16 @@ def chosen_topics(broker: Broker) -> set[str]:
 
 
 def _find_by_name(broker: Broker, name: str) -> Place | None:
-    if name in broker.topics and (is_for_dead_letters(name) or name in chosen_topics(broker)):
+    if name in broker.topics and is_for_dead_letters(name):
         return Place(broker.topic(name))
     usual = dead_letters_of(name)
     chosen = {each for each in _chosen_by_groups(broker, name) if each in broker.topics and each != usual}
     places = [usual] * (usual in broker.topics) + sorted(chosen)
+    if name in broker.topics and name in chosen_topics(broker):
+        if not places or _begins_with_letter(broker.topic(name)):
+            return Place(broker.topic(name))
+        hint = f"name {' or '.join(places)}; {name!r} does not begin with a letter: read it as any other topic"
+        raise Conflict(f"dead letters of {name!r} are in {', '.join([name, *places])}", hint=hint)
     if len(places) > 1:
         raise Conflict(f"dead letters of {name!r} are in {', '.join(places)}", hint="name one of these")
     if not places:
@@ -88,5 +94,5 @@ def _begins_with_letter(topic: OpenTopic) -> bool:
         if isinstance(partition, Partition):
             start, end = partition.log.start_offset, partition.last_stable_offset
             if records := read_some(partition, start, end, bytes_max=1).records:
-                return any(name == REASON_HEADER for name, _ in records[0].headers)
+                return says_why(records[0].headers)
     return False

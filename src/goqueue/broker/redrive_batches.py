@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.letters import read_some
+from goqueue.broker.letters import Letter, read_some
 from goqueue.broker.messages import Fate, Limits, NewMessage, Turns
 from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.transactional_messages import Writer, publish_in_transaction
@@ -21,7 +21,7 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.machines.redrive_values import Moves, Redrive, Terms
-from goqueue.model.dead_letters import Cause, cause_of, redriven_headers
+from goqueue.model.dead_letters import Cause, cause_of, is_for_dead_letters, redriven_headers, says_why
 from goqueue.model.sinks import stage_id
 from goqueue.model.topic import check_name
 from goqueue.records.reader import Record
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 BATCH_LETTERS = 500
+ERROR_CHARS_MAX = 500
+"""How much is told of an error: it is stored with each batch, and may quote what anybody has written."""
+
 _BATCH_BYTES = 4 * 1024 * 1024
 # How many letters are looked at for one batch: there may be many that are not meant.
 _LOOKED_AT_MAX = 5_000
 _TRANSACTION_MS = 60_000
-# Errors are stored with each batch, and may quote what anybody has written.
-_ERROR_CHARS_MAX = 500
 
 # What no later attempt would change.
 _REFUSALS = (
@@ -54,7 +55,7 @@ _REFUSALS = (
 class Gathered(NamedTuple):
     """The letters that come next, what became of those that are left out, and the offset behind all of them.
 
-    `error` is why letters cannot be read, if there are such.
+    `error` is why the last letter of those failed that can never be read or published.
     """
 
     letters: Sequence[tuple[Record, Cause]]
@@ -73,24 +74,49 @@ class Staged(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is to become of a letter that is meant: it is left out as one of `moves` says, or published again."""
+    """What is to become of a letter that is meant: it is left out as one of `moves` says, or published again.
+
+    `error` is why it has failed, if it has.
+    """
 
     moves: Moves | None
+    error: str = ""
 
 
-def judge(terms: Terms, record: Record, cause: Cause, *, is_redriven: bool) -> Verdict | None:
-    """Say what is to become of a letter; None if it is not meant."""
+def judge(broker: Broker, topic: str, terms: Terms, letter: Letter) -> Verdict | None:
+    """Say what is to become of a letter in a topic, by a redrive or in its preview; None if it is not meant."""
+    _, record, cause, is_redriven = letter
     if not terms.selection.means(cause, record.key, record.timestamp):
         return None
     if is_redriven and not terms.repeats:
         return Verdict(Moves(redriven=1))
     if terms.redrives_max is not None and cause.redrives >= terms.redrives_max:
         return Verdict(Moves(looping=1))
+    if not is_for_dead_letters(topic) and not says_why(record.headers):
+        return Verdict(Moves(failed=1), "a message does not say why it died, so it may be no letter")
+    # A target that was named is the same for all, and was looked at before.
+    if terms.target is None and (refusal := _refusal(broker, cause.topic)) is not None:
+        return Verdict(Moves(failed=1), refusal.message[:ERROR_CHARS_MAX])
     return Verdict(None)
 
 
+def _refusal(broker: Broker, target: str) -> GoQueueError | None:
+    """Return why nothing can be published to a topic, ever; letters name it, and anybody may have written these."""
+    if not target:
+        return InvalidRecord("a letter does not say which topic it comes from", hint="name a target")
+    try:
+        check_name(target)
+        # Whatever was deleted is not made anew.
+        opened = broker.topic(target)
+    except (InvalidTopicName, UnknownTopic) as error:
+        return error
+    if opened.topic.is_internal:
+        return TopicProtected(f"{target!r} holds the broker's own state, and nobody else writes to it")
+    return None
+
+
 async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered:
-    """Look for the next letters of a partition; those that cannot be read have failed."""
+    """Look for the next letters of a partition; those that cannot be read or published have failed."""
     span = job.spans[partition.index]
     wanted = _wanted(job)
     letters: list[tuple[Record, Cause]] = []
@@ -104,19 +130,20 @@ async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered
                 raise
             break
         moves += Moves(failed=unreadable)
-        trouble = error[:_ERROR_CHARS_MAX] or trouble
+        trouble = error[:ERROR_CHARS_MAX] or trouble
         for record in records:
             if len(letters) >= wanted or size >= _BATCH_BYTES or looked_at >= _LOOKED_AT_MAX:
                 return Gathered(letters, moves, position, trouble)
             position = record.offset + 1
             looked_at += 1
-            cause = cause_of(record.headers)
             is_redriven = broker.redrives.redriven.has(job.topic_id, partition.index, record.offset)
-            verdict = judge(job.terms, record, cause, is_redriven=is_redriven)
+            letter = Letter(partition.index, record, cause_of(record.headers), is_redriven)
+            verdict = judge(broker, job.topic, job.terms, letter)
             if verdict is not None and verdict.moves is not None:
                 moves += verdict.moves
+                trouble = verdict.error or trouble
             elif verdict is not None:
-                letters.append((record, cause))
+                letters.append((record, letter.cause))
                 size += record.size_bytes
         position = max(position, reached)
         await turns(1)
@@ -153,7 +180,7 @@ async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, Ca
         for (record, _), fate in zip(some, fates, strict=True):
             if isinstance(fate, _REFUSALS):
                 failed += 1
-                error = fate.message[:_ERROR_CHARS_MAX]
+                error = fate.message[:ERROR_CHARS_MAX]
             elif isinstance(fate, GoQueueError):
                 raise fate
             else:
@@ -164,19 +191,12 @@ async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, Ca
 async def _publish(
     broker: Broker, writer: Writer, target: str, letters: Sequence[tuple[Record, Cause]], terms: Terms
 ) -> Sequence[Fate]:
-    if not target:
-        unknown = InvalidRecord("a letter does not say which topic it comes from", hint="name a target")
-        return [unknown] * len(letters)
-    try:
-        # Letters say where they come from, and anybody may have written them.
-        check_name(target)
-    except InvalidTopicName as error:
-        return [error] * len(letters)
+    # The topic may be gone since the letters were judged.
+    if (refusal := _refusal(broker, target)) is not None:
+        return [refusal] * len(letters)
     count = 0 if terms.target is not None else broker.partition_count(target)
     messages = [_message(record, cause, count) for record, cause in letters]
     try:
-        # Whatever was deleted is not made anew.
-        broker.topic(target)
         # A topic takes back what it has taken before.
         limits = Limits.NONE if terms.target is None else Limits.TOPIC
         return await publish_in_transaction(broker, INSIDE, Turns(), writer, target, messages, limits)

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from goqueue.broker.browsing import start_of
 from goqueue.broker.letter_topics import require_letters
-from goqueue.broker.letters import read_some
+from goqueue.broker.letters import Letter, read_some
 from goqueue.broker.messages import open_for_writing
 from goqueue.broker.pipeline import INSIDE, operation
-from goqueue.broker.redrive_batches import judge
+from goqueue.broker.redrive_batches import ERROR_CHARS_MAX, judge
 from goqueue.broker.redriver import Trouble
 from goqueue.errors import Invalid, TopicProtected, UnknownRedrive
 from goqueue.machines.redrive_values import Cancel, Moves, Redrive, Start, Terms
@@ -40,11 +40,15 @@ class RedriveView(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What a redrive would do: `moved` are the letters that it would publish; `is_cut` if not all were looked at."""
+    """What a redrive would do: `moved` are the letters that it would publish; `is_cut` if not all were looked at.
+
+    `error` is why the last letter of those fails that never can be published.
+    """
 
     topic: str
     moves: Moves
     is_cut: bool
+    error: str = ""
 
 
 @operation("redrives.start", writes=True)
@@ -66,26 +70,29 @@ async def preview_redrive(broker: Broker, name: str, terms: Terms) -> Preview:
     topic, terms = _checked(broker, name, terms)
     redriven = broker.redrives.redriven
     moves = Moves()
-    looked_at = 0
+    looked_at, error = 0, ""
     for index, (start, end) in _spans(topic, terms).items():
         position = start
         while position < end:
             if looked_at >= LOOKED_AT_MAX:
-                return Preview(topic.topic.name, moves, is_cut=True)
-            records, position, unreadable, _ = read_some(topic.partition(index), position, end)
+                return Preview(topic.topic.name, moves, is_cut=True, error=error)
+            records, position, unreadable, trouble = read_some(topic.partition(index), position, end)
             looked_at += len(records) + unreadable
             moves += Moves(failed=unreadable)
+            error = trouble[:ERROR_CHARS_MAX] or error
             for number, record in enumerate(records, 1):
                 if number % _AT_ONCE == 0:
                     await turns(1)
                 is_redriven = redriven.has(topic.topic.id, index, record.offset)
-                verdict = judge(terms, record, cause_of(record.headers), is_redriven=is_redriven)
+                letter = Letter(index, record, cause_of(record.headers), is_redriven)
+                verdict = judge(broker, topic.topic.name, terms, letter)
                 if verdict is not None:
                     moves += verdict.moves or Moves(moved=1)
+                    error = verdict.error or error
                 if terms.limit is not None and moves.moved >= terms.limit:
-                    return Preview(topic.topic.name, moves, is_cut=False)
+                    return Preview(topic.topic.name, moves, is_cut=False, error=error)
             await turns(1)
-    return Preview(topic.topic.name, moves, is_cut=False)
+    return Preview(topic.topic.name, moves, is_cut=False, error=error)
 
 
 @operation("redrives.list")

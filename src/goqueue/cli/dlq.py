@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from base64 import b64decode
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,9 @@ ReasonOption = Annotated[
 ]
 GroupOption = Annotated[list[str] | None, typer.Option("--group", help="Only letters of this queue group; repeatable.")]
 KeyOption = Annotated[str | None, typer.Option("--key", help="Only letters of messages with this key.")]
+KeyBase64Option = Annotated[
+    str | None, typer.Option("--key-base64", help="The same for a key that is no text, as --format json shows it.")
+]
 SinceOption = Annotated[
     str | None, typer.Option("--since", metavar="TIME", help="Only letters from then on: ISO 8601, or '2h ago'.")
 ]
@@ -32,7 +36,9 @@ PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help=
 FirstOption = Annotated[int | None, typer.Option("--first-offset", min=0, help="The first offset the message had.")]
 LastOption = Annotated[int | None, typer.Option("--last-offset", min=0, help="The last offset the message had.")]
 RedriveArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the redrive.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Show progress until it has ended.")]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Show progress until it has ended; exits with 1 if letters have failed.")
+]
 
 
 @app.command("list")
@@ -59,6 +65,7 @@ def show(
     reason: Annotated[str | None, typer.Option(help="Only letters that died for this reason.")] = None,
     group: Annotated[str | None, typer.Option(help="Only letters of this queue group.")] = None,
     key: KeyOption = None,
+    key_base64: KeyBase64Option = None,
     since: SinceOption = None,
     until: UntilOption = None,
     partition: PartitionOption = None,
@@ -82,7 +89,7 @@ def show(
         cursor=cursor,
         reason=reason,
         group=group,
-        key=key,
+        key=_key(key, key_base64),
         since=_time(since, "--since"),
         until=_time(until, "--until"),
         partition=partition,
@@ -102,6 +109,7 @@ def redrive(
     reason: ReasonOption = None,
     group: GroupOption = None,
     key: KeyOption = None,
+    key_base64: KeyBase64Option = None,
     since: SinceOption = None,
     until: UntilOption = None,
     partition: PartitionOption = None,
@@ -128,7 +136,7 @@ def redrive(
     from goqueue.client import dead_letters
 
     span = (_time(since, "--since"), _time(until, "--until"))
-    letters = _letters(reason, group, key, span, (partition, first_offset, last_offset))
+    letters = _letters(reason, group, _key(key, key_base64), span, (partition, first_offset, last_offset))
     with connected(server) as client:
         if dry_run:
             would = dead_letters.preview(
@@ -146,8 +154,8 @@ def redrive(
             force=force,
             repeat=repeat,
         )
-        job = client.send(call)
-        _show(client, job, output_format, waits=wait)
+        job = _show(client, client.send(call), output_format, waits=wait)
+    _exit_after(job, waits=wait)
 
 
 @app.command()
@@ -179,7 +187,8 @@ def status(
     from goqueue.client import dead_letters
 
     with connected(server) as client:
-        _show(client, client.send(dead_letters.find_redrive(redrive_id)), output_format, waits=wait)
+        job = _show(client, client.send(dead_letters.find_redrive(redrive_id)), output_format, waits=wait)
+    _exit_after(job, waits=wait)
 
 
 @app.command()
@@ -193,7 +202,9 @@ def cancel(
     from goqueue.client import dead_letters
 
     with connected(server) as client:
-        _show(client, client.send(dead_letters.cancel_redrive(redrive_id)), output_format, waits=True)
+        job = _show(client, client.send(dead_letters.cancel_redrive(redrive_id)), output_format, waits=True)
+    if job.state == "failed":
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -216,6 +227,7 @@ def purge(
         if page.topic is None or page.totals is None:
             typer.echo(f"{topic} has no dead letters")
             return
+        client.send(dead_letters.purge(topic, dry_run=True))
         what = f"{dlq_output.letters_text(page.totals)} in {page.topic}"
         if dry_run:
             typer.echo(f"would delete {what}")
@@ -227,8 +239,8 @@ def purge(
     typer.echo(f"deleted {what}")
 
 
-def _show(client: Client, job: Redrive, output_format: Format, *, waits: bool) -> None:
-    """Print a redrive: as it is, or once it has ended, with its progress beside."""
+def _show(client: Client, job: Redrive, output_format: Format, *, waits: bool) -> Redrive:
+    """Print a redrive: as it is, or once it has ended, with its progress beside; return it as it was then."""
     from goqueue.cli import dlq_output
     from goqueue.client import dead_letters
 
@@ -241,14 +253,19 @@ def _show(client: Client, job: Redrive, output_format: Format, *, waits: bool) -
         typer.echo(f"redrive {job.id} goes on; `goqueue dlq cancel {job.id}` ends it", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     dlq_output.show_redrive(job, output_format)
-    if waits and job.state == "failed":
+    return job
+
+
+def _exit_after(job: Redrive, *, waits: bool) -> None:
+    """Tell by the exit code whether a redrive that was waited for has done all that it was to do."""
+    if waits and (job.state == "failed" or job.moves.failed):
         raise typer.Exit(1)
 
 
 def _letters(
     reasons: list[str] | None,
     groups: list[str] | None,
-    key: str | None,
+    key: bytes | str | None,
     span: tuple[int | None, int | None],
     place: tuple[int | None, int | None, int | None],
 ) -> Letters:
@@ -265,6 +282,17 @@ def _letters(
         first_offset=first,
         last_offset=last,
     )
+
+
+def _key(text: str | None, base64: str | None) -> bytes | str | None:
+    if base64 is None:
+        return text
+    if text is not None:
+        raise typer.BadParameter("a key is given by --key or --key-base64, not by both")
+    try:
+        return b64decode(base64, validate=True)
+    except ValueError:
+        raise typer.BadParameter(f"{base64[:100]!r} is no base64", param_hint="--key-base64") from None
 
 
 def _time(written: str | None, option: str) -> int | None:

@@ -97,6 +97,8 @@ def show_preview(preview: RedrivePreview, output_format: Format) -> None:
     typer.echo(f"would publish {count_text(preview.moves.moved, 'dead letter')} of {preview.topic} again{cut}")
     if skipped := _skipped(preview.moves):
         typer.echo(skipped)
+    if preview.moves.failed:
+        typer.echo(f"{count_text(preview.moves.failed)} can never be published, the last one: {clean(preview.error)}")
 
 
 def show_redrives(found: Sequence[Redrive], output_format: Format) -> None:

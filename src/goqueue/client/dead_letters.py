@@ -117,11 +117,15 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedrivePreview(msgspec.Struct, frozen=True):
-    """What a redrive would do; of the letters that were looked at, if `cut`."""
+    """What a redrive would do; of the letters that were looked at, if `cut`.
+
+    `error` is why the last letter of those fails that never can be published.
+    """
 
     topic: str
     moves: RedriveMoves
     cut: bool
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +158,7 @@ class Letters:
             "reasons": list(self.reasons) or None,
             "groups": list(self.groups) or None,
         }
-        if isinstance(self.key, bytes):
-            said["key_base64"] = b64encode(self.key).decode()
-        else:
-            said["key"] = self.key
+        said |= _key(self.key)
         return {name: value for name, value in said.items() if value is not None}
 
 
@@ -214,7 +215,7 @@ def browse(
     cursor: str | None = None,
     reason: str | None = None,
     group: str | None = None,
-    key: str | None = None,
+    key: bytes | str | None = None,
     since: int | str | None = None,
     until: int | str | None = None,
     source: str | None = None,
@@ -234,7 +235,7 @@ def browse(
         "cursor": cursor,
         "reason": reason,
         "group": group,
-        "key": key,
+        **_key(key),
         "since": since,
         "until": until,
         "source": source,
@@ -248,9 +249,13 @@ def browse(
     return Call("GET", topic_path(topic, "dlq"), _as_page, query=query)
 
 
-def purge(topic: str) -> Call[int]:
-    """Delete all dead letters of a topic; return how many offsets they had. RedriveRunning if one is under way."""
-    return Call("POST", topic_path(topic, "dlq", "purge"), lambda reply: _read_purged(reply).purged, body=b"{}")
+def purge(topic: str, *, dry_run: bool = False) -> Call[int]:
+    """Delete all dead letters of a topic; return how many offsets they had. RedriveRunning if one is under way.
+
+    Conflict if there are messages beside them that do not say why they died. With `dry_run` nothing is deleted.
+    """
+    path, body = topic_path(topic, "dlq", "purge"), _encode({"dry_run": True} if dry_run else {})
+    return Call("POST", path, lambda reply: _read_purged(reply).purged, body=body, is_repeatable=dry_run)
 
 
 def redrive(
@@ -324,6 +329,10 @@ def _terms(
     said: dict[str, object] = {"target": target, "rate": rate, "limit": limit}
     said = {name: value for name, value in said.items() if value is not None}
     return said | {"max_redrives": max_redrives, "force": force, "repeat": repeat}
+
+
+def _key(key: bytes | str | None) -> dict[str, str | None]:
+    return {"key_base64": b64encode(key).decode()} if isinstance(key, bytes) else {"key": key}
 
 
 def _body(letters: Letters | None, said: dict[str, object]) -> bytes:

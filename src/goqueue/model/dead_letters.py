@@ -122,6 +122,11 @@ def reason_and_topic(headers: Headers) -> tuple[str, str]:
     return reason.decode("utf-8", "replace") or UNKNOWN_REASON, topic.decode("utf-8", "replace")
 
 
+def says_why(headers: Headers) -> bool:
+    """Tell whether a message says why it died; without that, only the name of its topic can make it a letter."""
+    return any(name == REASON_HEADER for name, _ in headers)
+
+
 def original_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return the headers that a message had before it died, without those that say why."""
     return [(name, value) for name, value in headers if not name.startswith(PREFIX)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Annotated
 from zlib import compress, decompressobj
@@ -12,17 +12,20 @@ from zlib import error as zlib_error
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.broker.browsing import Look, Order, browse_letters, count_letters, list_letters, purge_letters
+from goqueue.broker.browsing import Look, Order, browse_letters, count_letters, list_letters
 from goqueue.broker.letter_counts import Count
+from goqueue.broker.letter_purges import purge_letters
 from goqueue.broker.letters import Letter
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.model.dead_letters import original_headers
 from goqueue.model.letter_selection import Selection
 from goqueue.protocols.http.calls import Answer, Context
-from goqueue.protocols.http.messages import OFFSET_MAX, PARTITION_MAX, Message, filled, timestamp_of
+from goqueue.protocols.http.messages import BASE64_PATTERN, OFFSET_MAX, PARTITION_MAX, Message, filled, timestamp_of
 
 LETTERS_MAX = 1_000
 _CURSOR_CHARS_MAX = 40_000
+# How much of a cursor is quoted.
+_QUOTED_CHARS_MAX = 40
 # Enough for all partitions that a topic may have.
 _CURSOR_BYTES_MAX = 1024 * 1024
 
@@ -31,6 +34,13 @@ _Time = Annotated[
     Meta(
         description="Milliseconds since 1970, or ISO 8601 with an offset from UTC.",
         extra_json_schema={"anyOf": [{"pattern": "^[0-9]{1,14}$"}, {"format": "date-time"}]},
+    ),
+]
+_Base64 = Annotated[
+    str,
+    Meta(
+        description="The key of the message as base64, instead of `key`.",
+        extra_json_schema={"pattern": BASE64_PATTERN},
     ),
 ]
 _Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -52,6 +62,7 @@ class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     reason: Annotated[_Name, Meta(description="Why it died.")] | UnsetType = UNSET
     group: Annotated[_Name, Meta(description="For which queue group it died.")] | UnsetType = UNSET
     key: Annotated[str, Meta(description="The key of the message.")] | UnsetType = UNSET
+    key_base64: _Base64 | UnsetType = UNSET
     since: _Time | UnsetType = UNSET
     until: _Time | UnsetType = UNSET
     source: Annotated[_Name, Meta(description="The topic in which it died.")] | UnsetType = UNSET
@@ -134,6 +145,8 @@ class AllDeadLetters(msgspec.Struct):
 class LettersPurge(msgspec.Struct, forbid_unknown_fields=True):
     """Nothing has to be said to delete dead letters."""
 
+    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
+
 
 class PurgedLetters(msgspec.Struct):
     """Where letters were deleted, and how many offsets they had; readers of that topic cannot see them any more."""
@@ -164,9 +177,9 @@ async def list_all(context: Context, _: None) -> Answer:
     return Answer(AllDeadLetters([_listed(count) for count in counts]))
 
 
-async def purge(context: Context, _: LettersPurge) -> Answer:
-    """Delete all dead letters of a topic."""
-    topic, count = await purge_letters(context.broker, context.caller, context.topic)
+async def purge(context: Context, request: LettersPurge) -> Answer:
+    """Delete all dead letters of a topic, or tell how many would go."""
+    topic, count = await purge_letters(context.broker, context.caller, context.topic, is_dry=request.dry_run)
     return Answer(PurgedLetters(topic, count))
 
 
@@ -184,11 +197,20 @@ def time_of(written: str | int | UnsetType) -> int | None:
         raise MalformedRequest(error.message, hint=error.hint) from None
 
 
+def key_of(key: str | UnsetType, key_base64: bytes | UnsetType) -> bytes | None:
+    """Return the key that letters have to have, None if any; MalformedRequest if it is given in both ways."""
+    if key is not UNSET and key_base64 is not UNSET:
+        raise MalformedRequest("key and key_base64 are both given", hint="leave one of them out")
+    if key_base64 is not UNSET:
+        return key_base64
+    return None if key is UNSET else key.encode()
+
+
 def _selection(query: LettersQuery) -> Selection:
     return Selection(
         reasons=() if query.reason is UNSET else (query.reason,),
         groups=() if query.group is UNSET else (query.group,),
-        key=None if query.key is UNSET else query.key.encode(),
+        key=key_of(query.key, UNSET if query.key_base64 is UNSET else _bytes_of(query.key_base64)),
         since_ms=time_of(query.since),
         until_ms=time_of(query.until),
         source=None if query.source is UNSET else query.source,
@@ -196,6 +218,15 @@ def _selection(query: LettersQuery) -> Selection:
         first_offset=None if query.first_offset is UNSET else query.first_offset,
         last_offset=None if query.last_offset is UNSET else query.last_offset,
     )
+
+
+def _bytes_of(written: str) -> bytes:
+    try:
+        # A plus in a query stands for a space, unless it was written as %2B.
+        return b64decode(written.replace(" ", "+"), validate=True)
+    except ValueError:
+        hint = "take it as replies have it, with the = at its end"
+        raise MalformedRequest(f"key_base64 {written[:100]!r} is no base64", hint=hint) from None
 
 
 def _told(topic: str, letter: Letter) -> DeadLetter:
@@ -244,9 +275,12 @@ def _read_cursor(written: str, order: Order) -> Mapping[int, tuple[int, int]]:
         told = Order(name)
         positions = {index: int(each) for index, each in enumerate(ends.split(",")) if each}
     except (ValueError, zlib_error):
-        raise MalformedRequest("the cursor is none", hint="take it from the reply before, as it is") from None
+        message = f"{written[:_QUOTED_CHARS_MAX]!r} is no cursor that a reply has had"
+        hint = "take the cursor of the reply before as it is, or leave it out to begin with the first page"
+        raise MalformedRequest(message, hint=hint) from None
     if told is not order:
-        raise MalformedRequest(f"the cursor is that of a look at the {told} first", hint="keep the order")
+        hint = f"ask for order={told} again, or leave the cursor out to begin with the first page"
+        raise MalformedRequest(f"the cursor is that of a look at the {told} letters first", hint=hint)
     if order is Order.NEWEST:
         return {index: (0, end) for index, end in positions.items()}
     return {index: (start, OFFSET_MAX) for index, start in positions.items()}

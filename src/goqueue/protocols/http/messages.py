@@ -48,13 +48,8 @@ Milliseconds = Annotated[
 Moment = Annotated[
     str, Meta(description="ISO 8601 with an offset from UTC.", extra_json_schema={"format": "date-time"})
 ]
-Base64Bytes = Annotated[
-    bytes,
-    Meta(
-        description="Bytes, as base64.",
-        extra_json_schema={"pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"},
-    ),
-]
+BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+Base64Bytes = Annotated[bytes, Meta(description="Bytes, as base64.", extra_json_schema={"pattern": BASE64_PATTERN})]
 _Reserved = Annotated[
     Raw, Meta(description="Reserved: messages that have it are refused.", extra_json_schema={"not": {}})
 ]

@@ -16,11 +16,10 @@ from goqueue.broker.redrives import (
     preview_redrive,
     start_redrive,
 )
-from goqueue.errors import MalformedRequest
 from goqueue.machines.redrive_values import REDRIVES_MAX, Moves, RedriveState, Terms
 from goqueue.model.letter_selection import REASONS_MAX, Selection
 from goqueue.protocols.http.calls import Answer, Context
-from goqueue.protocols.http.letters import time_of
+from goqueue.protocols.http.letters import key_of, time_of
 from goqueue.protocols.http.messages import OFFSET_MAX, PARTITION_MAX, Base64Bytes, Milliseconds, Moment
 from goqueue.protocols.http.queues import TopicName
 
@@ -110,11 +109,15 @@ class Redrive(msgspec.Struct, kw_only=True):
 
 
 class RedrivePreview(msgspec.Struct):
-    """What a redrive would do; `cut` says that not all letters were looked at."""
+    """What a redrive would do; `cut` says that not all letters were looked at.
+
+    `error` is why the last letter of those fails that never can be published.
+    """
 
     topic: str
     moves: RedriveMoves
     cut: bool
+    error: str
 
 
 class RedriveReply(msgspec.Struct):
@@ -141,8 +144,8 @@ async def start(context: Context, request: RedriveRequest) -> Answer:
         repeats=request.repeat,
     )
     if request.dry_run:
-        preview = await preview_redrive(context.broker, context.caller, context.topic, terms)
-        return Answer(RedriveReply(preview=RedrivePreview(preview.topic, _moves(preview.moves), preview.is_cut)))
+        topic, moves, is_cut, error = await preview_redrive(context.broker, context.caller, context.topic, terms)
+        return Answer(RedriveReply(preview=RedrivePreview(topic, _moves(moves), is_cut, error)))
     view = await start_redrive(context.broker, context.caller, context.topic, terms)
     return Answer(RedriveReply(redrive=_told(view)), 202)
 
@@ -163,13 +166,10 @@ async def cancel(context: Context, _: None) -> Answer:
 
 
 def _selection(request: RedriveRequest) -> Selection:
-    if request.key is not UNSET and request.key_base64 is not UNSET:
-        raise MalformedRequest("key and key_base64 are both given")
-    key = None if request.key is UNSET else request.key.encode()
     return Selection(
         reasons=tuple(request.reasons),
         groups=tuple(request.groups),
-        key=key if request.key_base64 is UNSET else request.key_base64,
+        key=key_of(request.key, request.key_base64),
         since_ms=time_of(request.since),
         until_ms=time_of(request.until),
         source=None if request.source is UNSET else request.source,
