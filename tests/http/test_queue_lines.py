@@ -143,6 +143,27 @@ def test_a_key_that_is_free_again_wakes_who_waits_behind_all_that_is_held(seed: 
     simulate(main, seed)
 
 
+@pytest.mark.parametrize("wait", ["0s", "3s"])
+@SEEDS
+def test_who_gets_nothing_because_too_many_wait_for_their_key_is_told_so(seed: int, wait: str) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            client = await server.client()
+            await fill_with_one_key(client)
+            wish = {"topic": "t", "wait": wait, "consumer": "c"}
+            told = (await client.call("POST", RECEIVE, wish)).json()
+            assert told["messages"] == []
+            assert told["shortfall"].startswith(f"{HELD_MAX} messages of t-0 wait for others of their key")
+            # The others are not kept back, and whoever gets one is told nothing of it.
+            await client.call("POST", PUBLISH, {"messages": [{"value": "free", "key": "y", "partition": 1}]})
+            told = (await client.call("POST", RECEIVE, wish)).json()
+            assert [each["value"] for each in told["messages"]] == ["free"]
+            assert "shortfall" not in told
+
+    simulate(main, seed)
+
+
 @pytest.mark.parametrize("most", [10, 1000])
 @SEEDS
 def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,19 @@ def test_if_nothing_comes_it_is_told_in_the_end_which_topics_are_not_there(
 
 
 @SEEDS
+def test_why_a_group_delivers_nothing_is_told_though_a_topic_is_not_there(seed: int) -> None:
+    async def act(server: SimServer, client: RawHttp) -> None:
+        await receive(client, "here")
+        await publish(client, "here", "a")
+        assert (await client.call("POST", "/queues/g/pause", {"reason": "the database moves"})).status == 200
+        reply = await receive(client, "here", "there")
+        assert values(reply) == []
+        assert "the database moves" in reply.json()["shortfall"]
+
+    play(seed, act)
+
+
+@SEEDS
 def test_who_waits_for_a_topic_that_is_not_there_is_woken_by_messages_of_others(seed: int) -> None:
     async def act(server: SimServer, client: RawHttp) -> None:
         waiter = await waiting(server, "here", "there")

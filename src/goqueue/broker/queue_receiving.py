@@ -17,6 +17,7 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
+from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.machines.delivery_values import Delivery
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
@@ -171,6 +172,17 @@ def shortfall_of(group: QueueGroup, wish: Wish) -> str:
         return f"the group is paused: {group.paused}"
     if not group.room(wish.consumer):
         return f"consumer {wish.consumer!r} has {group.settings.in_flight_max} messages in flight, and may have no more"
+    return ""
+
+
+def held_up(sight: Sight) -> str:
+    """Return where so many messages wait for their key that nobody looks at those behind them; empty if nowhere."""
+    for mark in sight.marks:
+        topic, index = where = mark.partition.place
+        window = sight.group.windows.get(where)
+        if window is not None and window.held >= HELD_MAX:
+            waiting = f"{window.held} messages of {topic}-{index} wait for others of their key"
+            return f"{waiting}, and nothing behind them is delivered until some are done"
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_beginnings import prepare, require_topics
-from goqueue.broker.queue_receiving import Looked, Receiving, View, Wish, shortfall_of, sight_of
+from goqueue.broker.queue_receiving import Looked, Receiving, View, Wish, held_up, shortfall_of, sight_of
 from goqueue.broker.queue_settling import Saying, Statement
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_steps import Result
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself.
 
-    If nothing has come and a topic is not there, UnknownTopic tells which.
+    If nothing has come, it says why as far as there is a reason; if there is none and a topic is not there, UnknownTopic
+    tells which.
     """
     waits = broker.queues.waits
     deadline = asyncio.get_running_loop().time() + wish.wait_ms / 1000
@@ -45,10 +46,11 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
             # Who waited in line was woken alone, and nobody is left there who could be woken by the same news.
             is_alone = news is _News.OWN and not waits.has_line(wish.source.group)
             looked = await _receive(broker, wish, is_alone=is_alone)
-        if not looked.receiving.received:
-            # It might be a name that is misspelt.
-            require_topics(broker, topics)
-        return looked.receiving
+        if looked.receiving.received or looked.receiving.shortfall:
+            return looked.receiving
+        # It might be a name that is misspelt.
+        require_topics(broker, topics)
+        return looked.receiving._replace(shortfall=held_up(looked.sight))
     finally:
         # Whatever became of it: what it leaves is for somebody else.
         broker.queues.pass_on(wish.source.group)
