@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself.
 
-    If nothing has come, it says why as far as there is a reason; if there is none and a topic is not there, UnknownTopic
-    tells which.
+    If nothing has come, `shortfall` says why, as far as the group has a reason; if it has none and a topic is not
+    there, UnknownTopic tells which.
     """
     waits = broker.queues.waits
     deadline = asyncio.get_running_loop().time() + wish.wait_ms / 1000

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -91,7 +91,8 @@ class _Flight(msgspec.Struct, frozen=True, array_like=True):
     reason: str
     error: str
     key: bytes | None
-    since_ms: int
+    # The oldest records have none, and older ones nothing behind it.
+    since_ms: int = -1
     returned: int = 0
 
 
@@ -100,25 +101,10 @@ class _Flights(msgspec.Struct, frozen=True):
     runs: list[int]
 
 
-class _Run(msgspec.Struct, frozen=True, array_like=True):
-    first: int
-    length: int
-    state: FlightState
-    deliveries: int
-    first_ms: int
-    until_ms: int
-    lease: Lease | None
-    reason: str
-    error: str
-    key: bytes | None
-    # The oldest records have none.
-    since_ms: int = -1
-
-
 _encode = msgspec.json.Encoder().encode
 _group_decoder = msgspec.json.Decoder(GroupValue)
 _partition_decoder = msgspec.json.Decoder(PartitionValue)
-_flights_decoder = msgspec.json.Decoder(_Flights | list[_Run])
+_flights_decoder = msgspec.json.Decoder(_Flights | list[list[Any]])
 _letter_places_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
 
 
@@ -242,7 +228,7 @@ def read_flights(data: bytes) -> dict[int, Flight]:
         flights = [_flight(each) for each in stored.flights]
         for first, length, number in zip(*[iter(stored.runs)] * 3, strict=True):
             found.update(dict.fromkeys(range(first, first + length), flights[number]))
-    except (msgspec.MsgspecError, ValueError, IndexError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError, IndexError) as error:
         raise Corrupt(f"a record of messages in flight cannot be read: {error}") from error
     return found
 
@@ -252,11 +238,10 @@ def _flight(stored: _Flight) -> Flight:
     return Flight(state, deliveries, first_ms, Now(until_ms, -1), *rest)
 
 
-def _former_flights(runs: Iterable[_Run]) -> dict[int, Flight]:
+def _former_flights(runs: Iterable[list[Any]]) -> dict[int, Flight]:
     found: dict[int, Flight] = {}
-    for run in runs:
-        first, length, *flight = msgspec.structs.astuple(run)
-        found.update(dict.fromkeys(range(first, first + length), _flight(_Flight(*flight))))
+    for first, length, *flight in runs:
+        found.update(dict.fromkeys(range(first, first + length), _flight(msgspec.convert(flight, _Flight))))
     return found
 
 
