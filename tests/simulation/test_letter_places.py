@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import PurePath
+from uuid import UUID
 
 import pytest
 
 from goqueue.broker.broker import Broker
+from goqueue.broker.letter_doubts import LetterDoubts
 from goqueue.machines.delivery_commands import Seek
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.delivery_values import FlightState, LetterPlace, Verdict
+from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
@@ -196,6 +199,41 @@ def test_where_a_letter_was_found_is_known_until_its_message_is_settled(monkeypa
         disk.kill()
         disk.heal()
         live(disk, seed, then)
+
+
+def _doubtful_window(*places: LetterPlace) -> Window:
+    """Return what a group has in a partition where a message was dead at the start."""
+    window = Window(UUID(int=1), 0, 10)
+    window.dead[5] = None
+    window.old_dead.add(5)
+    window.letter_places = places
+    return window
+
+
+def test_a_place_that_has_lost_its_end_with_the_power_begins_where_the_next_letter_is_written() -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        home = broker.topic("orders.dlq").topic.id
+        doubts, which = LetterDoubts(broker), ("billing", TopicPartition("orders", 0))
+        before, behind = LetterPlace(home, 0, 100), LetterPlace(home, 0, 150)
+        lost = LetterPlace(home, 0, 50)
+        assert doubts.places(which, _doubtful_window(before), behind, ()) == (before,), "it is found there as well"
+        assert doubts.places(which, _doubtful_window(before), lost, ()) == (lost,)
+        # Without a doubt the next place is as good as the one before, and stored only if that saves much.
+        assert doubts.places(which, _doubtful_window(before), lost, [5]) == (lost,)
+
+    live(SimDisk(1), 1, act)
+
+
+def test_places_in_topics_that_were_deleted_leave_their_room_to_others() -> None:
+    async def act(broker: Broker) -> None:
+        await MakeTopic("orders.dlq", 1).perform(broker)
+        target = LetterPlace(broker.topic("orders.dlq").topic.id, 0, 0)
+        window = _doubtful_window(*[LetterPlace(UUID(int=number), 0, 0) for number in range(100, 100 + PLACES_MAX)])
+        which = "billing", TopicPartition("orders", 0)
+        assert LetterDoubts(broker).places(which, window, target, ()) == (target,)
+
+    live(SimDisk(1), 1, act)
 
 
 async def _soon(fact: Callable[[], bool]) -> None:

@@ -1,9 +1,9 @@
 """Of which dead messages there may be letters already, and which of these were written.
 
 A letter is doubtful from when it is sent until its message is settled. So is, after a start, that of any message that
-was dead before. Where letters may lie is stored before the first of them is sent (`Window.letters`), and moves on when
-nobody is in doubt any more: so there is little to look at, however many letters there are. One of which nobody can tell
-has to wait until somebody can.
+was dead before. Where letters may lie is stored before the first of them is sent (`Window.letter_places`), and moves on
+when nobody is in doubt any more: so there is little to look at, however many letters there are. One of which nobody can
+tell has to wait until somebody can.
 """
 
 from __future__ import annotations
