@@ -272,6 +272,17 @@ def test_a_purge_deletes_all_letters(http: httpx.Client, topic: str) -> None:
     assert values(letters(http, topic)) == ["c"]
 
 
+@pytest.mark.parametrize("said", [{}, {"dry_run": True}])
+def test_a_purge_of_a_topic_that_is_compacted_is_refused_also_if_it_is_dry(
+    http: httpx.Client, topic: str, said: dict[str, bool]
+) -> None:
+    bury(http, topic, ["dead"])
+    http.patch(f"/topics/{topic}.dlq", json={"config": {"cleanup.policy": "compact"}}).raise_for_status()
+    problem = refused(http.post(f"/topics/{topic}/dlq/purge", json=said), 409, "policy_violation")
+    assert "is compacted" in problem["detail"]
+    assert values(letters(http, topic)) == ["dead"]
+
+
 def test_a_purge_does_not_take_letters_from_a_redrive(http: httpx.Client, topic: str) -> None:
     bury(http, topic, ["a", "b", "c"])
     job = start(http, topic, rate=0.001)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.letter_topics import require_letters
 from goqueue.broker.letters import read_some
 from goqueue.broker.pipeline import INSIDE, operation
-from goqueue.broker.topics import delete_records
+from goqueue.broker.topics import delete_records, require_deletes
 from goqueue.errors import Conflict, RedriveRunning, UnknownTopic
 from goqueue.model.dead_letters import is_for_dead_letters, says_why
 from goqueue.runtime.waiters import turns
@@ -31,12 +31,14 @@ async def purge_letters(broker: Broker, name: str, *, is_dry: bool = False) -> t
     """Delete all dead letters of a topic; return the topic where they were, and up to how many went, durably.
 
     If it `is_dry`, nothing is deleted, and those are counted that would be. RedriveRunning if a redrive is under way
-    there, Conflict if letters of other topics may lie there as well, or messages that are no letters.
+    there, Conflict if letters of other topics may lie there as well, or messages that are no letters, PolicyViolation
+    if the topic is compacted.
     """
     topic, source = require_letters(broker, name)
     if source is not None:
         message = f"dead letters of {name!r} are in {topic.topic.name!r}, where those of other topics may be as well"
         raise Conflict(message, hint=f"name {topic.topic.name!r} itself to delete all that are there")
+    require_deletes(topic)
     ends = await _ends(topic)
     job = broker.redrives.of_topic(topic.topic.id)
     if job is not None:

@@ -198,12 +198,17 @@ async def describe_topic(broker: Broker, name: str) -> OpenTopic:
 @operation("records.delete")
 async def delete_records(broker: Broker, name: str, index: int, offset: int) -> int:
     """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
-    partition = broker.topic(name).partition(index)
-    if not partition.settings.log.deletes:
-        raise PolicyViolation(
-            f"topic {name!r} is compacted, so its records do not go by age or offset", hint="cleanup.policy"
-        )
+    opened = broker.topic(name)
+    partition = opened.partition(index)
+    require_deletes(opened)
     return await partition.delete_before(offset)
+
+
+def require_deletes(opened: OpenTopic) -> None:
+    """Raise PolicyViolation if a topic is compacted only."""
+    if not opened.settings.log.deletes:
+        message = f"topic {opened.topic.name!r} is compacted, so its records do not go by age or offset"
+        raise PolicyViolation(message, hint="cleanup.policy")
 
 
 def _turn(name: str) -> str:
