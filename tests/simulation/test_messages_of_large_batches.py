@@ -12,6 +12,7 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import publish_sections
 from goqueue.broker.produce import Acks, Section
+from goqueue.broker.queue_offers import look
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import Verdict
 from goqueue.model.queue_settings import QueueSettings
@@ -143,6 +144,20 @@ def test_who_takes_some_of_what_is_ready_again_gets_the_oldest_and_those_that_li
 
     live(SimDisk(1), 1, act, stops=True)
     assert len(readings) == 20
+
+
+def test_what_is_ready_again_is_offered_once_though_its_batch_is_opened_again() -> None:
+    async def act(broker: Broker) -> None:
+        given = await _receive(broker, 1, 1000)
+        for some in (given[500:], given[:500]):
+            await SettleSome("billing", tuple(some), Verdict.EXTEND, 0).perform(broker)
+        group, partition = broker.queues.find("billing"), broker.topic("orders").partition(0)
+        assert group is not None
+        # So few bytes that what lies beside the first one cannot all be kept.
+        seen = look(partition, group.windows[partition.place], broker.queues.stretches, 10_000, 2_000, is_ordered=False)
+        assert len(seen.offer.again) == len(set(seen.offer.again)) == 1000
+
+    live(SimDisk(1), 1, act, stops=True)
 
 
 async def _receive_again(broker: Broker, limit: int) -> list[Given]:

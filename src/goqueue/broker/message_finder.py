@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
-from itertools import chain
 from typing import NamedTuple
 
 from goqueue.broker.opened_batches import open_batch
@@ -36,6 +35,16 @@ def between(wanted: Set[int], start: int, end: int) -> list[int]:
     if end - start <= len(wanted):
         return [offset for offset in range(start, end) if offset in wanted]
     return sorted([offset for offset in wanted if start <= offset < end])
+
+
+def from_on(row: Sequence[int], first: int) -> list[int]:
+    """Return offsets, which are in order, from one of them on, and then those before it.
+
+    Who wants some messages of a batch begins with the one that has waited longest: if it began with the first of the
+    batch, that one could keep all others waiting by coming back again and again.
+    """
+    here = bisect_left(row, first)
+    return [*row[here:], *row[:here]]
 
 
 class MessageFinder:
@@ -82,10 +91,7 @@ class MessageFinder:
         if self._near_bytes > self._bytes_max:
             self._near, self._near_bytes = {}, 0
         self._keep(offset, batch)
-        row = between(self._wanted, batch.start, batch.end)
-        # Whoever goes on does so upwards, most often.
-        here = bisect_left(row, offset)
-        for each in chain(row[here:], row[:here]):
+        for each in from_on(between(self._wanted, batch.start, batch.end), offset):
             if self._near_bytes > 2 * self._bytes_max:
                 break
             self._keep(each, batch)

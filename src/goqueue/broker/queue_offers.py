@@ -145,10 +145,13 @@ def _row(window: Window, finder: MessageFinder) -> Iterator[int]:
     for oldest in window.ready:
         if oldest in seen:
             continue
+        seen.add(oldest)
         yield oldest
         for offset in finder.near():
-            seen.add(offset)
-            yield offset
+            # What there was no room to keep may be near once more when its batch is opened again.
+            if offset not in seen:
+                seen.add(offset)
+                yield offset
 
 
 def find(partition: Partition, offset: int) -> Record | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import aborted_in
-from goqueue.broker.message_finder import between
+from goqueue.broker.message_finder import between, from_on
 from goqueue.broker.opened_batches import OpenedBatches, open_batch
 from goqueue.broker.queue_offers import short_key
 from goqueue.errors import CorruptBatch
@@ -131,13 +131,13 @@ class Search:
             if there is None:
                 continue
             left = there if isinstance(there, range) else frozenset(there)
-            found = [offset for offset in row if offset in left]
+            found = [offset for offset in from_on(row, oldest) if offset in left]
             gone += [offset for offset in row if offset not in left]
             if found and not self._fits(batch):
                 break
             if found:
                 self._keep(batch)
-                again += found[: self._wanted.limit_max - len(again)]
+                again += sorted(found[: self._wanted.limit_max - len(again)])
         return again, gone
 
     def _batch_at(self, offset: int) -> tuple[StoredBatch, Sequence[int] | None]:
