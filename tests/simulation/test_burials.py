@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,9 +12,13 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import publish_sections
 from goqueue.broker.produce import Acks, Section
+from goqueue.broker.queue_admin import delete_queue
 from goqueue.broker.topics import delete_topic
 from goqueue.broker.undertaker import Undertaker
+from goqueue.machines.delivery_commands import Seek
 from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.offsets import NO_EPOCH
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import SimDisk
@@ -70,6 +75,40 @@ def test_a_message_of_a_topic_that_was_made_anew_has_a_letter_of_its_own(monkeyp
         assert letters == [Letter("billing", "old"), Letter("billing", "new")]
 
     live(SimDisk(1), 1, act, stops=True)
+
+
+async def _seek_to_start(broker: Broker) -> None:
+    await broker.queues.submit("billing", Seek("billing", TopicPartition("orders", 0), 0, NO_EPOCH))
+
+
+async def _delete_group(broker: Broker) -> None:
+    await delete_queue(broker, CALLER, "billing")
+
+
+@pytest.mark.parametrize("move", [_seek_to_start, _delete_group])
+def test_no_letter_is_written_of_a_message_that_its_group_gets_again(move: Callable[[Broker], Awaitable[None]]) -> None:
+    async def act(broker: Broker, delay_s: float) -> bool:
+        """Move the group a while after a message died; return whether its letter was written before that."""
+        await MakeTopic("orders", 1).perform(broker)
+        await PublishValue("orders", "v", None).perform(broker)
+        await _reject(broker, "orders")
+        await let_pass(delay_s)
+        has_letter = "orders.dlq" in broker.topics and broker.topic("orders.dlq").partition(0).log.end_offset > 0
+        await move(broker)
+        await let_pass(5)
+        letters = len(await ReadLetters("orders.dlq").perform(broker)) if "orders.dlq" in broker.topics else 0
+        assert letters == has_letter
+        assert len(await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)) == 1
+        return has_letter
+
+    has_letter: list[bool] = []
+    for number in range(40):
+
+        async def act_now(broker: Broker, delay_s: float = number * 0.0005) -> None:
+            has_letter.append(await act(broker, delay_s))
+
+        live(SimDisk(1), 1, act_now, stops=True)
+    assert 5 < has_letter.count(False) < 40, "some are moved before their letter is written, and some behind that"
 
 
 def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(

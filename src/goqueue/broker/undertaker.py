@@ -206,8 +206,6 @@ class Undertaker:
             return False
         letters, unknown = await self._doubts.unwritten((name, where), window, found.letters, found.leases)
         refused |= found.unreadable | unknown
-        # Somebody may have moved the group meanwhile: what is dead no more is not in doubt, though it had a letter.
-        letters = {each: letter for each, letter in letters.items() if died_of(window.find(each), found.leases[each])}
         # What is gone, or has its letter, is done whatever becomes of the others.
         await self._settle(burial, window, {each: found.leases[each] for each in found.leases if each not in letters})
         if letters:
@@ -276,6 +274,9 @@ class Undertaker:
             return dict.fromkeys(letters, full)
         if places != window.letter_places:
             await self._submit(burial, window, {}, places)
+        # From here on there is no pause until they are written.
+        leases = self._still_dead(burial, window, leases)
+        letters = {each: letter for each, letter in letters.items() if each in leases}
         self._doubts.sending(which, leases, target.partition)
         outcomes = await self._publish(target.partition, list(letters.values()))
         refused = {offset: error for offset, error in zip(letters, outcomes, strict=True) if error is not None}
@@ -284,6 +285,16 @@ class Undertaker:
                 raise error
         self._doubts.forget(which, refused)
         return refused
+
+    def _still_dead(self, burial: _Burial, window: Window, leases: Leases) -> Leases:
+        """Return those of the leases of which messages are still dead; somebody may have moved or deleted the group.
+
+        Who is dead no more is delivered again, and not in doubt, though it may have had a letter.
+        """
+        group = self._broker.queues.find(burial.group)
+        if group is None or group.windows.get(burial.where) is not window:
+            return {}
+        return {offset: lease_id for offset, lease_id in leases.items() if died_of(window.find(offset), lease_id)}
 
     async def _target(self, name: str, where: TopicPartition) -> _Target:
         """Return where new letters of a partition go; Unavailable if they cannot go there now."""
