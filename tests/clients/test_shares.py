@@ -261,6 +261,27 @@ def test_messages_of_aborted_transactions_are_not_delivered(
     assert _values(take(1, member)) == ["6"]
 
 
+def test_of_a_large_transaction_nothing_is_passed_however_few_messages_a_member_may_hold(
+    broker: Broker, share: Callable[..., ConfluentShare]
+) -> None:
+    _create(broker, "orders", 1)
+    with httpx.Client(base_url=broker.http) as http:
+        http.patch(f"/queues/{GROUP}", json={"in_flight_max": 10}).raise_for_status()
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "x", "log_level": 0})
+    producer.init_transactions(DEADLINE_S)
+    for first in range(0, 100, 25):
+        producer.begin_transaction()
+        for number in range(first, first + 25):
+            producer.produce("orders", f"{number:02}")
+        # In one batch, behind which comes a marker.
+        producer.flush(DEADLINE_S)
+        if first == 25:
+            producer.abort_transaction(DEADLINE_S)
+        else:
+            producer.commit_transaction(DEADLINE_S)
+    assert _values(take(75, share())) == [f"{number:02}" for number in range(100) if not 25 <= number < 50]
+
+
 def test_a_topic_may_come_later_and_grow(broker: Broker, share: Callable[..., ConfluentShare]) -> None:
     _create(broker, "orders", 1)
     member = share("orders", "later")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.queue_admin import configure_queue
 from goqueue.machines.delivery_group import QueueGroup
 from tests.kafka.api_kit import pass_time, run
 from tests.kafka.raw import RawClient
@@ -47,6 +50,29 @@ def test_more_aborted_messages_than_one_look_takes_are_passed() -> None:
         assert await producer.end(is_commit=False) == 0
         await publish(client, "t", "good")
         assert await ShareMember(client).take(where, max_bytes=1024, max_wait=100) == ["good"]
+
+    run(act)
+
+
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_what_is_left_of_a_batch_is_not_passed_with_markers_and_aborted_messages_behind_it(is_commit: bool) -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        where = await _topic(client)
+        await publish(client, "t", *"abc")
+        producer = TxnProducer(client)
+        assert await producer.init() == 0
+        await producer.add(("t", 0))
+        assert (await producer.produce(b"d"))["error_code"] == 0
+        assert await producer.end(is_commit=is_commit) == 0
+        await configure_queue(server.server.broker, INSIDE, "g", lambda known: replace(known, in_flight_max=2))
+        member = ShareMember(client)
+        seen = []
+        for _ in range(2):
+            reply = await member.fetch(where)
+            ((first, last, _),) = acquired(reply)
+            seen += list(range(first, last + 1))
+            await member.acknowledge({where: [(first, last, [ACCEPT])]})
+        assert seen == ([0, 1, 2, 3] if is_commit else [0, 1, 2])
 
     run(act)
 

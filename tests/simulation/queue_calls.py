@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from goqueue.broker import queue_admin, queues
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import NewMessage, Published, Turns, publish_messages
+from goqueue.broker.messages import Fate, NewMessage, Turns, publish_messages
 from goqueue.broker.produce import Acks
 from goqueue.broker.queue_receiving import Source, Wish
 from goqueue.broker.queue_settling import Statement
 from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.broker.transactional_messages import Writer, publish_in_transaction
+from goqueue.broker.transactions import end_transaction, init_transactions
 from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_steps import Result
 from goqueue.machines.delivery_values import Verdict
@@ -21,6 +25,8 @@ from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_calls import CALLER
 
 _TURNS = Turns()
+_TRANSACTIONAL_ID = "several"
+_TRANSACTION_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +37,47 @@ class PublishValue:
     value: str
     key: str | None
 
-    async def perform(self, broker: Broker) -> Published:
+    async def perform(self, broker: Broker) -> Fate:
         message = NewMessage(None if self.key is None else self.key.encode(), self.value.encode())
-        (fate,) = await publish_messages(broker, CALLER, _TURNS, self.topic, [message], Acks.ALL)
+        (fate,) = _require_stored(await publish_messages(broker, CALLER, _TURNS, self.topic, [message], Acks.ALL))
+        return fate
+
+
+class Ending(StrEnum):
+    """How several messages come into the log: as a batch of their own, or by a transaction that ends so."""
+
+    PLAIN = "plain"
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSeveral:
+    """Publish messages to one partition at once."""
+
+    place: TopicPartition
+    values: tuple[str, ...]
+    key: str | None
+    ending: Ending
+
+    async def perform(self, broker: Broker) -> object:
+        topic, index = self.place
+        key = None if self.key is None else self.key.encode()
+        messages = [NewMessage(key, value.encode(), partition=index) for value in self.values]
+        if self.ending is Ending.PLAIN:
+            return _require_stored(await publish_messages(broker, CALLER, _TURNS, topic, messages, Acks.ALL))
+        identity = await init_transactions(broker, CALLER, _TRANSACTIONAL_ID, _TRANSACTION_MS)
+        writer = Writer(_TRANSACTIONAL_ID, identity)
+        _require_stored(await publish_in_transaction(broker, CALLER, _TURNS, writer, topic, messages))
+        is_commit = self.ending is Ending.COMMIT
+        return await end_transaction(broker, CALLER, *writer, is_commit=is_commit, bumps_epoch=True)
+
+
+def _require_stored(fates: Sequence[Fate]) -> Sequence[Fate]:
+    for fate in fates:
         if isinstance(fate, GoQueueError):
             raise fate
-        return fate
+    return fates
 
 
 @dataclass(frozen=True, slots=True)

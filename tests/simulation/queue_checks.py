@@ -8,6 +8,7 @@
 - A dead message has one letter, wherever letters went meanwhile.
 - A message without a retry left comes again only if its consumer is not to blame: it has given it back, in order.
 - Deliveries are counted: within a life each has a higher number than the one before.
+- What a transaction has published that was to be aborted is delivered to nobody.
 - In a group that keeps the order of keys, a message is given to nobody while an earlier one of its key is not done.
 """
 
@@ -23,7 +24,17 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_history import Call, History
-from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_calls import (
+    Depth,
+    Ending,
+    Given,
+    PublishSeveral,
+    PublishValue,
+    ReadLetters,
+    ReceiveSome,
+    SetQueue,
+    SettleSome,
+)
 from tests.simulation.share_calls import AcknowledgeShares, FetchShares, LoseConnection, OpenShares
 
 Message = tuple[str, str]
@@ -71,6 +82,7 @@ def check_queues(history: History, left: Collection[str] | None = None) -> list[
         violations += _stale_receipts(message, deliveries, words)
         violations += _counts(message, deliveries)
         violations += _too_often(message, deliveries, words, retries.get(message[0], 0))
+    violations += _aborted(history, delivered)
     letters = {each for call, _ in history.of(ReadLetters) if call.is_done for each in call.answer}
     for group in _ordered_groups(history):
         violations += _out_of_order(group, delivered, said, letters)
@@ -92,6 +104,23 @@ def _said(history: History) -> dict[Message, list[Said]]:
         for given, result in zip(request.given, results, strict=True):
             found.setdefault((request.group, given.value), []).append(Said(call, request.verdict, given, result))
     return found
+
+
+def _aborted(history: History, delivered: dict[Message, list[Delivered]]) -> Iterator[str]:
+    aborted = {
+        each for _, several in history.of(PublishSeveral) if several.ending is Ending.ABORT for each in several.values
+    }
+    for group, value in sorted(delivered):
+        if value in aborted:
+            yield f"{value} was delivered to {group} though it was aborted"
+
+
+def _published(history: History) -> Iterator[tuple[Call, str]]:
+    """Yield the values that were published to be delivered, each with the call that did it."""
+    yield from ((call, request.value) for call, request in history.of(PublishValue))
+    for call, several in history.of(PublishSeveral):
+        if several.ending is not Ending.ABORT:
+            yield from ((call, value) for value in several.values)
 
 
 def _never_again(message: Message, deliveries: list[Delivered], words: list[Said]) -> Iterator[str]:
@@ -205,18 +234,16 @@ def _nothing_lost(
     for call, look in looks:
         if call.answer:
             yield f"{look.group} has {call.answer} messages in the end"
-    for call, request in history.of(PublishValue):
-        if not call.is_done if left is None else request.value not in left:
+    for call, value in _published(history):
+        if not call.is_done if left is None else value not in left:
             continue
         for group in groups:
-            words = said.get((group, request.value), ())
+            words = said.get((group, value), ())
             is_done = any(each.verdict in endings and not _is_refused(each) for each in words)
-            if not is_done and (group, request.value) not in letters:
-                yield f"{request.value} was never done for {group}"
-            if (group, request.value) in letters and any(
-                each.is_done and each.verdict is Verdict.ACK for each in words
-            ):
-                yield f"{request.value} is done and a dead letter for {group}"
+            if not is_done and (group, value) not in letters:
+                yield f"{value} was never done for {group}"
+            if (group, value) in letters and any(each.is_done and each.verdict is Verdict.ACK for each in words):
+                yield f"{value} is done and a dead letter for {group}"
 
 
 def _one_letter(history: History) -> Iterator[str]:

@@ -15,7 +15,17 @@ from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_calls import GrowTopic, MakeTopic
 from tests.simulation.group_life import Client, Life
 from tests.simulation.group_lives import World
-from tests.simulation.queue_calls import Depth, Given, PublishValue, ReadLetters, ReceiveSome, SetQueue, SettleSome
+from tests.simulation.queue_calls import (
+    Depth,
+    Ending,
+    Given,
+    PublishSeveral,
+    PublishValue,
+    ReadLetters,
+    ReceiveSome,
+    SetQueue,
+    SettleSome,
+)
 from tests.simulation.queue_checks import check_queues
 from tests.simulation.txn_calls import ReadAll
 
@@ -47,6 +57,25 @@ class Publisher:
             topic = life.entropy.choice(TOPICS)
             key = life.entropy.choice([None, "a", "b", "c"])
             await life.ask(self.name, PublishValue(topic, f"v{life.history.next_value()}", key))
+
+
+@dataclass(slots=True)
+class Batcher:
+    """Publishes several messages at once, some of them by transactions, until there is peace."""
+
+    name: str = "batcher"
+
+    async def run(self, life: Life) -> None:
+        """Publish one batch after the other."""
+        while not life.is_over:
+            await life.pause(1.0)
+            places = [] if life.is_settling else life.partitions(*TOPICS)
+            if places:
+                values = [f"v{life.history.next_value()}" for _ in range(2 + life.entropy.below(9))]
+                key = life.entropy.choice([None, "a", "b"])
+                ending = life.entropy.choice(list(Ending))
+                place = life.entropy.choice(places)
+                await life.ask(self.name, PublishSeveral(place, tuple(values), key, ending))
 
 
 @dataclass(slots=True)
@@ -145,7 +174,7 @@ def _workers(seed: int) -> list[Client]:
         ordering=Ordering.KEY,
     )
     settings = {"billing": SETTINGS, "shipping": ordered if seed % 2 else SETTINGS}
-    clients: list[Client] = [Publisher()]
+    clients: list[Client] = [Publisher(), Batcher()]
     clients += [Worker(f"b{number}", "billing", SETTINGS) for number in range(3)]
     clients += [Worker(f"s{number}", "shipping", settings["shipping"]) for number in range(2)]
     return [*clients, Undecided(settings)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from goqueue.broker import share_sessions
 from goqueue.broker.presence import Presence
@@ -16,7 +17,7 @@ from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_life import Client, Life
 from tests.simulation.group_stage import shrink
 from tests.simulation.queue_calls import Given, ReceiveSome, SetQueue, SettleSome
-from tests.simulation.queue_world import SETTINGS, TOPICS, Publisher, QueueWorld, Worker
+from tests.simulation.queue_world import SETTINGS, TOPICS, Batcher, Publisher, QueueWorld, Worker
 from tests.simulation.share_calls import AcknowledgeShares, FetchShares, LoseConnection, OpenShares
 
 THREATS = (FetchShares, AcknowledgeShares, AcknowledgeShares, ReceiveSome, SettleSome, SetQueue)
@@ -134,9 +135,11 @@ class ShareWorld(QueueWorld):
     """Two groups over the same topics; members of both fetch, and some consumers receive."""
 
     def __init__(self, seed: int, flush: FlushPolicy = FlushPolicy.GROUP, **options: Any) -> None:
-        clients: list[Client] = [Publisher()]
+        clients: list[Client] = [Publisher(), Batcher()]
+        # Some may hold so few that batches are parted.
+        billing = replace(SETTINGS, in_flight_max=5) if seed % 3 else SETTINGS
         shipping = ORDERED if seed % 2 else SETTINGS
-        clients += [Sharer(f"f{number}", "billing", SETTINGS) for number in range(3)]
+        clients += [Sharer(f"f{number}", "billing", billing) for number in range(3)]
         clients += [Sharer(f"o{number}", "shipping", shipping) for number in range(2)]
-        clients += [Worker("b0", "billing", SETTINGS), Worker("s0", "shipping", shipping)]
+        clients += [Worker("b0", "billing", billing), Worker("s0", "shipping", shipping)]
         super().__init__(seed, flush, clients=clients, threats=THREATS, **options)

@@ -175,7 +175,10 @@ class Search:
                 offsets = offsets[bisect_left(offsets, end) :]
                 room = wanted.limit_max - count - len(fresh)
                 fresh += offsets[:room]
-                end = offsets[room] if len(offsets) > room else header.next_offset
+                if len(offsets) > room:
+                    # The rest is for somebody else: nothing behind it may be passed.
+                    return fresh, offsets[room]
+                end = header.next_offset
         return fresh, end
 
     def _has_room(self, count: int) -> bool:
