@@ -172,6 +172,16 @@ def test_a_group_begins_at_a_time_and_a_later_partition_at_its_first_message(
     assert values(consumer.receive()) == ["there"]
 
 
+def test_a_receive_may_say_in_which_order_the_group_delivers_that_it_makes(http: httpx.Client, topic: str) -> None:
+    for value in ("a", "b"):
+        publish(http, topic, {"key": "k", "value": value})
+    consumer = Consumer(http, topic, topic)
+    assert values(consumer.receive(ordering="key")) == ["a"]
+    assert describe(http, topic)["settings"]["ordering"] == "key"
+    assert values(consumer.receive(ordering="none")) == []
+    assert describe(http, topic)["settings"]["ordering"] == "key", "that of a group that is there stays"
+
+
 def test_a_paused_group_gets_nothing_and_says_why(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(2))
     consumer = Consumer(http, topic, topic)

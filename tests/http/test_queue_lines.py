@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker import queue_receiving
+from goqueue.machines.delivery_commands import DeleteQueue
 from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.runtime.rounds import Rounds
 from goqueue.testing import Simulation, simulate
@@ -139,6 +140,41 @@ def test_a_key_that_is_free_again_wakes_who_waits_behind_all_that_is_held(seed: 
             # Nothing becomes ready by this: the next of its key was not looked at yet.
             await client.call("POST", "/messages/ack", {"receipt_handle": first["receipt_handle"]})
             assert await received([waiter]) == ["second"]
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_group_that_was_deleted_just_before_somebody_waits_is_begun_anew(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            await publish(server, "a", "b")
+            client = await server.client()
+            messages = await receive(client, "c")
+            acked = {"receipt_handles": [each["receipt_handle"] for each in messages]}
+            assert (await client.call("POST", "/messages/ack", acked)).status == 200
+            client.write(request("POST", RECEIVE, {"topic": "t", "max": 2, "wait": "60s", "consumer": "c"}))
+            await asyncio.sleep(1)
+            # The operation would be refused by now.
+            await server.server.broker.queues.submit("g", DeleteQueue("g"))
+            assert await received([client]) == ["a", "b"]
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_group_is_not_deleted_while_somebody_waits_until_it_is_resumed(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 0)
+            client, waiter = await server.client(), await server.client()
+            assert (await client.call("POST", "/queues/g/pause", {})).status == 200
+            waiter.write(request("POST", RECEIVE, {"topic": "t", "wait": "3s"}))
+            await asyncio.sleep(1)
+            assert (await client.call("DELETE", "/queues/g")).status == 409
+            assert await received([waiter]) == []
+            assert (await client.call("DELETE", "/queues/g")).status == 204
 
     simulate(main, seed)
 

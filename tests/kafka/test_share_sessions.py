@@ -15,6 +15,7 @@ from goqueue.broker.queue_receiving import Source, Wish
 from goqueue.broker.queues import receive
 from goqueue.broker.share_sessions import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
+from goqueue.model.queue_settings import Ordering
 from tests.kafka.api_kit import pass_time, run
 from tests.kafka.group_kit import list_groups
 from tests.kafka.raw import RawClient
@@ -177,7 +178,7 @@ def test_a_session_goes_on_with_the_group_that_is_there() -> None:
         broker = server.server.broker
         await delete_queue(broker, INSIDE, "g")
         # At once, so that the fetch finds a group when it looks.
-        await prepare(broker, "g", ["t"])
+        await prepare(broker, "g", ["t"], Ordering.NONE)
         received = await receive(broker, INSIDE, Wish(Source("g", ("t",)), "http"))
         await publish(client, "t", "d")
         # Whoever of the two comes first begins with the first message, and neither passes one over.

@@ -319,6 +319,18 @@ def test_messages_of_one_key_are_handled_one_after_another(broker: Broker, kind:
     assert overlaps == []
 
 
+def test_a_group_that_is_deleted_under_a_worker_keeps_its_order(broker: Broker, kind: Kind) -> None:
+    gate = Gate()
+    publish(broker, ["first"], key="a")
+    with hired(kind, broker.http, Handling(lambda _: gate), ordering="key", concurrency=1) as worker:
+        eventually(lambda: worker.stats.running == 1, "it has no time to ask for more")
+        with Client(broker.http) as client:
+            client.send(queues.delete(GROUP))
+            gate.open()
+            eventually(lambda: worker.stats.done == 1, "it has got the message again")
+            assert client.send(queues.describe(GROUP)).settings["ordering"] == "key"
+
+
 def test_a_worker_may_come_before_its_topic(broker: Broker, kind: Kind) -> None:
     handling = Handling()
     with hired(kind, broker.http, handling, topic="later", wait_s=0.2) as worker:

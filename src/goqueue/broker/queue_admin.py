@@ -12,7 +12,7 @@ from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.queue_offers import find, look
 from goqueue.broker.share_groups import members_of
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, GroupNotEmpty
 from goqueue.machines.decision import Now
 from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek, Taker
@@ -182,9 +182,16 @@ async def _offset(broker: Broker, partition: Partition, seek: QueueSeek) -> int:
 
 @operation("queues.delete")
 async def delete_queue(broker: Broker, name: str) -> None:
-    """Forget a group, with all that is in flight; durable at return. GroupNotEmpty while share consumers are in it."""
+    """Forget a group, with all that is in flight; durable at return.
+
+    GroupNotEmpty while share consumers are in it, or receives wait: these would make it anew, with other settings.
+    """
     _require(broker, name)
     broker.shares.check_empty(name)
+    if broker.queues.waits.is_awaited(name):
+        raise GroupNotEmpty(
+            f"consumers of group {name!r} wait for messages, and would make it anew", hint="stop them first"
+        )
     await broker.queues.submit(name, DeleteQueue(name))
 
 

@@ -20,7 +20,7 @@ from goqueue.machines.delivery_commands import BeginTopic, Configure, Retreat
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
-from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.runtime.partition import Partition
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
 
 
-async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[QueueGroup, Sequence[Partition]]:
+async def prepare(
+    broker: Broker, name: str, topics: Sequence[str], ordering: Ordering
+) -> tuple[QueueGroup, Sequence[Partition]]:
     """Return a group, made if need be, and the partitions that it is to get messages of, begun if need be.
 
     Topics that are not there keep nothing of the others back; UnknownTopic if none is. There is no pause unless
@@ -41,7 +43,7 @@ async def prepare(broker: Broker, name: str, topics: Sequence[str]) -> tuple[Que
         begun = None if group is None else _begun(group, opened)
         if group is not None and begun is not None:
             return group, begun
-        group = await ensure_group(broker, name)
+        group = await ensure_group(broker, name, Configure(name, QueueSettings(ordering=ordering), is_made_only=True))
         await ensure_partitions(broker, group, opened)
         # If there was a pause, another group may have this name by now, and there may be more topics and partitions.
 
@@ -74,16 +76,17 @@ def _topics_there(broker: Broker, names: Sequence[str]) -> list[OpenTopic]:
 
 async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
     """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
+    wanted = wanted or Configure(name, QueueSettings(), is_made_only=True)
     while True:
         group = broker.queues.find(name)
         if group is None:
             streams = broker.groups.peek(name)
             if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
                 raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
-        elif wanted is None:
+        elif wanted.is_made_only:
             return group
         # Somebody else may make it meanwhile, with other settings.
-        await broker.queues.submit(name, wanted or Configure(name, QueueSettings(), is_made_only=True))
+        await broker.queues.submit(name, wanted)
         machine = await broker.queues.machine(name)
         group = machine.find(name)
         if group is not None:

@@ -37,10 +37,11 @@ _BYTES_MAX = 8 * 1024 * 1024
 
 
 class Source(NamedTuple):
-    """Where messages come from: a group, and which topics."""
+    """Where messages come from: a group, and which topics; `ordering` is that of a group that has to be made."""
 
     group: str
     topics: tuple[str, ...]
+    ordering: Ordering = Ordering.NONE
 
 
 class Wish(NamedTuple):
@@ -116,7 +117,7 @@ class Looked(NamedTuple):
 
 async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> list[Looked]:
     """Lease messages to consumers, as far as there are any now; return what each of them gets."""
-    group, partitions = await prepare(broker, source.group, source.topics)
+    group, partitions = await prepare(broker, *source)
     # From here on there is no pause: nobody who is served can have left.
     wishes = take()
     promising = _promising(group, partitions)

@@ -8,6 +8,7 @@ and has left something wakes the next, whatever became of it (`Waits.pass_on`).
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -78,6 +79,8 @@ class Waits:
         self.is_closed = False
         self._lines: dict[str, dict[Place, Line]] = {}
         self._waiting: dict[str, dict[Wake, Condition]] = {}
+        # How many of those are receives, from which a group keeps what it has.
+        self._withheld: Counter[str] = Counter()
         # Those whose topic is not there yet.
         self._early: dict[Wake, None] = {}
 
@@ -111,6 +114,10 @@ class Waits:
             if not lines:
                 del self._lines[group]
 
+    def is_awaited(self, group: str) -> bool:
+        """Tell whether receives wait for a group, be it for a message or until it can deliver any."""
+        return group in self._lines or group in self._withheld
+
     def has_line(self, group: str) -> bool:
         """Tell whether somebody waits in line for a group."""
         return group in self._lines
@@ -123,7 +130,13 @@ class Waits:
 
     async def resumed(self, group: str, condition: Condition, deadline: float) -> None:
         """Wait until a condition holds of a group that could deliver nothing, or the time is up."""
-        await _woken(deadline, partial(self.begin, group, condition), partial(self.end, group))
+        self._withheld[group] += 1
+        try:
+            await _woken(deadline, partial(self.begin, group, condition), partial(self.end, group))
+        finally:
+            self._withheld[group] -= 1
+            if not self._withheld[group]:
+                del self._withheld[group]
 
     async def topic(self, deadline: float) -> None:
         """Wait until there is another topic, or the time is up."""

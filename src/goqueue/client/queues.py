@@ -202,14 +202,18 @@ def receive(
     wait_s: float = 0.0,
     visibility_s: float | None = None,
     consumer: str = "",
+    ordering: Literal["key", "none"] = "none",
 ) -> Call[Received]:
     """Lease up to so many messages of a topic, or of several; with `wait_s` wait for the first one.
 
-    The group is made by the first receive. Consumers are told apart by their names: each may hold so many at once, and
-    those without one share the name of their IP address. UnknownTopic if nothing came and a topic is not there.
+    The group is made by the first receive, with that `ordering`; once it is there, only `alter` changes it. Consumers
+    are told apart by their names: each may hold so many at once, and those without one share the name of their IP
+    address. UnknownTopic if nothing came and a topic is not there.
     """
     body: dict[str, object] = {"topics": [topics] if isinstance(topics, str) else list(topics), "max": limit}
     body |= {"wait": round(wait_s * 1000), "consumer": consumer}
+    if ordering != "none":
+        body["ordering"] = ordering
     if visibility_s is not None:
         body["visibility_timeout"] = round(visibility_s * 1000)
     path = f"/v1/groups/{quote(group, safe='')}/receive"

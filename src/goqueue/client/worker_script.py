@@ -124,6 +124,8 @@ class WorkerScript:
             wait_s=self.limits.wait_s,
             visibility_s=self.limits.visibility_s,
             consumer=self._consumer,
+            # Somebody may have deleted the group since it was given its order.
+            ordering=self._ordering or "none",
         )
         now = self._clock.monotonic()
         self._stats.received += len(received.messages)

@@ -17,6 +17,7 @@ from goqueue.broker.receipts import RECEIPT_CHARS_MAX
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.machines.delivery_steps import DONE, Result
 from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.model.queue_settings import Ordering
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.durations import Delay, Visibility, Wait, delay_ms_of, visibility_ms_of, wait_ms_of
 from goqueue.protocols.http.messages import Message, filled
@@ -51,6 +52,10 @@ class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
             description="Who receives: messages in flight are limited for each. If empty, the address of the client.",
         ),
     ] = ""
+    ordering: Annotated[
+        Ordering,
+        Meta(description="Of the group, if this request makes it. That of a group that is there stays as it is."),
+    ] = Ordering.NONE
 
 
 class ReceivedMessage(Message, kw_only=True):
@@ -141,7 +146,7 @@ async def receive_messages(context: Context, request: ReceiveRequest) -> Answer:
     """Lease messages to a consumer."""
     given = request.visibility_timeout
     wish = Wish(
-        source=Source(context.group, tuple(_topics(request))),
+        source=Source(context.group, tuple(_topics(request)), request.ordering),
         consumer=request.consumer or context.caller.host,
         limit=request.max,
         wait_ms=wait_ms_of(request.wait),
