@@ -278,27 +278,6 @@ def test_a_group_is_told_where_to_begin_with_a_topic(http: httpx.Client, topic: 
     assert values(Consumer(http, topic, topic).receive()) == ["2"]
 
 
-def test_a_peek_leases_nothing(http: httpx.Client, topic: str) -> None:
-    fill(http, topic, range(3))
-    consumer = Consumer(http, topic, topic)
-    (first,) = consumer.receive(1)
-    consumer.settle("nack", [first], delay=0)
-    shown = http.get(f"/queues/{topic}/peek", params={"topic": topic, "limit": 2}).json()["messages"]
-    assert values(shown) == ["0", "1"]
-    assert values(consumer.receive()) == ["0", "1", "2"]
-
-
-def test_a_peek_shows_no_message_that_waits_for_another_one_of_its_key(http: httpx.Client, topic: str) -> None:
-    alter(http, topic, ordering="key")
-    keyed = [{"value": value, "key": value[0], "partition": 0} for value in ("a0", "a1", "b0", "b1")]
-    http.post(f"/topics/{topic}/messages", json={"messages": keyed}).raise_for_status()
-    consumer = Consumer(http, topic, topic)
-    assert values(consumer.receive(1)) == ["a0"]
-    shown = http.get(f"/queues/{topic}/peek", params={"topic": topic}).json()["messages"]
-    assert values(shown) == ["b0"]
-    assert values(consumer.receive()) == ["b0"]
-
-
 def test_a_deleted_group_begins_anew(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(2))
     consumer = Consumer(http, topic, topic)

@@ -10,30 +10,22 @@ from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
-from goqueue.broker.queue_offers import find, look
+from goqueue.broker.queue_offers import find
 from goqueue.broker.share_groups import members_of
 from goqueue.errors import GoQueueError, GroupNotEmpty
-from goqueue.machines.decision import Now
 from goqueue.machines.delivery_admin import require
-from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek, Taker
+from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
 from goqueue.machines.delivery_group import QueueGroup
-from goqueue.machines.delivery_steps import begun, lease
 from goqueue.machines.delivery_values import FlightState
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.share_values import ShareMember
-from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
-from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
-
-_PEEK_BYTES = 8 * 1024 * 1024
-# Who peeks leases nothing.
-_NOBODY = Taker("", 0, 0, 0)
-_NO_TIME = Now(0, 0)
 
 
 class PartitionView(NamedTuple):
@@ -106,7 +98,7 @@ async def list_queues(broker: Broker) -> Sequence[QueueView]:
 @operation("queues.describe")
 async def describe_queue(broker: Broker, name: str) -> QueueView:
     """Return a queue group; UnknownQueue if there is none."""
-    return _view(broker, _require(broker, name))
+    return _view(broker, require_queue(broker, name))
 
 
 @operation("queues.configure")
@@ -122,16 +114,16 @@ async def configure_queue(broker: Broker, name: str, changed: Callable[[QueueSet
 @operation("queues.pause")
 async def pause_queue(broker: Broker, name: str, reason: str) -> QueueView:
     """Deliver nothing to a group until it is resumed; without a reason, resume it."""
-    _require(broker, name)
+    require_queue(broker, name)
     await broker.queues.submit(name, Pause(name, reason))
-    return _view(broker, _require(broker, name))
+    return _view(broker, require_queue(broker, name))
 
 
 @operation("queues.plan_seek")
 async def plan_seek(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueView, Sequence[QueueMove]]:
     """Return a group as it is, and what a seek would do to it; changes nothing."""
     opened = require_topic(broker, seek.topic)
-    group = _require(broker, name)
+    group = require_queue(broker, name)
     usable = [each for each in opened.partitions if isinstance(each, Partition)]
     moves = [await _planned(broker, group, partition, seek) for partition in _sought(opened, seek, usable)]
     return _view(broker, group), moves
@@ -144,13 +136,13 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
     The topic may be one with which the group has not begun yet.
     """
     opened = require_topic(broker, seek.topic)
-    group = _require(broker, name)
+    group = require_queue(broker, name)
     moves = []
     for partition in _sought(opened, seek, await ensure_partitions(broker, group, [opened])):
         move = await _planned(broker, group, partition, seek)
         await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
         moves.append(move)
-    return _view(broker, _require(broker, name)), moves
+    return _view(broker, require_queue(broker, name)), moves
 
 
 def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> Sequence[Partition]:
@@ -186,7 +178,7 @@ async def delete_queue(broker: Broker, name: str) -> None:
 
     GroupNotEmpty while share consumers are in it, or receives wait: these would make it anew, with other settings.
     """
-    _require(broker, name)
+    require_queue(broker, name)
     broker.shares.check_empty(name)
     if broker.queues.waits.is_awaited(name):
         raise GroupNotEmpty(
@@ -195,29 +187,8 @@ async def delete_queue(broker: Broker, name: str) -> None:
     await broker.queues.submit(name, DeleteQueue(name))
 
 
-@operation("queues.peek")
-async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Sequence[tuple[TopicPartition, Record]]:
-    """Return messages of a topic that the next receive would bring if the group is not paused, and lease none."""
-    opened = require_topic(broker, topic)
-    group = _require(broker, name)
-    is_ordered = group.settings.ordering is Ordering.KEY
-    found: list[tuple[TopicPartition, Record]] = []
-    for index in range(len(opened.partitions)):
-        where = TopicPartition(topic, index)
-        partition = opened.partition(index)
-        start = partition.log.start_offset
-        window = group.windows.get(where) or Window(opened.topic.id, start, start)
-        room = limit - len(found)
-        seen = look(partition, window, broker.queues.stretches, room, _PEEK_BYTES, is_ordered=is_ordered)
-        # A draft that nobody adopts changes nothing.
-        for delivery in lease(begun(window, seen.offer), seen.offer, _NOBODY, _NO_TIME, room):
-            found += [(where, seen.records[offset]) for offset in delivery.offsets]
-        if len(found) >= limit:
-            break
-    return found
-
-
-def _require(broker: Broker, name: str) -> QueueGroup:
+def require_queue(broker: Broker, name: str) -> QueueGroup:
+    """Return a queue group; UnknownQueue if there is none."""
     check_group_name(name)
     machine = broker.queues.peek(name)
     return require({} if machine is None else machine.groups, name)

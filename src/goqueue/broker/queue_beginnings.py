@@ -138,9 +138,8 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
         elif window.lost_end is not None and broker.queues.find(group.name) is group:
             await broker.queues.submit(group.name, Retreat(group.name, where, window.lost_end))
     if new:
-        # A partition that was added later begins with its first message, wherever the group has begun.
-        start = StartAt.EARLIEST if _has_begun(group, opened) else group.settings.start
-        starts = {each.place: await _start(broker, each, start) for each in new}
+        start = start_of(group, opened)
+        starts = {each.place: await start_offset(broker, each, start) for each in new}
         epochs = {each.place: each.leader_epoch for each in new}
         # With a topic that was deleted meanwhile nothing begins: nobody would end it.
         if broker.queues.find(group.name) is group and opened.topic.id in broker.topics_by_id:
@@ -153,11 +152,15 @@ async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partition
             window.is_new = False
 
 
-def _has_begun(group: QueueGroup, opened: OpenTopic) -> bool:
-    return any(window.topic_id == opened.topic.id for window in group.windows.values())
+def start_of(group: QueueGroup, opened: OpenTopic) -> StartAt | int:
+    """Return where a group starts with partitions of a topic that it has not begun with."""
+    has_begun = any(window.topic_id == opened.topic.id for window in group.windows.values())
+    # Those that were added later start with their first message, wherever the group has started with the others.
+    return StartAt.EARLIEST if has_begun else group.settings.start
 
 
-async def _start(broker: Broker, partition: Partition, start: StartAt | int) -> int:
+async def start_offset(broker: Broker, partition: Partition, start: StartAt | int) -> int:
+    """Return the offset at which a group starts with a partition."""
     if start is StartAt.EARLIEST:
         return partition.log.start_offset
     if start is StartAt.LATEST:

@@ -18,8 +18,8 @@ from goqueue.broker.queue_admin import (
     describe_queue,
     list_queues,
     pause_queue,
-    peek_queue,
 )
+from goqueue.broker.queue_peeking import peek_queue
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.delivery_values import FlightState
 from goqueue.model.queue_settings import BACKOFF_FACTOR_MAX, IN_FLIGHT_MAX, RETRIES_MAX, Ordering, QueueSettings
