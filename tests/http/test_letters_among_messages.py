@@ -47,6 +47,8 @@ def test_a_topic_of_letters_that_has_died_itself_may_still_be_named(
     http.post("/topics", json={"name": f"{graveyard}.dlq", "partitions": 1}).raise_for_status()
     assert values(letters(http, graveyard)) == ["a"]
     assert http.post(f"/topics/{graveyard}/dlq/purge", json={}).json() == {"topic": graveyard, "purged": 1}
+    assert values(letters(http, graveyard)) == [], "nothing that is there is no letter"
+    assert http.post(f"/topics/{graveyard}/dlq/purge", json={}).json() == {"topic": graveyard, "purged": 0}
 
 
 @pytest.mark.parametrize("said", [{}, {"dry_run": True}])

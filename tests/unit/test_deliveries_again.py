@@ -65,6 +65,19 @@ def test_nobody_waits_for_others_of_their_key_once_that_is_not_asked_for_any_mor
         assert again.receive(lease=2, again=[1, 2]) == [1, 2]
 
 
+def test_messages_that_wait_for_the_same_time_share_their_flight_though_chance_spreads_them() -> None:
+    talk = Talk()
+    talk.begin(QueueSettings(in_flight_max=10_000))
+    talk.receive(*range(900))
+    talk.settle(Verdict.NACK, *range(900))
+    flights = list(_flights(talk).values())
+    delays_ms = {flight.until.wall_ms - talk.now.wall_ms for flight in flights}
+    assert 100 < len(delays_ms) <= 200
+    assert min(delays_ms) >= 900
+    assert max(delays_ms) <= 1_100
+    assert len({id(flight) for flight in flights}) == len(delays_ms)
+
+
 @pytest.mark.parametrize("verdict", [Verdict.NACK, Verdict.EXTEND, Verdict.RELEASE])
 def test_messages_that_fly_alike_share_their_flight(verdict: Verdict) -> None:
     talk = Talk()

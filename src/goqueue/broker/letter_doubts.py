@@ -102,8 +102,9 @@ class LetterDoubts:
         here = target.topic_id, target.partition
         known = next((each for each in window.letter_places if (each.topic_id, each.partition) == here), None)
         if self.is_clear(dead, window, certain):
-            is_near = known is not None and 0 <= target.start - known.start < _FEW_LETTERS
-            return (known if is_near and known is not None else target,)
+            if known is not None and 0 <= target.start - known.start < _FEW_LETTERS:
+                return (known,)
+            return (target,)
         if known is not None and known.start <= target.start:
             return window.letter_places
         others = [

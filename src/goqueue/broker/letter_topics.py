@@ -69,7 +69,8 @@ def _find_by_name(broker: Broker, name: str) -> Place | None:
     chosen = {each for each in _chosen_by_groups(broker, name) if each in broker.topics and each != usual}
     places = [usual] * (usual in broker.topics) + sorted(chosen)
     if name in broker.topics and name in chosen_topics(broker):
-        if not places or _begins_with_letter(broker.topic(name)):
+        # One that is empty has no message that is no letter.
+        if not places or _begins_with_letter(broker.topic(name)) is not False:
             return Place(broker.topic(name))
         hint = f"name {' or '.join(places)}; {name!r} does not begin with a letter: read it as any other topic"
         raise Conflict(f"dead letters of {name!r} are in {', '.join([name, *places])}", hint=hint)
@@ -88,11 +89,11 @@ def _chosen_by_groups(broker: Broker, name: str) -> Iterator[str]:
                 yield group.settings.dead_letters
 
 
-def _begins_with_letter(topic: OpenTopic) -> bool:
-    """Tell whether what is there first says why it died."""
+def _begins_with_letter(topic: OpenTopic) -> bool | None:
+    """Tell whether what is there first says why it died; None if nothing is there."""
     for partition in topic.partitions:
         if isinstance(partition, Partition):
             start, end = partition.log.start_offset, partition.last_stable_offset
             if records := read_some(partition, start, end, bytes_max=1).records:
                 return says_why(records[0].headers)
-    return False
+    return None

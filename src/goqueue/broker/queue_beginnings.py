@@ -64,14 +64,10 @@ def require_topics(broker: Broker, names: Sequence[str]) -> None:
 
 
 def _topics_there(broker: Broker, names: Sequence[str]) -> list[OpenTopic]:
-    try:
-        # As most often.
-        return [require_topic(broker, each) for each in dict.fromkeys(names)]
-    except UnknownTopic:
-        found = [require_topic(broker, each) for each in dict.fromkeys(names) if each in broker.topics]
-        if not found:
-            require_topics(broker, names)
-        return found
+    found = [require_topic(broker, each) for each in dict.fromkeys(names) if each in broker.topics]
+    if not found:
+        require_topics(broker, names)
+    return found
 
 
 async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:

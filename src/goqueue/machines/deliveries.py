@@ -45,12 +45,11 @@ from goqueue.machines.delivery_steps import (
     pass_time,
     settle,
 )
-from goqueue.machines.delivery_values import Delivery, Flight, FlightState, Verdict
+from goqueue.machines.delivery_values import TIMED, Delivery, Flight, FlightState, Verdict
 from goqueue.machines.delivery_window import SHIFT, Chunk, Move, Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
 
-_TIMED = (FlightState.LEASED, FlightState.WAITING)
 # Of a group of which nothing is known yet.
 _DEFAULTS = QueueSettings()
 
@@ -217,7 +216,7 @@ class Deliveries:
         moments = {
             (move.offsets[0] >> SHIFT, move.after.until.monotonic_ms)
             for move in moves
-            if move.after is not None and move.after.state in _TIMED
+            if move.after is not None and move.after.state in TIMED
         }
         for chunk, moment_ms in sorted(moments):
             self._deadlines.note(Place(group, partition, chunk), moment_ms)
@@ -226,7 +225,7 @@ class Deliveries:
         """Take note of what is due next in a chunk that was just looked at."""
         window = self.groups[place.group].windows.get(place.partition)
         chunk = None if window is None else window.chunks.get(place.chunk)
-        moments = [] if chunk is None else [f.until.monotonic_ms for f in chunk.flights.values() if f.state in _TIMED]
+        moments = [] if chunk is None else [f.until.monotonic_ms for f in chunk.flights.values() if f.state in TIMED]
         self._deadlines.note(place, min(moments, default=None), is_past=True)
 
     # -- decisions
@@ -268,7 +267,8 @@ class Deliveries:
             results += settle(draft, claim, now, become)
         moves = [move for draft in drafts.values() for move in draft.moves]
         done = sum([len(move.offsets) for move in moves if move.after is None])
-        failed = sum([move.after is not None and move.after.state is FlightState.DEAD for move in moves])
+        deaths = [move for move in moves if move.after is not None and move.after.state is FlightState.DEAD]
+        failed = sum([len(move.offsets) for move in deaths])
         return _drafted(group, drafts, ticket, results, tally=Tally(done, failed))
 
     def _bury(self, command: Bury, ticket: int) -> Decision:
@@ -309,8 +309,8 @@ def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window |
     for partition, window in opened.items():
         known = group.windows.pop(partition, None)
         if known is not None:
-            flights = [pair for chunk in _in_order(known) for pair in sorted(chunk.flights.items())]
-            group.count(Move((offset,), flight, None) for offset, flight in flights)
+            flights = [pair for chunk in known.chunks.values() for pair in chunk.alike().items()]
+            group.count(Move(offsets, flight, None) for flight, offsets in flights)
         if window is not None:
             group.windows[partition] = window
         else:

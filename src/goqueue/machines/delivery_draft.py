@@ -122,9 +122,8 @@ class Draft:
     def let_all(self) -> None:
         """Have no message wait for another one of its key any more. Nothing was changed before."""
         for _, chunk in sorted(self.window.chunks.items()):
-            for offset, flight in sorted(chunk.flights.items()):
-                if flight.state is FlightState.HELD:
-                    self.put(offset, flight._replace(state=FlightState.READY, key=None))
+            for flight, offsets in chunk.alike(lambda each: each.state is FlightState.HELD).items():
+                self.put_alike(offsets, flight, flight._replace(state=FlightState.READY, key=None))
         self.held = 0
 
     def advance(self, end: int, fresh: Sequence[int]) -> None:

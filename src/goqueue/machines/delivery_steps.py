@@ -16,7 +16,7 @@ from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
 from goqueue.machines.delivery_commands import Bury, Claim, Offer, Settle, Taker
 from goqueue.machines.delivery_draft import Draft
-from goqueue.machines.delivery_values import DeathReason, Delivery, Flight, FlightState, Lease, Verdict
+from goqueue.machines.delivery_values import TIMED, DeathReason, Delivery, Flight, FlightState, Lease, Verdict
 from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import QueueSettings
@@ -27,7 +27,6 @@ HELD_MAX = 1_000
 # Those that failed together are not tried again together: a tenth earlier or later.
 _JITTER = 0.1
 _GOLDEN = 0.618034
-_TIMED = (FlightState.LEASED, FlightState.WAITING)
 
 
 class Settled(NamedTuple):
@@ -172,8 +171,13 @@ def becoming(command: Settle, settings: QueueSettings, now: Now) -> Becoming:
     """Return what becomes of messages of which a consumer says that they are not done."""
     after = cache(partial(_after, command, settings, now))
     if command.verdict is Verdict.NACK and command.delay_ms is None:
-        return lambda flight, offset: after(flight, (command.chance + offset * _GOLDEN) % 1)
-    return lambda flight, _: after(flight, 0.0)
+        return lambda flight, offset: after(flight, _backoff_ms(settings, flight, command.chance + offset * _GOLDEN))
+    return lambda flight, _: after(flight, command.delay_ms)
+
+
+def _backoff_ms(settings: QueueSettings, flight: Flight, chance: float) -> int:
+    """Return how long a message waits that has failed; the fraction of `chance` says where between least and most."""
+    return int(settings.backoff_of(flight.tries) * (1 - _JITTER + 2 * _JITTER * (chance % 1)))
 
 
 def settle(draft: Draft, claim: Claim, now: Now, become: Becoming | None) -> Sequence[Result]:
@@ -219,12 +223,12 @@ def all_stale(claims: Iterable[Claim]) -> list[Result]:
     return [stale(claim.partition, offset) for claim in claims for offset in claim.offsets]
 
 
-def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, share: float) -> Flight:
-    """Return what becomes of a message; `share` says how long it waits between the least and the most."""
+def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, delay_ms: int | None) -> Flight:
+    """Return what becomes of a message, which is to wait for so long if it waits; without that, as long as usual."""
     if command.verdict is Verdict.REJECT:
         return _dead(flight, DeathReason.REJECTED, command.reason)
     if command.verdict is Verdict.EXTEND:
-        until = later(now, settings.visibility_ms if command.delay_ms is None else command.delay_ms)
+        until = later(now, settings.visibility_ms if delay_ms is None else delay_ms)
         if until == now:
             return flight._replace(
                 state=FlightState.READY, until=until, since_ms=now.wall_ms, returned=flight.returned + 1
@@ -234,11 +238,9 @@ def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, s
         return _dead(flight, DeathReason.RETRIES, command.reason)
     if command.verdict is Verdict.RELEASE:
         return flight._replace(state=FlightState.READY, until=now, error=command.reason)
-    delay_ms = command.delay_ms
-    if delay_ms is None:
-        delay_ms = int(settings.backoff_of(flight.tries) * (1 - _JITTER + 2 * _JITTER * share))
     state = FlightState.WAITING if delay_ms else FlightState.READY
-    return flight._replace(state=state, until=later(now, delay_ms), error=command.reason, since_ms=now.wall_ms)
+    until = later(now, delay_ms or 0)
+    return flight._replace(state=state, until=until, error=command.reason, since_ms=now.wall_ms)
 
 
 def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:
@@ -273,7 +275,7 @@ def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> Pa
     """See to what is due in a chunk."""
 
     def is_due(flight: Flight) -> bool:
-        return flight.state in _TIMED and flight.until.monotonic_ms <= now.monotonic_ms
+        return flight.state in TIMED and flight.until.monotonic_ms <= now.monotonic_ms
 
     known = draft.window.chunks.get(chunk)
     expired = dead = 0

@@ -36,6 +36,10 @@ class FlightState(StrEnum):
     DEAD = "dead"
 
 
+TIMED = (FlightState.LEASED, FlightState.WAITING)
+"""States that end by themselves."""
+
+
 class DeathReason(StrEnum):
     """Why a message becomes a dead letter."""
 

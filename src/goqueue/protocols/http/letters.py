@@ -143,13 +143,16 @@ class AllDeadLetters(msgspec.Struct):
 
 
 class LettersPurge(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing has to be said to delete dead letters."""
+    """How dead letters are deleted: all of them, or none if it is only to be told how many."""
 
     dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
 
 
 class PurgedLetters(msgspec.Struct):
-    """Where letters were deleted, and how many offsets they had; readers of that topic cannot see them any more."""
+    """Where letters were deleted, and how many offsets they had; readers of that topic cannot see them any more.
+
+    After a dry run, how many would be.
+    """
 
     topic: str
     purged: int
