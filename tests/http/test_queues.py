@@ -218,6 +218,28 @@ def test_messages_of_open_and_aborted_transactions_are_not_delivered(http: httpx
     assert values(consumer.receive(wait="5s")) == ["after"]
 
 
+def test_what_waits_for_the_end_of_a_transaction_is_counted_and_gets_old(
+    http: httpx.Client, broker: Broker, topic: str
+) -> None:
+    consumer = Consumer(http, topic, topic)
+    assert consumer.receive() == []
+    writer = Producer(http, topic)
+    writer.send("begin").raise_for_status()
+    writer.publish(topic, {"value": "open", "partition": 0})
+    fill(http, topic, ["behind"], partition=0)
+    assert consumer.receive() == []
+    broker.advance(10)
+    told = http.get(f"/queues/{topic}").json()
+    assert (told["depth"], told["in_flight"]) == (2, 0)
+    (stats,) = [each for each in http.get("/reliability/stats").json()["queues"] if each["group"] == topic]
+    assert stats["depth"] == 2
+    assert stats["oldest_seconds"] >= 10
+    writer.end("commit")
+    consumer.ack(consumer.receive(wait="5s"))
+    assert consumer.receive() == []
+    assert http.get(f"/queues/{topic}").json()["depth"] == 0
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_few_messages_at_a_time_bring_all_of_many_batches_in_order(http: httpx.Client, topic: str, seed: int) -> None:
     random, expected = Random(seed), []

@@ -207,7 +207,8 @@ def partition_view(broker: Broker, group: str, where: TopicPartition, window: Wi
     view = PartitionView(where, window.floor, window.cursor, NO_OFFSET, 0, in_flight, None, trouble)
     try:
         partition = broker.topic(where.topic).partition(where.partition)
-        end = partition.last_stable_offset
+        # Messages that wait for the end of a transaction are there as well, and get old.
+        end = partition.high_watermark
         oldest = find(partition, max(window.floor, partition.log.start_offset)) if window.floor < end else None
     except GoQueueError as error:
         return view._replace(error=error)
