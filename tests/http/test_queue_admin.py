@@ -110,6 +110,26 @@ def test_settings_that_make_no_sense_are_all_told(
     refused(http.get(f"/queues/{topic}"), 404, "unknown_queue")
 
 
+def test_null_takes_any_setting_back_to_its_default(http: httpx.Client, topic: str) -> None:
+    fresh = alter(http, topic)["settings"]
+    others = {
+        "visibility_timeout": "1m",
+        "retries": 5,
+        "backoff": "2s",
+        "backoff_factor": 3,
+        "backoff_max": "5m",
+        "in_flight_max": 10,
+        "ordering": "key",
+        "start": "latest",
+        "dead_letters": f"{topic}-letters",
+        "breaker_ratio": 0.1,
+    }
+    changed = alter(http, topic, **others)["settings"]
+    assert all(changed[name] != fresh[name] for name in fresh)
+    assert alter(http, topic, retries=None)["settings"] == {**changed, "retries": fresh["retries"]}
+    assert alter(http, topic, **dict.fromkeys(others))["settings"] == fresh
+
+
 def test_a_group_that_would_get_its_own_dead_letters_is_refused(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(1))
     alter(http, topic, dead_letters=topic)

@@ -197,8 +197,11 @@ def alter(
     group: QueueArgument,
     *,
     settings: Annotated[
-        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A setting, as listed above; repeatable.")
-    ],
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, as listed above; repeatable.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="NAME", help="Go back to the default; repeatable.")
+    ] = None,
     server: ServerOption = DEFAULT_SERVER,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
@@ -221,7 +224,9 @@ def alter(
     from goqueue.cli import queue_output, queue_words
     from goqueue.client import queues
 
-    wanted = queue_words.parse_settings(settings)
+    wanted = queue_words.parse_changes(settings or [], unset or [])
+    if not wanted:
+        raise typer.BadParameter("name what is to change: --set or --unset")
     with connected(server) as client:
         found = client.send(queues.alter(group, **wanted))
     queue_output.show_queue(found, output_format)

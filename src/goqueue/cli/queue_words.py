@@ -28,6 +28,7 @@ TOPICS_MAX = 100
 CONSUMER_CHARS_MAX, REASON_CHARS_MAX, PAUSE_CHARS_MAX = 250, 4096, 1000
 
 _SET = "--set"
+_UNSET = "--unset"
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 _NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?")
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
@@ -102,22 +103,32 @@ def given_receipts(arguments: Sequence[str]) -> Sequence[str]:
     return given
 
 
-def parse_settings(pairs: Sequence[str]) -> Mapping[str, SettingValue]:
-    """Return settings of a queue group by name; a mistake in the call says what there is, and how it is written."""
-    settings: dict[str, SettingValue] = {}
+def parse_changes(pairs: Sequence[str], unset: Sequence[str]) -> Mapping[str, SettingValue | None]:
+    """Return changes of settings of a queue group by name, with None for what goes back to its default.
+
+    A mistake in the call says what there is, and how it is written.
+    """
+    changes: dict[str, SettingValue | None] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:
             raise typer.BadParameter(f"{quoted(pair)} is not written as NAME=VALUE", param_hint=_SET)
-        if name not in _READERS:
-            known = ", ".join(_READERS)
-            raise typer.BadParameter(
-                f"{quoted(name)} is no setting of a queue group; there are {known}", param_hint=_SET
-            )
-        if name in settings:
+        _check_setting(name, _SET)
+        if name in changes:
             raise typer.BadParameter(f"{name} is there twice", param_hint=_SET)
-        settings[name] = _READERS[name](name, value)
-    return settings
+        changes[name] = _READERS[name](name, value)
+    for name in unset:
+        _check_setting(name, _UNSET)
+        if changes.get(name) is not None:
+            raise typer.BadParameter(f"{name} is set as well", param_hint=_UNSET)
+        changes[name] = None
+    return changes
+
+
+def _check_setting(name: str, option: str) -> None:
+    if name not in _READERS:
+        known = ", ".join(_READERS)
+        raise typer.BadParameter(f"{quoted(name)} is no setting of a queue group; there are {known}", param_hint=option)
 
 
 def _visibility(name: str, written: str) -> str:

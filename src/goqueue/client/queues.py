@@ -264,8 +264,11 @@ def describe(group: str) -> Call[Queue]:
     return Call("GET", _path(group), _read_queue)
 
 
-def alter(group: str, **settings: str | float) -> Call[Queue]:
-    """Change settings of a queue group, which is made if there is none: `retries=5`, `visibility_timeout="1m"`."""
+def alter(group: str, **settings: str | float | None) -> Call[Queue]:
+    """Change settings of a queue group, which is made if there is none: `retries=5`, `visibility_timeout="1m"`.
+
+    None stands for the default.
+    """
     return Call("PATCH", _path(group), _read_queue, body=_encode(settings), is_repeatable=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -33,6 +33,9 @@ from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.protocols.http.queues import TopicName
 
 _DIGITS = re.compile("[0-9]{1,15}")
+_DEFAULTS = QueueSettings()
+# What those settings are called in the model that are durations here.
+_DURATIONS = {"visibility_timeout": "visibility_ms", "backoff": "backoff_ms", "backoff_max": "backoff_max_ms"}
 _Start = Annotated[
     str | int,
     Meta(description="earliest, latest, or a time: ISO 8601, or milliseconds since 1970."),
@@ -45,18 +48,18 @@ def _between(low: int, high: int) -> Meta:
 
 
 class QueueSettingsToChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Settings of a queue group; what is left out stays as it is."""
+    """Settings of a queue group; what is left out stays as it is, and null stands for the default."""
 
-    visibility_timeout: LastingVisibility | UnsetType = UNSET
-    retries: Annotated[int, _between(0, RETRIES_MAX)] | UnsetType = UNSET
-    backoff: Delay | UnsetType = UNSET
-    backoff_factor: Annotated[float, _between(1, BACKOFF_FACTOR_MAX)] | UnsetType = UNSET
-    backoff_max: Delay | UnsetType = UNSET
-    in_flight_max: Annotated[int, _between(1, IN_FLIGHT_MAX)] | UnsetType = UNSET
-    ordering: Ordering | UnsetType = UNSET
-    start: _Start | UnsetType = UNSET
-    dead_letters: Annotated[str, Meta(max_length=249)] | UnsetType = UNSET
-    breaker_ratio: Annotated[float, _between(0, 1)] | UnsetType = UNSET
+    visibility_timeout: LastingVisibility | UnsetType | None = UNSET
+    retries: Annotated[int, _between(0, RETRIES_MAX)] | UnsetType | None = UNSET
+    backoff: Delay | UnsetType | None = UNSET
+    backoff_factor: Annotated[float, _between(1, BACKOFF_FACTOR_MAX)] | UnsetType | None = UNSET
+    backoff_max: Delay | UnsetType | None = UNSET
+    in_flight_max: Annotated[int, _between(1, IN_FLIGHT_MAX)] | UnsetType | None = UNSET
+    ordering: Ordering | UnsetType | None = UNSET
+    start: _Start | UnsetType | None = UNSET
+    dead_letters: Annotated[str, Meta(max_length=249)] | UnsetType | None = UNSET
+    breaker_ratio: Annotated[float, _between(0, 1)] | UnsetType | None = UNSET
 
 
 class QueueSettingsShown(msgspec.Struct):
@@ -200,15 +203,23 @@ async def peek(context: Context, query: PeekQuery) -> Answer:
 
 
 def _changes(request: QueueSettingsToChange) -> dict[str, object]:
-    given = {name: value for name in request.__struct_fields__ if (value := getattr(request, name)) is not UNSET}
-    if "visibility_timeout" in given:
-        given["visibility_ms"] = visibility_ms_of(given.pop("visibility_timeout"), "visibility_timeout")
-    for name in ("backoff", "backoff_max"):
-        if name in given:
-            given[f"{name}_ms"] = delay_ms_of(given.pop(name), name)
-    if "start" in given:
-        given["start"] = _start(given["start"])
-    return given
+    changes: dict[str, object] = {}
+    for name in request.__struct_fields__:
+        value = getattr(request, name)
+        field = _DURATIONS.get(name, name)
+        if value is None:
+            changes[field] = getattr(_DEFAULTS, field)
+        elif value is not UNSET:
+            changes[field] = _parsed(name, value)
+    return changes
+
+
+def _parsed(name: str, value: Any) -> object:
+    if name == "visibility_timeout":
+        return visibility_ms_of(value, name)
+    if name in _DURATIONS:
+        return delay_ms_of(value, name)
+    return _start(value) if name == "start" else value
 
 
 def _start(written: int | str) -> StartAt | int:
