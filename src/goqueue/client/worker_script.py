@@ -211,6 +211,11 @@ class WorkerScript:
         moments += [job.since + self.limits.lease_max_s for job in self._running if not job.is_given_up]
         return max(0.0, min([*moments, now + third_s]) - now)
 
+    @property
+    def _soon_s(self) -> float:
+        """A time that makes little difference to a lease."""
+        return self.limits.visibility_s / 12
+
     def give_up_overrun(self) -> Sequence[Job]:
         """Return the jobs whose handlers have run for too long: their leases are not renewed any more."""
         now = self._clock.monotonic()
@@ -221,21 +226,20 @@ class WorkerScript:
             self._sink.emit(WorkOverran(Place.of(job.message), round(now - job.since, 3)))
         return late
 
-    def renew(self) -> Acts[Sequence[Job]]:
-        """Renew the leases that are due, or soon will be; return the running jobs that have lost theirs.
+    def due(self) -> Sequence[Job]:
+        """Return the jobs whose leases are to be renewed now, or soon would be.
 
         What has waited for a whole lease is given back: others may have time for it.
         """
         now = self._clock.monotonic()
         self._give_back_what_waits(now)
-        soon = now + self.limits.visibility_s / 12
-        due = [job for job in self._held() if job.renew_at <= soon][:BATCH_MAX]
-        if not due:
-            return ()
+        soon = now + self._soon_s
+        return [job for job in self._held() if job.renew_at <= soon][:BATCH_MAX]
+
+    def renew(self, due: Sequence[Job]) -> Acts[Sequence[Job]]:
+        """Renew leases; return the running jobs that have lost theirs. If that fails, all of them stay due."""
+        now = self._clock.monotonic()
         visibility_s = self.limits.visibility_s
-        # So that a request that fails is not repeated at once.
-        for job in due:
-            job.renew_at = now + visibility_s / 12
         fates = yield queues.extend(*(job.message.receipt_handle for job in due), timeout_s=visibility_s)
         lost = []
         for job, fate in zip(due, fates, strict=True):
@@ -314,6 +318,9 @@ class WorkerScript:
         attempt = self._failures[act] = 1 if is_missing else self._failures.get(act, 0) + 1
         # The pause does not grow any more long before this.
         pause_s = _PATIENCE.pause_s(min(attempt, 20), self._entropy)
+        if act in {"settle", "renew"}:
+            # Leases run out meanwhile.
+            pause_s = min(pause_s, self._soon_s)
         self._stats.failed_requests += 1
         if not is_missing or str(error) != self._missing:
             self._sink.emit(RequestFailed(act, error, round(pause_s, 3)))
@@ -329,6 +336,11 @@ class WorkerScript:
 def is_final(error: GoQueueError) -> bool:
     """Tell whether a request that was refused so can never succeed; a topic may still come, and a proxy may go."""
     return isinstance(error, Invalid | Conflict | Fenced) and is_from_broker(error)
+
+
+def is_unanswered(error: GoQueueError) -> bool:
+    """Tell whether nobody has answered a request."""
+    return isinstance(error, RequestTimedOut | ServerUnreachable)
 
 
 def _is_doubt(error: GoQueueError) -> bool:
