@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from traceback import format_exception_only
 
 from goqueue.client import queues
 from goqueue.client.acts import Acts
@@ -19,6 +18,7 @@ from goqueue.client.conversation import Patience
 from goqueue.client.problems import RequestTimedOut, ServerUnreachable, is_from_broker
 from goqueue.client.queues import QueueMessage, Received, SettledMessage
 from goqueue.client.worker_jobs import ACK, BATCH_MAX, RELEASE, Job, Outbox, Statement
+from goqueue.client.worker_sink import SafeSink, told
 from goqueue.client.worker_values import (
     FateUnknown,
     LeaseLost,
@@ -40,7 +40,6 @@ from goqueue.client.worker_values import (
 from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, UnknownTopic
 from goqueue.seams.clock import Clock
 from goqueue.seams.entropy import Entropy
-from goqueue.seams.sink import LoggingSink
 
 # What the broker lets a consumer have in flight, unless its group says otherwise.
 _HELD_MAX = 1_000
@@ -63,7 +62,7 @@ class WorkerScript:
         self._topics = topics
         self._ordering = options.get("ordering")
         self._consumer = options.get("consumer") or f"worker-{entropy.uuid()}"
-        self._sink = options.get("sink") or LoggingSink()
+        self._sink = SafeSink(options.get("sink"))
         self._clock = clock
         self._entropy = entropy
         self._stats = WorkerStats()
@@ -197,7 +196,7 @@ class WorkerScript:
         if isinstance(error, Retry):
             self._sink.emit(WorkRetried(place, error.reason, error.delay_s))
             return Statement("nack", error.reason, error.delay_s)
-        reason = f"the handler took longer than {self.limits.lease_max_s:g} s" if job.is_given_up else _told(error)
+        reason = f"the handler took longer than {self.limits.lease_max_s:g} s" if job.is_given_up else told(error)
         self._sink.emit(WorkFailed(place, reason))
         return Statement("nack", reason)
 
@@ -345,8 +344,3 @@ def is_unanswered(error: GoQueueError) -> bool:
 
 def _is_doubt(error: GoQueueError) -> bool:
     return isinstance(error, RequestTimedOut) or (isinstance(error, ServerUnreachable) and error.is_sent)
-
-
-def _told(error: BaseException) -> str:
-    # It copes with errors that cannot say what they are.
-    return "".join(format_exception_only(error)).strip()
