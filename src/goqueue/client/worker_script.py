@@ -20,6 +20,7 @@ from goqueue.client.queues import QueueMessage, Received, SettledMessage
 from goqueue.client.worker_jobs import ACK, BATCH_MAX, RELEASE, Job, Outbox, Statement
 from goqueue.client.worker_sink import SafeSink, told
 from goqueue.client.worker_values import (
+    HELD_MAX,
     FateUnknown,
     LeaseLost,
     Place,
@@ -36,13 +37,12 @@ from goqueue.client.worker_values import (
     WorkRejected,
     WorkRetried,
     WorkWithheld,
+    check_topics,
 )
 from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, UnknownTopic
 from goqueue.seams.clock import Clock
 from goqueue.seams.entropy import Entropy
 
-# What the broker lets a consumer have in flight, unless its group says otherwise.
-_HELD_MAX = 1_000
 # What is held ahead can be started within this time.
 _AHEAD_S = 1.0
 _WEIGHT_OF_NEWS = 0.1
@@ -56,6 +56,7 @@ class WorkerScript:
         self, group: str, topics: Sequence[str], options: WorkerOptions, clock: Clock, entropy: Entropy
     ) -> None:
         self.limits = WorkerLimits.of(options)
+        check_topics(topics)
         # Nothing more is begun or asked for; what was not begun is to be given back.
         self.is_stopping = False
         self._group = group
@@ -112,7 +113,7 @@ class WorkerScript:
             # Half of them are left: it is better to ask for many at a time.
             return 0
         held = len(self._running) + len(self._waiting)
-        return max(0, min(self.limits.concurrency + ahead - held, _HELD_MAX - held - len(self._outbox)))
+        return max(0, min(self.limits.concurrency + ahead - held, HELD_MAX - held - len(self._outbox)))
 
     def receive(self, limit: int) -> Acts[None]:
         """Ask for so many messages, and keep what comes."""
