@@ -100,8 +100,11 @@ class Crew:
             self._changed.set()
 
     async def _renew_all(self, client: AsyncClient) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await self._pause(self._script.until_due_s())
+            due_at = loop.time() + self._script.until_due_s()
+            await self._pause(due_at - loop.time())
+            self._script.woken(loop.time() - due_at)
             for job in self._script.give_up_overrun():
                 self._cancel(job)
             # Nothing may be due, and then nobody has answered.

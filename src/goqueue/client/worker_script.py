@@ -23,6 +23,7 @@ from goqueue.client.worker_values import (
     HELD_MAX,
     FateUnknown,
     LeaseLost,
+    LoopBlocked,
     Place,
     Reject,
     RequestFailed,
@@ -210,6 +211,11 @@ class WorkerScript:
         moments = [job.renew_at for job in self._held()]
         moments += [job.since + self.limits.lease_max_s for job in self._running if not job.is_given_up]
         return max(0.0, min([*moments, now + third_s]) - now)
+
+    def woken(self, late_s: float) -> None:
+        """Take note of how much later than that it was asked what is due; told if leases may have ended meanwhile."""
+        if late_s > self.limits.visibility_s / 3:
+            self._sink.emit(LoopBlocked(round(late_s, 3)))
 
     @property
     def _soon_s(self) -> float:

@@ -243,6 +243,17 @@ class LeaseLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LoopBlocked(Event):
+    """Leases were renewed so many seconds late, since nothing else could run: an async handler must not block.
+
+    So it is if the whole process was stopped, too, or code that holds the interpreter ran for long.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class FateUnknown(Event):
     """A message is not leased any more, and a request without an answer may have settled it, or not."""
 

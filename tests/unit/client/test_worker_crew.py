@@ -15,9 +15,9 @@ from goqueue.client.conversation import Patience
 from goqueue.client.problems import ServerUnreachable, error_of_reply
 from goqueue.client.worker_crew import Crew, Work
 from goqueue.client.worker_script import WorkerScript
-from goqueue.client.worker_values import WorkerOptions, WorkerStats
+from goqueue.client.worker_values import LoopBlocked, WorkerOptions, WorkerStats
 from goqueue.errors import GoQueueError, StaleReceipt
-from goqueue.testing import RecordingSink, Simulation, simulate
+from goqueue.testing import RecordingSink, SimLoop, Simulation, simulate
 
 ROUND_TRIP_S = 0.001
 
@@ -145,3 +145,22 @@ def test_a_request_that_is_refused_is_not_repeated_whenever_another_one_succeeds
     stats, _ = work(line, handle, 20, seed, visibility_s=60)
     assert stats.received == 900
     assert sum(act == "ack" for act, _ in line.asked) < 20
+
+
+@pytest.mark.seeds(5, long_count=50)
+@pytest.mark.parametrize(("blocked_s", "told_s"), [(19.0, []), (25.0, [15.0])], ids=["a little", "for long"])
+def test_a_handler_that_blocks_the_loop_so_that_renewals_come_late_is_told_once(
+    seed: int, blocked_s: float, told_s: list[float]
+) -> None:
+    line = Line(visibility_s=30)
+
+    async def handle(_: QueueMessage) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        # Time passes, and nobody else can do anything meanwhile.
+        loop._now += blocked_s
+        await asyncio.sleep(20)
+
+    stats, sink = work(line, handle, 60, seed, visibility_s=30)
+    assert [round(event.seconds, 1) for event in sink.of(LoopBlocked)] == told_s
+    assert stats.done == 1
