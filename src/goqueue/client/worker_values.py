@@ -67,12 +67,12 @@ class Reject(Exception):
 class WorkerOptions(TypedDict, total=False):
     """How a worker goes about it.
 
-    `concurrency` (10) is how many handlers run at once; up to `ahead_max` (100) more messages are held that can be
-    started within a second. A lease lasts `visibility_s` (30) and is renewed after a third of it while the handler
-    runs, for `lease_max_s` (an hour) at most. With `ordering="key"` the group delivers messages of one key one after
-    another, and so they are handled. A receive waits up to `wait_s` (20); a worker that is to stop lets handlers run on
-    for `drain_s` (30). `consumer` is its name, if it is to have a certain one. What happens is told to the `sink`,
-    else to the logger `goqueue`.
+    `concurrency` (10, up to 1,000) is how many handlers run at once; up to `ahead_max` (100) more messages are held
+    that can be started within a second. A lease lasts `visibility_s` (30, up to 12 hours) and is renewed after a third
+    of it while the handler runs, for `lease_max_s` (an hour) at most. With `ordering="key"` the group delivers messages
+    of one key one after another, and so they are handled. A receive waits up to `wait_s` (20, up to 60); a worker that
+    is to stop lets handlers run on for `drain_s` (30). `consumer` is its name, if it is to have a certain one. What
+    happens is told to the `sink`, else to the logger `goqueue`.
     """
 
     concurrency: int

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from goqueue.client import AsyncClient, Client
+from goqueue.client.worker_values import WorkerLimits, WorkerOptions
 from goqueue.errors import Invalid, InvalidTopicName
 
 NAN = float("nan")
+DOCUMENT = Path(__file__).parents[3] / "docs" / "queues.md"
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,14 @@ def test_a_worker_has_one_topic_or_some(count: int, told: str) -> None:
     for client in (Client(), AsyncClient()):
         with pytest.raises(Invalid, match=told):
             client.worker("billing", [f"orders-{number}" for number in range(count)], print)  # type: ignore[arg-type]
+
+
+def test_the_document_has_every_option_with_its_default() -> None:
+    section = DOCUMENT.read_text("utf-8").partition("\n## Workers\n")[2].partition("\n## ")[0]
+    table = section.partition("| option ")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    defaults = {name.strip("`"): default for name, default, *_ in rows}
+    assert list(defaults) == list(WorkerOptions.__annotations__)
+    limits = WorkerLimits()
+    for name in WorkerLimits.__dataclass_fields__:
+        assert defaults[name] == f"{getattr(limits, name):,g}"
