@@ -34,6 +34,7 @@ EXCEPTIONS: dict[tuple[Rule, str], str] = {
     (rules.catches_what_it_names, "src/goqueue/testing/loop.py"): "an executor hands every error to its caller",
     (rules.catches_what_it_names, "src/goqueue/client/worker_crew.py"): "the edge of a user's function",
     (rules.catches_what_it_names, "src/goqueue/client/consumer.py"): "the edges of a thread and of a task",
+    (rules.catches_what_it_names, "src/goqueue/client/worker_sink.py"): "the edge of a user's object",
     (rules.catches_what_it_names, "src/goqueue/client/worker_threads.py"): "the edge of a thread and a user's function",
     (rules.catches_what_it_names, "src/goqueue/protocols/http/endpoint.py"): "the edge of a request",
     (rules.catches_what_it_names, "src/goqueue/protocols/kafka/connection.py"): "the edges of connection and task",

@@ -409,13 +409,3 @@ def test_a_worker_runs_once(broker: Broker, kind: Kind) -> None:
         worker.run()
         with pytest.raises(Conflict, match="has run already"):
             worker.run()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"concurrency": 0}, {"visibility_s": 0}, {"visibility_s": 60, "lease_max_s": 30}, {"wait_s": 0}, {"drain_s": -1}],
-)
-def test_limits_that_cannot_be_kept_are_refused(broker: Broker, kind: Kind, wrong: dict[str, float]) -> None:
-    with hired(kind, broker.http, Handling(), **wrong) as worker:
-        eventually(lambda: not worker.is_running, "it ends")
-    assert isinstance(worker.failure, Invalid)

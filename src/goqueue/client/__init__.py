@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from goqueue.client.worker_values import (
         FateUnknown,
         LeaseLost,
+        LoopBlocked,
         Reject,
         RequestFailed,
         Retry,
@@ -149,6 +150,7 @@ _NAMES_BY_MODULE = {
     "goqueue.client.worker_values": (
         "FateUnknown",
         "LeaseLost",
+        "LoopBlocked",
         "Reject",
         "RequestFailed",
         "Retry",
@@ -199,6 +201,7 @@ __all__ = [
     "LetterPage",
     "Letters",
     "LettersOfTopic",
+    "LoopBlocked",
     "Membership",
     "Message",
     "MovedQueue",

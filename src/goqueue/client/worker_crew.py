@@ -1,14 +1,15 @@
 """Carries out what `worker_script` says, on an event loop: it receives, runs handlers, renews leases and settles.
 
 There is one loop for each of these, beside the handlers. Each goes on whatever becomes of the others: a broker that
-cannot be reached is asked again after a pause, by each of them, until the worker is to end. What is to be settled is
-sent as soon as the request before is answered, and so in as large batches as there is work.
+cannot be reached is asked again after a pause, by each of them, until the worker is to end; the first answer that one
+of them gets ends the pauses of the others. What is to be settled is sent as soon as the request before is answered, and
+so in as large batches as there is work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from goqueue.client.acts import Acts, carry_out_async
 from goqueue.client.conversation import Patience
 from goqueue.client.queues import QueueMessage
 from goqueue.client.worker_jobs import Job
-from goqueue.client.worker_script import WorkerScript, is_final
+from goqueue.client.worker_script import WorkerScript, is_final, is_unanswered
 from goqueue.errors import GoQueueError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Crew:
         self._stopping = asyncio.Event()
         self._is_hurried = False
         self._changed = asyncio.Event()
+        self._answered = asyncio.Event()
         self._failure: BaseException | None = None
         self._asked_at = 0.0
 
@@ -98,15 +100,20 @@ class Crew:
             self._changed.set()
 
     async def _renew_all(self, client: AsyncClient) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await self._pause(self._script.until_due_s())
+            due_at = loop.time() + self._script.until_due_s()
+            await self._pause(due_at - loop.time())
+            self._script.woken(loop.time() - due_at)
             for job in self._script.give_up_overrun():
                 self._cancel(job)
-            await self._attempt(client, "renew", self._renewals())
+            # Nothing may be due, and then nobody has answered.
+            if due := self._script.due():
+                await self._attempt(client, "renew", self._renewals(due))
             self._changed.set()
 
-    def _renewals(self) -> Acts[None]:
-        lost = yield from self._script.renew()
+    def _renewals(self, due: Sequence[Job]) -> Acts[None]:
+        lost = yield from self._script.renew(due)
         for job in lost:
             self._cancel(job)
 
@@ -118,9 +125,11 @@ class Crew:
             pause_s = self._script.failed(act, error)
             if act in {"prepare", "receive"} and is_final(error):
                 self._end(error)
-            await self._pause(pause_s)
+            # What is refused would be refused again, however many others succeed.
+            await self._pause(pause_s, ended_by=self._answered if is_unanswered(error) else None)
             return False
         self._script.succeeded(act)
+        self._answered.set()
         return True
 
     # -- handlers
@@ -192,7 +201,9 @@ class Crew:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float, *, ended_by: asyncio.Event | None = None) -> None:
+        ending = ended_by or asyncio.Event()
+        ending.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().create_future()
+                await ending.wait()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from traceback import format_exception_only
 
 from goqueue.client import queues
 from goqueue.client.acts import Acts
@@ -19,9 +18,12 @@ from goqueue.client.conversation import Patience
 from goqueue.client.problems import RequestTimedOut, ServerUnreachable, is_from_broker
 from goqueue.client.queues import QueueMessage, Received, SettledMessage
 from goqueue.client.worker_jobs import ACK, BATCH_MAX, RELEASE, Job, Outbox, Statement
+from goqueue.client.worker_sink import SafeSink, told
 from goqueue.client.worker_values import (
+    HELD_MAX,
     FateUnknown,
     LeaseLost,
+    LoopBlocked,
     Place,
     Reject,
     RequestFailed,
@@ -36,14 +38,12 @@ from goqueue.client.worker_values import (
     WorkRejected,
     WorkRetried,
     WorkWithheld,
+    check_topics,
 )
 from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, UnknownTopic
 from goqueue.seams.clock import Clock
 from goqueue.seams.entropy import Entropy
-from goqueue.seams.sink import LoggingSink
 
-# What the broker lets a consumer have in flight, unless its group says otherwise.
-_HELD_MAX = 1_000
 # What is held ahead can be started within this time.
 _AHEAD_S = 1.0
 _WEIGHT_OF_NEWS = 0.1
@@ -57,13 +57,14 @@ class WorkerScript:
         self, group: str, topics: Sequence[str], options: WorkerOptions, clock: Clock, entropy: Entropy
     ) -> None:
         self.limits = WorkerLimits.of(options)
+        check_topics(topics)
         # Nothing more is begun or asked for; what was not begun is to be given back.
         self.is_stopping = False
         self._group = group
         self._topics = topics
         self._ordering = options.get("ordering")
         self._consumer = options.get("consumer") or f"worker-{entropy.uuid()}"
-        self._sink = options.get("sink") or LoggingSink()
+        self._sink = SafeSink(options.get("sink"))
         self._clock = clock
         self._entropy = entropy
         self._stats = WorkerStats()
@@ -113,7 +114,7 @@ class WorkerScript:
             # Half of them are left: it is better to ask for many at a time.
             return 0
         held = len(self._running) + len(self._waiting)
-        return max(0, min(self.limits.concurrency + ahead - held, _HELD_MAX - held - len(self._outbox)))
+        return max(0, min(self.limits.concurrency + ahead - held, HELD_MAX - held - len(self._outbox)))
 
     def receive(self, limit: int) -> Acts[None]:
         """Ask for so many messages, and keep what comes."""
@@ -199,7 +200,7 @@ class WorkerScript:
         if isinstance(error, Retry):
             self._sink.emit(WorkRetried(place, error.reason, error.delay_s))
             return Statement("nack", error.reason, error.delay_s)
-        reason = f"the handler took longer than {self.limits.lease_max_s:g} s" if job.is_given_up else _told(error)
+        reason = f"the handler took longer than {self.limits.lease_max_s:g} s" if job.is_given_up else told(error)
         self._sink.emit(WorkFailed(place, reason))
         return Statement("nack", reason)
 
@@ -213,6 +214,16 @@ class WorkerScript:
         moments += [job.since + self.limits.lease_max_s for job in self._running if not job.is_given_up]
         return max(0.0, min([*moments, now + third_s]) - now)
 
+    def woken(self, late_s: float) -> None:
+        """Take note of how much later than that it was asked what is due; told if leases may have ended meanwhile."""
+        if late_s > self.limits.visibility_s / 3:
+            self._sink.emit(LoopBlocked(round(late_s, 3)))
+
+    @property
+    def _soon_s(self) -> float:
+        """A time that makes little difference to a lease."""
+        return self.limits.visibility_s / 12
+
     def give_up_overrun(self) -> Sequence[Job]:
         """Return the jobs whose handlers have run for too long: their leases are not renewed any more."""
         now = self._clock.monotonic()
@@ -223,21 +234,20 @@ class WorkerScript:
             self._sink.emit(WorkOverran(Place.of(job.message), round(now - job.since, 3)))
         return late
 
-    def renew(self) -> Acts[Sequence[Job]]:
-        """Renew the leases that are due, or soon will be; return the running jobs that have lost theirs.
+    def due(self) -> Sequence[Job]:
+        """Return the jobs whose leases are to be renewed now, or soon would be.
 
         What has waited for a whole lease is given back: others may have time for it.
         """
         now = self._clock.monotonic()
         self._give_back_what_waits(now)
-        soon = now + self.limits.visibility_s / 12
-        due = [job for job in self._held() if job.renew_at <= soon][:BATCH_MAX]
-        if not due:
-            return ()
+        soon = now + self._soon_s
+        return [job for job in self._held() if job.renew_at <= soon][:BATCH_MAX]
+
+    def renew(self, due: Sequence[Job]) -> Acts[Sequence[Job]]:
+        """Renew leases; return the running jobs that have lost theirs. If that fails, all of them stay due."""
+        now = self._clock.monotonic()
         visibility_s = self.limits.visibility_s
-        # So that a request that fails is not repeated at once.
-        for job in due:
-            job.renew_at = now + visibility_s / 12
         fates = yield queues.extend(*(job.message.receipt_handle for job in due), timeout_s=visibility_s)
         lost = []
         for job, fate in zip(due, fates, strict=True):
@@ -316,6 +326,9 @@ class WorkerScript:
         attempt = self._failures[act] = 1 if is_missing else self._failures.get(act, 0) + 1
         # The pause does not grow any more long before this.
         pause_s = _PATIENCE.pause_s(min(attempt, 20), self._entropy)
+        if act in {"settle", "renew"}:
+            # Leases run out meanwhile.
+            pause_s = min(pause_s, self._soon_s)
         self._stats.failed_requests += 1
         if not is_missing or str(error) != self._missing:
             self._sink.emit(RequestFailed(act, error, round(pause_s, 3)))
@@ -333,10 +346,10 @@ def is_final(error: GoQueueError) -> bool:
     return isinstance(error, Invalid | Conflict | Fenced) and is_from_broker(error)
 
 
+def is_unanswered(error: GoQueueError) -> bool:
+    """Tell whether nobody has answered a request."""
+    return isinstance(error, RequestTimedOut | ServerUnreachable)
+
+
 def _is_doubt(error: GoQueueError) -> bool:
     return isinstance(error, RequestTimedOut) or (isinstance(error, ServerUnreachable) and error.is_sent)
-
-
-def _told(error: BaseException) -> str:
-    # It copes with errors that cannot say what they are.
-    return "".join(format_exception_only(error)).strip()

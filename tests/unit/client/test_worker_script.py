@@ -76,10 +76,11 @@ class Stage:
 
     def renew(self, *fates: SettledMessage | GoQueueError) -> tuple[list[str], list[Job]]:
         """Have due leases renewed; return their receipts and the jobs that were lost."""
-        acts = self.script.renew()
-        said = self.ask(acts)
-        if said is None:
+        due = self.script.due()
+        if not due:
             return [], []
+        acts = self.script.renew(due)
+        said = self.ask(acts) or {}
         return said["receipt_handles"], list(self.answer(acts, fates))
 
 
@@ -192,10 +193,12 @@ def test_a_renewal_that_fails_is_tried_again_soon() -> None:
     stage.bring(None)
     stage.start_all()
     stage.clock.advance(10)
-    acts = stage.script.renew()
+    acts = stage.script.renew(stage.script.due())
     stage.ask(acts)
     stage.fail(acts, ServerUnreachable("nobody"))
-    assert stage.script.until_due_s() == 2.5
+    # As soon as the pause is over.
+    assert stage.script.until_due_s() == 0
+    assert len(stage.script.due()) == 1
 
 
 def test_what_has_waited_for_a_whole_lease_is_given_back() -> None:
@@ -229,7 +232,7 @@ def test_a_renewal_that_meets_an_ack_is_no_loss() -> None:
     stage.bring(None)
     (job,) = stage.start_all()
     stage.clock.advance(10)
-    acts = stage.script.renew()
+    acts = stage.script.renew(stage.script.due())
     stage.ask(acts)
     stage.script.finish(job, None)
     stage.settle(DONE)
@@ -290,6 +293,14 @@ def test_pauses_between_failures_grow_until_something_succeeds() -> None:
     stage.script.succeeded("receive")
     assert stage.script.failed("receive", ServerUnreachable("nobody")) < 0.11
     assert len(stage.sink.of(RequestFailed)) == 31
+
+
+@pytest.mark.parametrize("act", ["settle", "renew"])
+def test_a_pause_that_uses_up_leases_is_a_twelfth_of_one_at_most(act: str) -> None:
+    stage = Stage(visibility_s=6)
+    pauses = [stage.script.failed(act, ServerUnreachable("nobody")) for _ in range(30)]
+    assert pauses[0] < 0.11
+    assert pauses[-1] == 0.5
 
 
 def test_topics_that_are_not_there_are_told_once_and_make_no_pause_longer() -> None:
