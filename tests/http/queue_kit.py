@@ -47,6 +47,13 @@ class Consumer:
         assert {each["status"] for each in results} == {"done"}
 
 
+def alter(http: httpx.Client, group: str, **settings: object) -> dict[str, Any]:
+    """Change the settings of a group; return how it is then."""
+    reply = http.patch(f"/queues/{group}", json=settings)
+    assert reply.status_code == 200, reply.text
+    return dict(reply.json())
+
+
 def fill(http: httpx.Client, topic: str, values: Iterable[object], **more: Any) -> None:
     """Publish values."""
     publish(http, topic, *({"value": str(value), **more} for value in values))

@@ -11,7 +11,7 @@ import pytest
 from goqueue.broker.events import QueuePaused
 from goqueue.testing import Broker
 from tests.http.expect import publish, refused
-from tests.http.queue_kit import Consumer, fill, values
+from tests.http.queue_kit import Consumer, alter, fill, values
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +25,6 @@ def broker() -> Iterator[Broker]:
 def http(broker: Broker) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=broker.http, timeout=30) as client:
         yield client
-
-
-def alter(http: httpx.Client, group: str, **settings: object) -> dict[str, Any]:
-    reply = http.patch(f"/queues/{group}", json=settings)
-    assert reply.status_code == 200, reply.text
-    return dict(reply.json())
 
 
 def describe(http: httpx.Client, group: str) -> dict[str, Any]:

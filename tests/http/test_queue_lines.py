@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from goqueue.broker import queue_receiving
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.queue_admin import delete_queue
+from goqueue.errors import GroupNotEmpty
 from goqueue.machines.delivery_commands import DeleteQueue
 from goqueue.machines.delivery_steps import HELD_MAX
 from goqueue.runtime.rounds import Rounds
+from goqueue.runtime.waiters import turns
 from goqueue.testing import Simulation, simulate
 from tests.http.raw import RawHttp, SimServer, request, serving
 
@@ -145,7 +149,7 @@ def test_a_key_that_is_free_again_wakes_who_waits_behind_all_that_is_held(seed: 
 
 
 @SEEDS
-def test_a_group_that_was_deleted_just_before_somebody_waits_is_begun_anew(seed: int) -> None:
+def test_a_group_that_is_gone_while_somebody_waits_is_begun_anew(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -156,9 +160,41 @@ def test_a_group_that_was_deleted_just_before_somebody_waits_is_begun_anew(seed:
             assert (await client.call("POST", "/messages/ack", acked)).status == 200
             client.write(request("POST", RECEIVE, {"topic": "t", "max": 2, "wait": "60s", "consumer": "c"}))
             await asyncio.sleep(1)
-            # The operation would be refused by now.
+            # The operation is refused now.
             await server.server.broker.queues.submit("g", DeleteQueue("g"))
             assert await received([client]) == ["a", "b"]
+
+    simulate(main, seed)
+
+
+@pytest.mark.parametrize("turn", range(5))
+@SEEDS
+def test_a_group_is_not_deleted_while_those_who_waited_look(seed: int, turn: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            await waiters(server, 5)
+            broker = server.server.broker
+            broker.queues.waits.wake("g")
+            await turns(turn)
+            with pytest.raises(GroupNotEmpty):
+                await delete_queue(broker, INSIDE, "g")
+
+    simulate(main, seed)
+
+
+@SEEDS
+def test_a_group_is_not_deleted_while_somebody_waits_for_a_topic(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            client, waiter = await server.client(), await server.client()
+            assert (await client.call("PATCH", "/queues/g", {"retries": 9})).status == 200
+            waiter.write(request("POST", RECEIVE, {"topic": "later", "wait": "60s"}))
+            await asyncio.sleep(1)
+            assert (await client.call("DELETE", "/queues/g")).status == 409
+            # Who goes away does not wait any more.
+            waiter.close()
+            await asyncio.sleep(1)
+            assert (await client.call("DELETE", "/queues/g")).status == 204
 
     simulate(main, seed)
 

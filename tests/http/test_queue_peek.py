@@ -5,9 +5,13 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.topics import delete_records
+from goqueue.errors import LogOffline
+from goqueue.testing import Simulation, simulate
 from tests.http.expect import publish
-from tests.http.queue_kit import Consumer, fill, values
-from tests.http.test_queue_admin import alter
+from tests.http.queue_kit import Consumer, alter, fill, values
+from tests.http.raw import RawHttp, SimServer, serving
 
 
 def peek(http: httpx.Client, topic: str, limit: int = 100) -> list[str]:
@@ -59,6 +63,43 @@ def test_a_peek_begins_where_the_group_would(http: httpx.Client, topic: str) -> 
     fill(http, topic, ["new"])
     assert peek(http, topic) == ["new"]
     assert values(consumer.receive()) == ["new"]
+
+
+async def fill_simulated(server: SimServer, *told: str) -> RawHttp:
+    """Publish messages to the second of two partitions, with a group that has not begun; return a client."""
+    client = await server.client()
+    await client.call("POST", "/topics", {"name": "t", "partitions": 2})
+    await client.call("PATCH", "/queues/g", {})
+    messages = [{"value": value, "partition": 1} for value in told]
+    await client.call("POST", "/topics/t/messages", {"messages": messages})
+    return client
+
+
+def test_a_peek_passes_messages_that_are_gone() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            client = await fill_simulated(server, *"abcde")
+            taken = (await client.call("POST", "/groups/g/receive", {"topic": "t"})).json()["messages"]
+            receipts = [each["receipt_handle"] for each in taken]
+            await client.call("POST", "/messages/nack", {"receipt_handles": receipts, "delay": 0})
+            await delete_records(server.server.broker, INSIDE, "t", 1, 3)
+            assert values((await client.call("GET", "/queues/g/peek?topic=t&limit=2")).json()["messages"]) == ["d", "e"]
+            received = await client.call("POST", "/groups/g/receive", {"topic": "t", "max": 2})
+            assert values(received.json()["messages"]) == ["d", "e"]
+
+    simulate(main, 1)
+
+
+def test_a_partition_that_is_offline_keeps_no_other_from_being_shown() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            client = await fill_simulated(server, "a")
+            partitions = server.server.broker.topic("t").partitions
+            known, partitions[0] = partitions[0], LogOffline("no disk")
+            assert values((await client.call("GET", "/queues/g/peek?topic=t")).json()["messages"]) == ["a"]
+            partitions[0] = known
+
+    simulate(main, 1)
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import uuid4
 
 import pytest
 
+from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.queue_receiving import Source, Wish
+from goqueue.broker.queues import receive
 from tests.kafka.api_kit import INVALID_REQUEST, pass_time, run
 from tests.kafka.group_kit import (
     CONSUMER_DESCRIBE,
@@ -257,6 +261,19 @@ def test_a_group_of_another_kind_or_of_no_kind_is_no_share_group() -> None:
         assert (await describe(client, "shares"))["error_code"] == UNKNOWN_GROUP
         (found,) = (await client.call(CONSUMER_DESCRIBE, 1, {"group_ids": ["shares"]}))["groups"]
         assert found["error_code"] == UNKNOWN_GROUP
+
+    run(act)
+
+
+def test_a_group_of_which_somebody_receives_by_http_cannot_be_deleted() -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        await create_topic(client, "t")
+        broker = server.server.broker
+        waiting = asyncio.create_task(receive(broker, INSIDE, Wish(Source("g", ("t",)), "ann", wait_ms=5_000)))
+        await pass_time(1)
+        assert await delete_groups(client, "g") == [NON_EMPTY_GROUP]
+        assert not (await waiting).received
+        assert await delete_groups(client, "g") == [0]
 
     run(act)
 

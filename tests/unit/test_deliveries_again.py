@@ -65,6 +65,14 @@ def test_nobody_waits_for_others_of_their_key_once_that_is_not_asked_for_any_mor
         assert again.receive(lease=2, again=[1, 2]) == [1, 2]
 
 
+def test_messages_that_waited_for_others_are_ready_in_their_order() -> None:
+    talk = Talk()
+    talk.begin(QueueSettings(ordering=Ordering.KEY))
+    talk.receive(*range(8), keys={offset: b"ab"[offset % 2 :][:1] for offset in range(8)})
+    talk.say(Configure("g", QueueSettings()))
+    assert list(talk.machine.require("g").windows[P0].ready) == [2, 3, 4, 5, 6, 7]
+
+
 def test_messages_that_wait_for_the_same_time_share_their_flight_though_chance_spreads_them() -> None:
     talk = Talk()
     talk.begin(QueueSettings(in_flight_max=10_000))

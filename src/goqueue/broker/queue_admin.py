@@ -176,14 +176,12 @@ async def _offset(broker: Broker, partition: Partition, seek: QueueSeek) -> int:
 async def delete_queue(broker: Broker, name: str) -> None:
     """Forget a group, with all that is in flight; durable at return.
 
-    GroupNotEmpty while share consumers are in it, or receives wait: these would make it anew, with other settings.
+    GroupNotEmpty while share consumers are in it, or receives under way: these would make it anew, with other settings.
     """
     require_queue(broker, name)
     broker.shares.check_empty(name)
-    if broker.queues.waits.is_awaited(name):
-        raise GroupNotEmpty(
-            f"consumers of group {name!r} wait for messages, and would make it anew", hint="stop them first"
-        )
+    if broker.queues.waits.is_received(name):
+        raise GroupNotEmpty(f"consumers of group {name!r} receive, and would make it anew", hint="stop them first")
     await broker.queues.submit(name, DeleteQueue(name))
 
 

@@ -90,17 +90,23 @@ async def ensure_group(broker: Broker, name: str, wanted: Configure | None = Non
         # It was deleted before it could be used.
 
 
+def usable_partitions(opened: OpenTopic) -> Sequence[Partition]:
+    """Return the partitions of a topic that can be used; raises what is wrong if none can."""
+    found = [each for each in opened.partitions if isinstance(each, Partition)]
+    if not found:
+        # Whatever is wrong with the first is as good a reason as any.
+        opened.partition(0)
+    return found
+
+
 async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
     """Return the partitions of topics that can be used; the group has begun with each of them at return.
 
     Unless the group or a topic was deleted meanwhile: another group of that name begins where its own settings say.
     """
-    found = []
+    found: list[Partition] = []
     for opened in topics:
-        partitions = [each for each in opened.partitions if isinstance(each, Partition)]
-        if not partitions:
-            # Whatever is wrong with the first is as good a reason as any.
-            opened.partition(0)
+        partitions = usable_partitions(opened)
         await _begin(broker, group, opened, partitions)
         found += partitions
     return found

@@ -1,18 +1,19 @@
 """Peeking: what the next receive of a queue group would bring, if it is not paused, without leasing any of it.
 
-It is a receive whose drafts nobody adopts. As for a receive, what waits for its key, or was aborted, is passed.
+It is a receive from a copy of what the group knows. What waits for its key, was aborted or is gone is passed, and what
+cannot be read keeps nothing else back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_admin import require_queue
-from goqueue.broker.queue_beginnings import require_topic, start_of, start_offset
+from goqueue.broker.queue_beginnings import require_topic, start_of, start_offset, usable_partitions
 from goqueue.broker.queue_offers import look
+from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Now
 from goqueue.machines.delivery_commands import Taker
 from goqueue.machines.delivery_group import QueueGroup
@@ -21,6 +22,7 @@ from goqueue.machines.delivery_window import Window
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering
 from goqueue.records.reader import Record
+from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
@@ -38,29 +40,41 @@ async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Seque
     opened = require_topic(broker, topic)
     group = require_queue(broker, name)
     found: list[tuple[TopicPartition, Record]] = []
-    for index in range(len(opened.partitions)):
+    fault: GoQueueError | None = None
+    for partition in usable_partitions(opened):
         if len(found) < limit:
-            where = TopicPartition(topic, index)
-            found += [(where, record) for record in await _peek(broker, group, opened, index, limit - len(found))]
+            window = await _window(broker, group, opened, partition)
+            try:
+                records = await _peek(broker, group, partition, window, limit - len(found))
+            except GoQueueError as error:
+                fault = error
+                continue
+            found += [(partition.place, record) for record in records]
+    if fault is not None and not found:
+        raise fault
     return found
 
 
-async def _peek(broker: Broker, group: QueueGroup, opened: OpenTopic, index: int, limit: int) -> list[Record]:
-    """Return messages of one partition."""
-    partition = opened.partition(index)
-    window = group.windows.get(partition.place)
-    if window is None or window.topic_id != opened.topic.id:
-        start = await start_offset(broker, partition, start_of(group, opened))
-        window = Window(opened.topic.id, start, start)
+async def _window(broker: Broker, group: QueueGroup, opened: OpenTopic, partition: Partition) -> Window:
+    """Return a partition as a group sees it, or would if it had begun with it; it is nobody's, and may be changed."""
+    known = group.windows.get(partition.place)
+    if known is not None and known.topic_id == opened.topic.id:
+        return known.copy()
+    start = await start_offset(broker, partition, start_of(group, opened))
+    return Window(opened.topic.id, start, start)
+
+
+async def _peek(
+    broker: Broker, group: QueueGroup, partition: Partition, window: Window, limit: int
+) -> Sequence[Record]:
     is_ordered = group.settings.ordering is Ordering.KEY
-    look_from = partial(look, partition, stretches=broker.queues.stretches, limit=limit, bytes_max=_BYTES_MAX)
-    seen = look_from(window, is_ordered=is_ordered)
-    # A draft that nobody adopts changes nothing.
-    draft = begun(window, seen.offer)
     while True:
+        seen = look(partition, window, broker.queues.stretches, limit, _BYTES_MAX, is_ordered=is_ordered)
+        draft = begun(window, seen.offer)
         leased = lease(draft, seen.offer, _NOBODY, _NO_TIME, limit)
-        if leased or draft.cursor <= seen.offer.looked_from:
+        if leased or seen.is_empty:
             return [seen.records[offset] for delivery in leased for offset in delivery.offsets]
-        # Nobody gets what was looked at: what comes next lies behind it.
+        # Nobody gets what was looked at: it is passed, as by a receive.
+        draft.close()
+        draft.adopt()
         await turns(1)
-        seen = look_from(Window(window.topic_id, draft.cursor, draft.cursor), is_ordered=is_ordered)

@@ -8,7 +8,6 @@ and has left something wakes the next, whatever became of it (`Waits.pass_on`).
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -79,8 +78,8 @@ class Waits:
         self.is_closed = False
         self._lines: dict[str, dict[Place, Line]] = {}
         self._waiting: dict[str, dict[Wake, Condition]] = {}
-        # How many of those are receives, from which a group keeps what it has.
-        self._withheld: Counter[str] = Counter()
+        # How many receives are under way, whether they wait or not.
+        self._receives: dict[str, int] = {}
         # Those whose topic is not there yet.
         self._early: dict[Wake, None] = {}
 
@@ -114,9 +113,19 @@ class Waits:
             if not lines:
                 del self._lines[group]
 
-    def is_awaited(self, group: str) -> bool:
-        """Tell whether receives wait for a group, be it for a message or until it can deliver any."""
-        return group in self._lines or group in self._withheld
+    def enter(self, group: str) -> None:
+        """Take note that a receive of a group begins, which may wait for anything."""
+        self._receives[group] = self._receives.get(group, 0) + 1
+
+    def leave(self, group: str) -> None:
+        """Take note that a receive of a group has ended."""
+        self._receives[group] -= 1
+        if not self._receives[group]:
+            del self._receives[group]
+
+    def is_received(self, group: str) -> bool:
+        """Tell whether a receive of a group is under way."""
+        return group in self._receives
 
     def has_line(self, group: str) -> bool:
         """Tell whether somebody waits in line for a group."""
@@ -130,13 +139,7 @@ class Waits:
 
     async def resumed(self, group: str, condition: Condition, deadline: float) -> None:
         """Wait until a condition holds of a group that could deliver nothing, or the time is up."""
-        self._withheld[group] += 1
-        try:
-            await _woken(deadline, partial(self.begin, group, condition), partial(self.end, group))
-        finally:
-            self._withheld[group] -= 1
-            if not self._withheld[group]:
-                del self._withheld[group]
+        await _woken(deadline, partial(self.begin, group, condition), partial(self.end, group))
 
     async def topic(self, deadline: float) -> None:
         """Wait until there is another topic, or the time is up."""

@@ -35,9 +35,10 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     waits = broker.queues.waits
     deadline = asyncio.get_running_loop().time() + wish.wait_ms / 1000
     topics = wish.source.topics
-    if any(name not in broker.topics for name in topics):
-        await _topic_made(broker, topics, deadline)
+    waits.enter(wish.source.group)
     try:
+        if any(name not in broker.topics for name in topics):
+            await _topic_made(broker, topics, deadline)
         looked = await receive_now(broker, caller, wish)
         while not looked.receiving.received:
             news = await _news(broker, wish, looked, deadline)
@@ -52,6 +53,7 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
         require_topics(broker, topics)
         return looked.receiving._replace(shortfall=held_up(looked.sight))
     finally:
+        waits.leave(wish.source.group)
         # Whatever became of it: what it leaves is for somebody else.
         broker.queues.pass_on(wish.source.group)
 

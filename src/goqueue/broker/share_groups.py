@@ -12,7 +12,6 @@ from goqueue.broker.groups import check_group_name
 from goqueue.broker.pipeline import operation
 from goqueue.broker.queue_beginnings import ensure_group
 from goqueue.errors import UnknownGroup
-from goqueue.machines.delivery_commands import DeleteQueue
 from goqueue.machines.share_members import check_share_heartbeat
 from goqueue.machines.share_values import JOIN_EPOCH, ShareGroup, ShareHeartbeat, ShareMember, ShareReply
 
@@ -53,13 +52,6 @@ async def describe_share_group(broker: Broker, name: str) -> ShareGroup:
     if not is_share_group(broker, name):
         raise UnknownGroup(f"there is no share group {name!r}")
     return _view(broker, name)
-
-
-@operation("shares.delete")
-async def delete_share_group(broker: Broker, name: str) -> None:
-    """Forget a group without members, and all that it knows of messages; durable at return."""
-    broker.shares.check_empty(name)
-    await broker.queues.submit(name, DeleteQueue(name))
 
 
 def is_share_group(broker: Broker, name: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
 
 from goqueue.machines.delivery_values import Flight, FlightState
 from goqueue.machines.delivery_window import CHUNK_MESSAGES, FULL, INDEX_MASK, SHIFT, Chunk, Move, Window
@@ -122,8 +123,10 @@ class Draft:
     def let_all(self) -> None:
         """Have no message wait for another one of its key any more. Nothing was changed before."""
         for _, chunk in sorted(self.window.chunks.items()):
-            for flight, offsets in chunk.alike(lambda each: each.state is FlightState.HELD).items():
-                self.put_alike(offsets, flight, flight._replace(state=FlightState.READY, key=None))
+            held = sorted(offset for offset, flight in chunk.flights.items() if flight.state is FlightState.HELD)
+            # In their order, and neighbours of one key together.
+            for flight, run in groupby(held, chunk.flights.__getitem__):
+                self.put_alike(list(run), flight, flight._replace(state=FlightState.READY, key=None))
         self.held = 0
 
     def advance(self, end: int, fresh: Sequence[int]) -> None:

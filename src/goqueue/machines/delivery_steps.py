@@ -172,7 +172,8 @@ def becoming(command: Settle, settings: QueueSettings, now: Now) -> Becoming:
     after = cache(partial(_after, command, settings, now))
     if command.verdict is Verdict.NACK and command.delay_ms is None:
         return lambda flight, offset: after(flight, _backoff_ms(settings, flight, command.chance + offset * _GOLDEN))
-    return lambda flight, _: after(flight, command.delay_ms)
+    delay_ms = settings.visibility_ms if command.delay_ms is None else command.delay_ms
+    return lambda flight, _: after(flight, delay_ms)
 
 
 def _backoff_ms(settings: QueueSettings, flight: Flight, chance: float) -> int:
@@ -223,12 +224,12 @@ def all_stale(claims: Iterable[Claim]) -> list[Result]:
     return [stale(claim.partition, offset) for claim in claims for offset in claim.offsets]
 
 
-def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, delay_ms: int | None) -> Flight:
-    """Return what becomes of a message, which is to wait for so long if it waits; without that, as long as usual."""
+def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, delay_ms: int) -> Flight:
+    """Return what becomes of a message: it waits for so long, or its lease lasts so long, if it does."""
     if command.verdict is Verdict.REJECT:
         return _dead(flight, DeathReason.REJECTED, command.reason)
     if command.verdict is Verdict.EXTEND:
-        until = later(now, settings.visibility_ms if delay_ms is None else delay_ms)
+        until = later(now, delay_ms)
         if until == now:
             return flight._replace(
                 state=FlightState.READY, until=until, since_ms=now.wall_ms, returned=flight.returned + 1
@@ -239,7 +240,7 @@ def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, d
     if command.verdict is Verdict.RELEASE:
         return flight._replace(state=FlightState.READY, until=now, error=command.reason)
     state = FlightState.WAITING if delay_ms else FlightState.READY
-    until = later(now, delay_ms or 0)
+    until = later(now, delay_ms)
     return flight._replace(state=state, until=until, error=command.reason, since_ms=now.wall_ms)
 
 

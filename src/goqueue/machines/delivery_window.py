@@ -13,6 +13,7 @@ a later epoch begins before that, it has lost what it had from there on, and has
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 from uuid import UUID
 
@@ -77,6 +78,14 @@ class Window:
         self.is_new = False
         # From where on the log has lost what it had before the cursor, until the group has gone back there.
         self.lost_end: int | None = None
+
+    def copy(self) -> Window:
+        """Return a window of its own that is the same now; chunks are never changed, so both may have them."""
+        copied = copy(self)
+        copied.chunks, copied.ready, copied.dead = dict(self.chunks), dict(self.ready), dict(self.dead)
+        copied.by_key = {key: dict(row) for key, row in self.by_key.items()}
+        copied.old_dead = set(self.old_dead)
+        return copied
 
     def find(self, offset: int) -> Flight | None:
         """Return where a message is, if it is in flight."""

@@ -6,7 +6,8 @@ Names of states and kinds are Kafka's. A name under which there are only offsets
 from __future__ import annotations
 
 from goqueue.broker.groups import Listed, delete_group, find_group, list_groups
-from goqueue.broker.share_groups import delete_share_group, is_share_group
+from goqueue.broker.queue_admin import delete_queue
+from goqueue.broker.share_groups import is_share_group
 from goqueue.errors import GoQueueError, UnknownGroup
 from goqueue.machines.assignors import STICKY
 from goqueue.machines.classic_values import ClassicGroup, ClassicMember, ClassicState
@@ -178,7 +179,7 @@ async def delete_groups(context: Context, request: Request) -> Reply:
         error: GoQueueError | None = None
         try:
             if is_share_group(context.broker, name):
-                await delete_share_group(context.broker, context.caller, name)
+                await delete_queue(context.broker, context.caller, name)
             else:
                 await delete_group(context.broker, context.caller, name)
         except GoQueueError as refusal:
