@@ -138,6 +138,10 @@ def test_the_words_of_the_command_line_are_those_of_the_broker(goqueue: Command)
 
 def test_where_a_group_begins_is_written_and_shown_as_a_time(goqueue: Command, queue: str) -> None:
     now_ms = time.time_ns() // 1_000_000
+    goqueue.done("queue", "alter", queue, "--set", "retries=7", "--set", "start=10m ago")
+    unset = ("--unset", "retries", "--unset", "start", "--format", "json")
+    settings = json.loads(goqueue.done("queue", "alter", queue, *unset))["settings"]
+    assert (settings["retries"], settings["start"]) == (3, "earliest")
     goqueue.done("queue", "alter", queue, "--set", "start=10m ago")
     assert 0 <= describe(goqueue, queue)["settings"]["start"] - (now_ms - 600_000) < 60_000
     goqueue.done("queue", "alter", queue, "--set", "start=2026-01-31T10:00:00Z")

@@ -40,6 +40,7 @@ class AsyncWorker:
     """A worker whose handler is an async function; it runs once."""
 
     def __init__(self, client: AsyncClient, script: WorkerScript, handler: Work) -> None:
+        _check_handler(handler)
         self._client = client
         self._script = script
         self._crew = Crew(script, handler, is_cancellable=True)
@@ -69,6 +70,7 @@ class Worker:
     """A worker whose handler is a plain function, run in threads; it runs once. Async ones are not for it."""
 
     def __init__(self, connect: Callable[[], AsyncClient], script: WorkerScript, handler: Handler) -> None:
+        _check_handler(handler)
         if inspect.iscoroutinefunction(handler):
             raise Invalid("the handler is an async function", hint="use a worker of AsyncClient")
         self._connect = connect
@@ -119,6 +121,11 @@ class Worker:
 def topics_of(topics: str | Sequence[str]) -> Sequence[str]:
     """Return topics as a sequence, one or many."""
     return [topics] if isinstance(topics, str) else list(topics)
+
+
+def _check_handler(handler: object) -> None:
+    if not callable(handler):
+        raise Invalid(f"the handler is a {type(handler).__name__}, which cannot be called with a message")
 
 
 def _require_unused(*, is_used: bool) -> None:

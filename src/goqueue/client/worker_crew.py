@@ -107,6 +107,7 @@ class Crew:
             self._script.woken(loop.time() - due_at)
             for job in self._script.give_up_overrun():
                 self._cancel(job)
+            self._script.give_back_what_waits()
             # Nothing may be due, and then nobody has answered.
             if due := self._script.due():
                 await self._attempt(client, "renew", self._renewals(due))
@@ -125,8 +126,12 @@ class Crew:
             pause_s = self._script.failed(act, error)
             if act in {"prepare", "receive"} and is_final(error):
                 self._end(error)
-            # What is refused would be refused again, however many others succeed.
-            await self._pause(pause_s, ended_by=self._answered if is_unanswered(error) else None)
+            if is_unanswered(error):
+                await self._pause(pause_s, ended_by=self._answered)
+            else:
+                self._answered.set()
+                # What is refused would be refused again, however many others succeed.
+                await self._pause(pause_s)
             return False
         self._script.succeeded(act)
         self._answered.set()

@@ -20,7 +20,7 @@ from goqueue.client.queues import QueueMessage, Received, SettledMessage
 from goqueue.client.worker_jobs import ACK, BATCH_MAX, RELEASE, Job, Outbox, Statement
 from goqueue.client.worker_sink import SafeSink, told
 from goqueue.client.worker_values import (
-    HELD_MAX,
+    IN_HAND_MAX,
     FateUnknown,
     LeaseLost,
     LoopBlocked,
@@ -40,7 +40,7 @@ from goqueue.client.worker_values import (
     WorkWithheld,
     check_topics,
 )
-from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, UnknownTopic
+from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, Unavailable, UnknownTopic
 from goqueue.seams.clock import Clock
 from goqueue.seams.entropy import Entropy
 
@@ -114,7 +114,7 @@ class WorkerScript:
             # Half of them are left: it is better to ask for many at a time.
             return 0
         held = len(self._running) + len(self._waiting)
-        return max(0, min(self.limits.concurrency + ahead - held, HELD_MAX - held - len(self._outbox)))
+        return max(0, min(self.limits.concurrency + ahead - held, IN_HAND_MAX - held - len(self._outbox)))
 
     def receive(self, limit: int) -> Acts[None]:
         """Ask for so many messages, and keep what comes."""
@@ -235,13 +235,8 @@ class WorkerScript:
         return late
 
     def due(self) -> Sequence[Job]:
-        """Return the jobs whose leases are to be renewed now, or soon would be.
-
-        What has waited for a whole lease is given back: others may have time for it.
-        """
-        now = self._clock.monotonic()
-        self._give_back_what_waits(now)
-        soon = now + self._soon_s
+        """Return the jobs whose leases are to be renewed now, or soon would be."""
+        soon = self._clock.monotonic() + self._soon_s
         return [job for job in self._held() if job.renew_at <= soon][:BATCH_MAX]
 
     def renew(self, due: Sequence[Job]) -> Acts[Sequence[Job]]:
@@ -266,7 +261,9 @@ class WorkerScript:
     def _held(self) -> list[Job]:
         return [*self._waiting, *(job for job in self._running if not job.is_given_up)]
 
-    def _give_back_what_waits(self, now: float) -> None:
+    def give_back_what_waits(self) -> None:
+        """Give back what has waited for a whole lease: others may have time for it."""
+        now = self._clock.monotonic()
         for job in [job for job in self._waiting if now - job.since >= self.limits.visibility_s]:
             self._waiting.remove(job)
             self._outbox.put(RELEASE, job)
@@ -328,7 +325,7 @@ class WorkerScript:
         pause_s = _PATIENCE.pause_s(min(attempt, 20), self._entropy)
         if act in {"settle", "renew"}:
             # Leases run out meanwhile.
-            pause_s = min(pause_s, self._soon_s)
+            pause_s = min(pause_s, max(self._soon_s, _PATIENCE.first_pause_s))
         self._stats.failed_requests += 1
         if not is_missing or str(error) != self._missing:
             self._sink.emit(RequestFailed(act, error, round(pause_s, 3)))
@@ -347,8 +344,9 @@ def is_final(error: GoQueueError) -> bool:
 
 
 def is_unanswered(error: GoQueueError) -> bool:
-    """Tell whether nobody has answered a request."""
-    return isinstance(error, RequestTimedOut | ServerUnreachable)
+    """Tell whether no broker has answered a request; a proxy may have said that there is none."""
+    is_lost = isinstance(error, RequestTimedOut | ServerUnreachable)
+    return is_lost or (isinstance(error, Unavailable) and not is_from_broker(error))
 
 
 def _is_doubt(error: GoQueueError) -> bool:

@@ -27,7 +27,7 @@ from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
 from goqueue.model.topic import check_name
 from goqueue.seams.sink import Event, Severity, Sink
 
-HELD_MAX = 1_000
+IN_HAND_MAX = 1_000
 """How many messages a worker holds: what the broker lets a consumer have in flight, unless its group says otherwise."""
 
 # Without a wait, a worker would ask all the time.
@@ -108,7 +108,7 @@ class WorkerLimits:
 
     def _wrong(self) -> Iterator[str]:
         for name, value, low, high in (
-            ("concurrency", self.concurrency, 1, HELD_MAX),
+            ("concurrency", self.concurrency, 1, IN_HAND_MAX),
             ("visibility_s", self.visibility_s, _VISIBILITY_S_MIN, _VISIBILITY_S_MAX),
             ("wait_s", self.wait_s, _WAIT_S_MIN, _WAIT_S_MAX),
         ):
@@ -274,7 +274,9 @@ class RequestFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkWithheld(Event):
-    """The broker gives a worker nothing, whatever there is: its group is paused, or it may hold no more."""
+    """The broker gives a worker nothing of what there is: its group is paused, the worker may hold no more, or too many
+    messages wait for others of their key.
+    """
 
     severity: ClassVar[Severity] = Severity.WARNING
     group: str

@@ -16,10 +16,11 @@ from goqueue.client.problems import ServerUnreachable, error_of_reply
 from goqueue.client.worker_crew import Crew, Work
 from goqueue.client.worker_script import WorkerScript
 from goqueue.client.worker_values import LoopBlocked, WorkerOptions, WorkerStats
-from goqueue.errors import GoQueueError, StaleReceipt
+from goqueue.errors import GoQueueError, StaleReceipt, UnknownTopic
 from goqueue.testing import RecordingSink, SimLoop, Simulation, simulate
 
 ROUND_TRIP_S = 0.001
+BACK_AT = 60.0
 
 
 class Line:
@@ -118,6 +119,28 @@ def test_the_first_answer_of_a_broker_that_is_back_ends_all_pauses(seed: int) ->
     back = line.after(60)
     assert set(back) == {"ack", "visibility", "receive"}
     assert max(back.values()) - min(back.values()) <= 3 * ROUND_TRIP_S
+
+
+@pytest.mark.seeds(10, long_count=100)
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_a_refusal_of_the_broker_tells_as_well_that_it_is_back(seed: int, is_proxied: bool) -> None:
+    line = Line(visibility_s=120)
+    line.is_away = lambda now: not is_proxied and 1 < now < 60
+    line.coming = [0.0]
+
+    def come_back() -> None:
+        line.refusals = {"receive": UnknownTopic("it is gone")}
+
+    async def handle(_: QueueMessage) -> None:
+        if is_proxied:
+            # Somebody in between says that there is no broker.
+            line.refusals = dict.fromkeys(("ack", "receive", "visibility"), error_of_reply(502, b"nobody"))
+        asyncio.get_running_loop().call_at(BACK_AT, come_back)
+        await asyncio.sleep(10)
+
+    work(line, handle, 70, seed, visibility_s=120)
+    back = line.after(BACK_AT)
+    assert back["ack"] - back["receive"] <= 3 * ROUND_TRIP_S
 
 
 @pytest.mark.seeds(5, long_count=50)

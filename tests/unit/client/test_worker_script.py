@@ -76,6 +76,7 @@ class Stage:
 
     def renew(self, *fates: SettledMessage | GoQueueError) -> tuple[list[str], list[Job]]:
         """Have due leases renewed; return their receipts and the jobs that were lost."""
+        self.script.give_back_what_waits()
         due = self.script.due()
         if not due:
             return [], []
