@@ -218,6 +218,18 @@ def test_messages_of_open_and_aborted_transactions_are_not_delivered(http: httpx
     assert values(consumer.receive(wait="5s")) == ["after"]
 
 
+def test_headers_count_for_how_much_a_receive_brings(http: httpx.Client, topic: str) -> None:
+    heavy = {"value": "v", "headers": {"h": "x" * 60_000}, "partition": 0}
+    for _ in range(2):
+        publish(http, topic, *[heavy] * 100)
+    consumer = Consumer(http, topic, topic)
+    first = consumer.receive(200)
+    assert 100 < len(first) < 150, "8 MiB"
+    assert len(first) + len(consumer.receive(200)) == 200
+    consumer.settle("nack", first, delay=0)
+    assert 100 < len(consumer.receive(200)) < 150
+
+
 def test_what_waits_for_the_end_of_a_transaction_is_counted_and_gets_old(
     http: httpx.Client, broker: Broker, topic: str
 ) -> None:

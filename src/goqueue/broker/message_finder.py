@@ -105,7 +105,10 @@ class MessageFinder:
 def _batch(partition: Partition, offset: int) -> _Batch:
     if offset < partition.log.start_offset:
         return _Batch(offset, offset + 1, {})
-    data = partition.read(offset, bytes_max=1)
+    try:
+        data = partition.read(offset, bytes_max=1)
+    except Corrupt as error:
+        return _Batch(offset, offset + 1, {}, error=error)
     for _, header in headers(data):
         begin, end = min(offset, header.base_offset), max(offset + 1, header.next_offset)
         try:

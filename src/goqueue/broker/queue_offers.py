@@ -20,11 +20,13 @@ from goqueue.runtime.partition import Partition
 _FRUITLESS_READS_MAX = 4
 # How much one look opens of what is ready again: there may be one message in each of many large batches.
 _OPENED_BYTES_MAX = 32 * 1024 * 1024
+# How many of those one look goes through: there may be very many that cannot be read.
+_READY_MAX = 20_000
 _KEY_BYTES_MAX = 16
 
 
 class Look(NamedTuple):
-    """What is offered to a group, the messages by their offsets, and how many bytes of keys and values they have."""
+    """What is offered to a group, the messages by their offsets, and how many bytes they have."""
 
     offer: Offer
     records: Mapping[int, Record]
@@ -60,7 +62,7 @@ def look(
     """Look for messages that a group may get: those that are ready again first, then those behind its cursor."""
     start = partition.log.start_offset
     records: dict[int, Record] = {}
-    again, gone, size = _find_again(partition, window, limit, bytes_max, records)
+    again, gone, size, fault = _find_again(partition, window, limit, bytes_max, records)
     if waits_in_vain(window, start):
         gone.append(window.floor)
     fresh, end, fresh_size = _find_fresh(
@@ -69,19 +71,22 @@ def look(
         stretches,
         limit - len(again),
         bytes_max - size,
-        has_others=bool(again or gone),
+        has_others=bool(again or gone or fault),
     )
     offsets = [record.offset for record in fresh]
     records.update(zip(offsets, fresh, strict=True))
     keys = {record.offset: short_key(record.key) for record in fresh if record.key is not None} if is_ordered else None
     offer = Offer(partition.place, offsets, end, again, gone, start, keys, window.cursor, partition.leader_epoch)
-    return Look(within_reach(window, offer), records, size + fresh_size)
+    seen = Look(within_reach(window, offer), records, size + fresh_size)
+    if fault is not None and seen.is_empty:
+        raise fault
+    return seen
 
 
 def _find_fresh(
     partition: Partition, end: int, stretches: Stretches, limit: int, bytes_max: int, *, has_others: bool
 ) -> tuple[list[Record], int, int]:
-    """Return messages from an offset on, how far was looked, and how many bytes of keys and values they have.
+    """Return messages from an offset on, how far was looked, and how many bytes they have.
 
     What cannot be read is told to whoever gets nothing else.
     """
@@ -108,31 +113,38 @@ def _find_fresh(
 
 def _find_again(
     partition: Partition, window: Window, limit: int, bytes_max: int, records: dict[int, Record]
-) -> tuple[list[int], list[int], int]:
+) -> tuple[list[int], list[int], int, Corrupt | None]:
     """Return which messages are ready again and still there, which are gone, and how many bytes the former have.
 
-    They are put to the records, up to so many bytes; one of any size always is.
+    They are put to the records, up to so many bytes; one of any size always is. What cannot be read is passed over, and
+    why is returned as well: it keeps no other back.
     """
     again: list[int] = []
     gone: list[int] = []
     size = 0
+    fault: Corrupt | None = None
     if not window.ready:
-        return again, gone, size
+        return again, gone, size, fault
     finder = MessageFinder(partition, window.ready.keys(), bytes_max)
-    for offset in islice(_row(window, finder), limit):
-        if finder.opened_bytes >= _OPENED_BYTES_MAX and not finder.is_near(offset):
+    for offset in islice(_row(window, finder), _READY_MAX):
+        is_far = not finder.is_near(offset)
+        if len(again) + len(gone) >= limit or (finder.opened_bytes >= _OPENED_BYTES_MAX and is_far):
             break
-        record = finder.take(offset)
+        try:
+            record = finder.take(offset)
+        except Corrupt as error:
+            fault = error
+            continue
         if record is None:
             gone.append(offset)
             continue
-        more = len(record.key or b"") + len(record.value or b"")
+        more = record.size_bytes
         if again and size + more > bytes_max:
             break
         size += more
         again.append(offset)
         records[offset] = record
-    return again, gone, size
+    return again, gone, size, fault
 
 
 def _row(window: Window, finder: MessageFinder) -> Iterator[int]:

@@ -54,7 +54,7 @@ class Stretch:
             self._aborted = Aborted(aborted_in(self._partition, self.offset, self._data))
 
     def take(self, limit: int, bytes_max: int) -> tuple[list[Record], int]:
-        """Return the next messages, and how many bytes of keys and values they have; one of any size always comes."""
+        """Return the next messages, and how many bytes they have; one of any size always comes."""
         found: list[Record] = []
         size = 0
         while len(found) < limit and size < bytes_max and not self.is_over:
@@ -68,7 +68,7 @@ class Stretch:
                     self.is_over = True
                 continue
             part = self._records[self._taken : self._taken + limit - len(found)]
-            sizes = [len(record.value or b"") + len(record.key or b"") for record in part]
+            sizes = [record.size_bytes for record in part]
             if size + sum(sizes) > bytes_max:
                 part = part[: _fitting(sizes, bytes_max - size, at_least=0 if found else 1)]
                 if not part:

@@ -13,7 +13,7 @@ from goqueue.broker.queue_beginnings import prepare
 from goqueue.broker.queue_offers import Look, is_worth_a_look, look
 from goqueue.broker.queue_reading import Stretches
 from goqueue.broker.receipts import Receipts
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, TooLarge
 from goqueue.machines.deliveries import Leased
 from goqueue.machines.delivery_commands import Receive, Taker
 from goqueue.machines.delivery_group import QueueGroup
@@ -124,10 +124,19 @@ async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> 
     told = [Looked(Receiving((), 0, each.shortfall), each) for each in _sights(group, promising, wishes)]
     served = [number for number, each in enumerate(told) if not each.sight.shortfall]
     takers = [_taker(broker, group, wishes[number]) for number in served]
-    looks = _look_around(broker.queues.stretches, group, promising, takers)
-    if not looks:
-        return told
-    leased = await broker.queues.submit(group.name, Receive(group.name, takers, [each.offer for each in looks]))
+    limit = sum([taker.limit for taker in takers])
+    while True:
+        looks = _look_around(broker.queues.stretches, group, promising, takers, limit)
+        if not looks:
+            return told
+        try:
+            leased = await broker.queues.submit(group.name, Receive(group.name, takers, [each.offer for each in looks]))
+            break
+        except TooLarge:
+            # Messages that failed for long reasons may lie in very many chunks. It was refused without a pause.
+            if limit <= 1:
+                raise
+            limit //= 4
     records = {each.offer.partition: each.records for each in looks}
     for number, taker, each in zip(served, takers, leased, strict=True):
         received = _received(broker.queues.receipts, group.name, taker, each, records)
@@ -192,14 +201,15 @@ def _look_around(
     group: QueueGroup,
     promising: Sequence[tuple[Partition, Window]],
     takers: Sequence[Taker],
+    limit: int,
 ) -> list[Look]:
-    """Look for messages in partitions in turn, until there are as many as are asked for.
+    """Look for messages in partitions in turn, until there are so many.
 
     One that cannot be read does not keep the others back; if nothing else is there, it is told.
     """
     if not takers or not promising:
         return []
-    limit, bytes_max = sum([taker.limit for taker in takers]), _BYTES_MAX
+    bytes_max = _BYTES_MAX
     # Whoever comes next begins elsewhere.
     first = takers[0].lease_id % len(promising)
     is_ordered = group.settings.ordering is Ordering.KEY

@@ -15,7 +15,7 @@ from goqueue.broker.fetch import aborted_in
 from goqueue.broker.message_finder import between, from_on
 from goqueue.broker.opened_batches import OpenedBatches, open_batch
 from goqueue.broker.queue_offers import short_key
-from goqueue.errors import CorruptBatch
+from goqueue.errors import Corrupt, CorruptBatch
 from goqueue.machines.delivery_commands import Offer
 from goqueue.machines.delivery_steps import waits_in_vain, within_reach
 from goqueue.machines.delivery_window import Window
@@ -93,7 +93,7 @@ class Search:
         self._window = window
         self._wanted = wanted
         self._opened = opened
-        self._fault: CorruptBatch | None = None
+        self._fault: Corrupt | None = None
         self._bytes_left = wanted.bytes_max
         self._batches: dict[int, StoredBatch] = {}
         self._keys: dict[int, bytes] = {}
@@ -125,7 +125,11 @@ class Search:
                 break
             if oldest in seen:
                 continue
-            batch, there = self._batch_at(oldest)
+            try:
+                batch, there = self._batch_at(oldest)
+            except Corrupt as error:
+                self._fault = error
+                continue
             row = between(ready.keys(), min(oldest, batch.first), batch.last + 1)
             seen.update(row)
             if there is None:
