@@ -68,7 +68,11 @@ class Stretch:
                     self.is_over = True
                 continue
             part = self._records[self._taken : self._taken + limit - len(found)]
-            sizes = [record.size_bytes for record in part]
+            # Most have no headers, and this is asked of every message.
+            sizes = [
+                record.size_bytes if record.headers else len(record.value or b"") + len(record.key or b"")
+                for record in part
+            ]
             if size + sum(sizes) > bytes_max:
                 part = part[: _fitting(sizes, bytes_max - size, at_least=0 if found else 1)]
                 if not part:
