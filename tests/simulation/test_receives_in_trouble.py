@@ -12,8 +12,8 @@ from goqueue.broker.messages import publish_sections
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.queue_settling import Statement
 from goqueue.broker.queues import settle
-from goqueue.errors import Corrupt, GoQueueError
-from goqueue.machines.delivery_values import Verdict
+from goqueue.errors import Corrupt, GoQueueError, StaleReceipt
+from goqueue.machines.delivery_values import FlightState, Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES
@@ -43,6 +43,13 @@ async def _publish(broker: Broker, *batches: int) -> None:
 
 async def _receive(broker: Broker, limit: int) -> list[Given]:
     return await ReceiveSome("billing", ("orders",), "ann", limit, 0, 60_000, 0).perform(broker)
+
+
+def _let_decisions_be_small(broker: Broker) -> None:
+    for index in range(broker.partition_count("__deliveries")):
+        partition = broker.topic("__deliveries").partition(index)
+        small = replace(partition.settings.log, max_message_bytes=5_000)
+        partition.settings = replace(partition.settings, log=small)
 
 
 def _damage(disk: SimDisk) -> None:
@@ -88,13 +95,31 @@ def test_fewer_messages_come_if_what_is_known_of_many_is_too_large_to_be_stored_
         for each in failed:
             reason = f"{each.offset} {'x' * 1000}"
             await settle(broker, CALLER, [each.receipt], Statement(Verdict.NACK, 0, reason))
-        for index in range(broker.partition_count("__deliveries")):
-            partition = broker.topic("__deliveries").partition(index)
-            small = replace(partition.settings.log, max_message_bytes=5_000)
-            partition.settings = replace(partition.settings, log=small)
+        _let_decisions_be_small(broker)
         seen: list[int] = []
         while more := await _receive(broker, 4):
             seen += [each.offset for each in more]
         assert seen == [each.offset for each in failed]
+
+    live(SimDisk(1), 1, act, stops=True)
+
+
+def test_messages_are_settled_in_parts_if_what_is_known_of_those_around_them_is_too_large() -> None:
+    async def act(broker: Broker) -> None:
+        await _publish(broker, *[CHUNK] * 4)
+        given = await _receive(broker, 4 * CHUNK)
+        for number, each in enumerate(
+            given[offset] for chunk in range(4) for offset in range(chunk * CHUNK, chunk * CHUNK + 3)
+        ):
+            reason = f"{number} {'x' * 1000}"
+            await settle(broker, CALLER, [each.receipt], Statement(Verdict.NACK, 60_000, reason))
+        _let_decisions_be_small(broker)
+        # One of each chunk, and one that is nobody's any more.
+        some = [given[chunk * CHUNK + 10] for chunk in range(4)]
+        receipts = [given[0].receipt, *[each.receipt for each in some]]
+        stale, *others = await settle(broker, CALLER, receipts, Statement(Verdict.NACK, 0, "no luck"))
+        assert isinstance(stale, StaleReceipt)
+        assert [getattr(each, "state", None) for each in others] == [FlightState.READY] * 4
+        assert sorted(each.offset for each in await _receive(broker, 4)) == [each.offset for each in some]
 
     live(SimDisk(1), 1, act, stops=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.errors import UnknownQueue
+from msgspec.structs import replace
+
+from goqueue.errors import TooLarge, UnknownQueue
 from goqueue.machines.delivery_commands import Claim, Settle
 from goqueue.machines.delivery_steps import Result, all_stale
 from goqueue.machines.delivery_values import Verdict
@@ -38,7 +40,7 @@ async def settle_together(broker: Broker, saying: Saying, take: Take[Sequence[Cl
     # Only what is tried again is spread.
     chance = broker.entropy.fraction() if verdict is Verdict.NACK else 0.0
     try:
-        results = await broker.queues.submit(group, Settle(group, verdict, claims, delay_ms, reason, chance))
+        results = await _settle(broker, Settle(group, verdict, claims, delay_ms, reason, chance))
     except UnknownQueue:
         results = all_stale(claims)
     told = []
@@ -48,3 +50,24 @@ async def settle_together(broker: Broker, saying: Saying, take: Take[Sequence[Cl
         told.append(results[start:end])
         start = end
     return told
+
+
+async def _settle(broker: Broker, command: Settle) -> Sequence[Result]:
+    """Have messages settled at once, or in parts if what is known of those around them is too large for that."""
+    try:
+        results: Sequence[Result] = await broker.queues.submit(command.group, command)
+    except TooLarge:
+        parts = _halves(command.claims)
+        if len(parts) < 2:
+            raise
+        return [result for part in parts for result in await _settle(broker, replace(command, claims=part))]
+    return results
+
+
+def _halves(claims: Sequence[Claim]) -> list[Sequence[Claim]]:
+    """Part claims in two, in their order; the only one by its offsets, and one of a single offset not at all."""
+    if len(claims) > 1:
+        return [claims[: len(claims) // 2], claims[len(claims) // 2 :]]
+    ((partition, offsets, lease_id),) = claims
+    middle = len(offsets) // 2
+    return [[Claim(partition, part, lease_id)] for part in (offsets[:middle], offsets[middle:]) if part]
