@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import queue_admin, topics
+from goqueue.broker import topics
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages import NewMessage, Turns, publish_messages
 from goqueue.broker.produce import Acks
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
+from goqueue.machines.delivery_commands import DeleteQueue
 from goqueue.machines.delivery_values import Verdict
 from goqueue.machines.group_values import TopicPartition
 from goqueue.model.queue_settings import Ordering, QueueSettings
@@ -208,7 +209,8 @@ def test_who_got_nothing_gets_what_there_is_for_a_group_that_was_made_anew_and_l
         async def deleting(*args: Any) -> Any:
             told = await real(*args)
             monkeypatch.undo()
-            await queue_admin.delete_queue(broker, CALLER, "billing")
+            # The operation is refused while somebody receives.
+            await broker.queues.submit("billing", DeleteQueue("billing"))
             return told
 
         monkeypatch.setattr(broker.queues.receives, "_carry_out", deleting)

@@ -120,6 +120,7 @@ def test_messages_are_settled_in_parts_if_what_is_known_of_those_around_them_is_
         stale, *others = await settle(broker, CALLER, receipts, Statement(Verdict.NACK, 0, "no luck"))
         assert isinstance(stale, StaleReceipt)
         assert [getattr(each, "state", None) for each in others] == [FlightState.READY] * 4
-        assert sorted(each.offset for each in await _receive(broker, 4)) == [each.offset for each in some]
+        seen = [each.offset for _ in some for each in await _receive(broker, 1)]
+        assert seen == [each.offset for each in some]
 
     live(SimDisk(1), 1, act, stops=True)
