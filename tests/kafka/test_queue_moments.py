@@ -12,14 +12,14 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import configure_queue, delete_queue
+from goqueue.broker.queue_admin import configure_queue
 from goqueue.broker.queue_coordinator import DELIVERIES_TOPIC
 from goqueue.broker.queue_receiving import Receiving, Source, Wish
 from goqueue.broker.queue_settling import Statement
 from goqueue.broker.queues import receive, settle
 from goqueue.broker.topics import delete_topic
 from goqueue.errors import CoordinatorUnavailable
-from goqueue.machines.delivery_commands import Seek
+from goqueue.machines.delivery_commands import DeleteQueue, Seek
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_steps import DONE, HELD_MAX
 from goqueue.machines.delivery_values import Verdict
@@ -89,9 +89,14 @@ async def _brought(member: ShareMember) -> list[str]:
         return taken(await member.reply())
 
 
+async def _delete(broker: Broker, group: str) -> None:
+    """Have a group deleted though somebody receives, as if that had come a moment later: the operation is refused."""
+    await broker.queues.submit(group, DeleteQueue(group))
+
+
 async def _make_anew(broker: Broker, group: QueueGroup, settings: QueueSettings) -> None:
     """Have a group deleted, and another one of its name made at once."""
-    deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, group.name))
+    deleting = asyncio.ensure_future(_delete(broker, group.name))
     await _until(lambda: _group(broker, group.name) is not group)
     await asyncio.gather(deleting, configure_queue(broker, INSIDE, group.name, lambda _: settings))
 
@@ -241,7 +246,7 @@ def test_a_receive_makes_a_group_that_is_deleted_before_it_has_begun(is_known: b
         await publish(client, "u", "1")
         receiving = asyncio.ensure_future(receive(broker, INSIDE, _wish("t", "u", wait_ms=20_000)))
         await _until(lambda: (group := _group(broker)) is not None and bool(group.windows) is is_known)
-        await delete_queue(broker, INSIDE, "g")
+        await _delete(broker, "g")
         async with asyncio.timeout(1):
             assert len((await receiving).received) == 1
 
@@ -258,7 +263,7 @@ def test_a_fetch_makes_a_group_that_is_deleted_before_it_has_begun() -> None:
         member = ShareMember(await server.client())
         member.send_fetch(where, max_wait=60_000)
         await _until(lambda: _group(broker) is not None, step_s=0.00001)
-        await delete_queue(broker, INSIDE, "g")
+        await _delete(broker, "g")
         assert await _brought(member) == ["1"]
 
     run(act)
@@ -270,7 +275,7 @@ def test_settings_are_taken_though_their_group_is_deleted_in_that_moment() -> No
         await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
         configuring = asyncio.ensure_future(configure_queue(broker, INSIDE, "g", lambda _: ORDERED))
         await _until(lambda: _group(broker) is not None)
-        await delete_queue(broker, INSIDE, "g")
+        await _delete(broker, "g")
         assert (await configuring).settings == ORDERED
 
     run(act)
@@ -341,7 +346,7 @@ def test_nothing_is_counted_for_a_deleted_group_though_nobody_waits_for_its_end(
         await _make(client, "t")
         await publish(client, "t", "1")
         await receive(broker, INSIDE, _wish("t"))
-        deleting = asyncio.ensure_future(delete_queue(broker, INSIDE, "g"))
+        deleting = asyncio.ensure_future(_delete(broker, "g"))
         await _until(lambda: _group(broker) is None)
         deleting.cancel()
         await pass_time(1)
