@@ -12,6 +12,7 @@ from goqueue.client.kafka import FetchedBatches, ProducerIdentity
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers, validate
 from goqueue.records.reader import read_records
+from goqueue.seams.clock import SystemClock
 
 WAIT_S = 30
 
@@ -69,9 +70,9 @@ def values_of(fetched: Iterable[FetchedBatches]) -> list[bytes]:
 
 
 def batch_of(producer: ProducerIdentity, values: Sequence[bytes], sequence: int) -> bytearray:
-    """Return a batch of a transaction."""
+    """Return a batch of a transaction; of now, since what is old is deleted as soon as anything follows it."""
     return build_batch(
-        [NewRecord(1, None, value, ()) for value in values],
+        [NewRecord(SystemClock().now_ms(), None, value, ()) for value in values],
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         base_sequence=sequence,
