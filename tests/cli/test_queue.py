@@ -19,7 +19,6 @@ from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
 from goqueue.model.units import parse_duration_ms
 from goqueue.protocols.http.messages import WAIT_MS_MAX
 from goqueue.protocols.http.queue_admin import QueueSettingsToChange
-from goqueue.protocols.http.queues import CONSUMER_CHARS_MAX
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 
@@ -131,7 +130,7 @@ def test_the_words_of_the_command_line_are_those_of_the_broker(goqueue: Command)
     assert parse_duration_ms(queue_words.WAIT_MAX) == WAIT_MS_MAX
     assert parse_duration_ms(queue_words.VISIBILITY_MAX) == VISIBILITY_MS_MAX
     assert parse_duration_ms(queue_words.DELAY_MAX) == DELAY_MS_MAX
-    assert (queue_words.MESSAGES_MAX, queue_words.CONSUMER_CHARS_MAX) == (MESSAGES_MAX, CONSUMER_CHARS_MAX)
+    assert queue_words.MESSAGES_MAX == MESSAGES_MAX
     text = goqueue.done("queue", "alter", "--help")
     for name in QueueSettingsToChange.__struct_fields__:
         assert f" {name} " in text

@@ -17,6 +17,7 @@ import typer
 
 from goqueue.cli.moments import moment_ms_of
 from goqueue.errors import Invalid
+from goqueue.model.queue_limits import CONSUMER_CHARS_MAX, PAUSE_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX
 from goqueue.model.topic import check_name
 from goqueue.model.units import parse_duration_ms, quoted
 
@@ -24,8 +25,6 @@ WAIT_MAX, VISIBILITY_MAX, DELAY_MAX = "60s", "12h", "7d"
 """The longest durations that the broker takes."""
 MESSAGES_MAX = 10_000
 """How many messages one request is about."""
-TOPICS_MAX = 100
-CONSUMER_CHARS_MAX, REASON_CHARS_MAX, PAUSE_CHARS_MAX = 250, 4096, 1000
 
 _SET = "--set"
 _UNSET = "--unset"

@@ -26,9 +26,9 @@ from goqueue.client.member_script import ConsumerOptions, MemberScript
 from goqueue.client.transactional import AsyncTransaction, Seat, Transaction
 from goqueue.client.worker import AsyncWorker, Worker, topics_of
 from goqueue.client.worker_crew import Work
+from goqueue.client.worker_options import WorkerOptions
 from goqueue.client.worker_script import WorkerScript
 from goqueue.client.worker_threads import Handler
-from goqueue.client.worker_values import WorkerOptions
 from goqueue.errors import Conflict, Invalid
 from goqueue.model.units import quoted
 from goqueue.seams.clock import Clock, SystemClock

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from goqueue.client import queues
 from goqueue.client.queues import QueueMessage, Settling
+from goqueue.model.queue_limits import REASON_CHARS_MAX
 
 BATCH_MAX = 1_000
 """How many messages are settled or renewed by one request."""
-
-# What the broker takes.
-_REASON_CHARS_MAX = 4096
 
 Lane = tuple[str, int, bytes]
 
@@ -32,7 +30,7 @@ class Statement(NamedTuple):
         """Return the request that says it of all these jobs."""
         receipts = [job.message.receipt_handle for job in jobs]
         # What an error says need not be text, such as the name of a file.
-        reason = self.reason.encode("utf-8", "backslashreplace").decode()[:_REASON_CHARS_MAX]
+        reason = self.reason.encode("utf-8", "backslashreplace").decode()[:REASON_CHARS_MAX]
         if self.act == "ack":
             return queues.ack(*receipts)
         if self.act == "nack":

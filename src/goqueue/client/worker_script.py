@@ -18,9 +18,9 @@ from goqueue.client.conversation import Patience
 from goqueue.client.problems import RequestTimedOut, ServerUnreachable, is_from_broker
 from goqueue.client.queues import QueueMessage, Received, SettledMessage
 from goqueue.client.worker_jobs import ACK, BATCH_MAX, RELEASE, Job, Outbox, Statement
+from goqueue.client.worker_options import IN_HAND_MAX, WorkerLimits, WorkerOptions, check_topics
 from goqueue.client.worker_sink import SafeSink, told
 from goqueue.client.worker_values import (
-    IN_HAND_MAX,
     FateUnknown,
     LeaseLost,
     LoopBlocked,
@@ -30,15 +30,12 @@ from goqueue.client.worker_values import (
     Retry,
     WorkCut,
     WorkerDraining,
-    WorkerLimits,
-    WorkerOptions,
     WorkerStats,
     WorkFailed,
     WorkOverran,
     WorkRejected,
     WorkRetried,
     WorkWithheld,
-    check_topics,
 )
 from goqueue.errors import Conflict, Fenced, GoQueueError, Invalid, Unavailable, UnknownTopic
 from goqueue.seams.clock import Clock

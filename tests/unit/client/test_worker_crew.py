@@ -14,8 +14,9 @@ from goqueue.client.calls import Call
 from goqueue.client.conversation import Patience
 from goqueue.client.problems import ServerUnreachable, error_of_reply
 from goqueue.client.worker_crew import Crew, Work
+from goqueue.client.worker_options import WorkerOptions
 from goqueue.client.worker_script import WorkerScript
-from goqueue.client.worker_values import LoopBlocked, WorkerOptions, WorkerStats
+from goqueue.client.worker_values import LoopBlocked, WorkerStats
 from goqueue.errors import GoQueueError, StaleReceipt, UnknownTopic
 from goqueue.testing import RecordingSink, SimLoop, Simulation, simulate
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.client import AsyncClient, Client
-from goqueue.client.worker_values import WorkerLimits, WorkerOptions
+from goqueue.client.worker_options import WorkerLimits, WorkerOptions
 from goqueue.errors import Invalid, InvalidTopicName
 
 NAN = float("nan")

@@ -12,8 +12,9 @@ from goqueue.client.acts import Acts
 from goqueue.client.calls import Call
 from goqueue.client.problems import ServerUnreachable, error_of_reply
 from goqueue.client.worker_jobs import Job
+from goqueue.client.worker_options import WorkerOptions
 from goqueue.client.worker_script import WorkerScript
-from goqueue.client.worker_values import LeaseLost, RequestFailed, WorkerOptions, WorkOverran
+from goqueue.client.worker_values import LeaseLost, RequestFailed, WorkOverran
 from goqueue.errors import GoQueueError, StaleReceipt, UnknownTopic
 from goqueue.testing import ManualClock, RecordingSink, SeededEntropy
 

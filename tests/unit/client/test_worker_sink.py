@@ -9,8 +9,9 @@ import pytest
 from typing_extensions import override
 
 from goqueue.client import AsyncClient, Client
+from goqueue.client.worker_options import WorkerOptions
 from goqueue.client.worker_script import WorkerScript
-from goqueue.client.worker_values import WorkerDraining, WorkerOptions
+from goqueue.client.worker_values import WorkerDraining
 from goqueue.errors import Invalid
 from goqueue.seams.sink import Event
 from goqueue.testing import ManualClock, SeededEntropy

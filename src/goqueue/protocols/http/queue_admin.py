@@ -22,6 +22,7 @@ from goqueue.broker.queue_admin import (
 from goqueue.broker.queue_peeking import peek_queue
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.delivery_values import FlightState
+from goqueue.model.queue_limits import PAUSE_CHARS_MAX
 from goqueue.model.queue_settings import BACKOFF_FACTOR_MAX, IN_FLIGHT_MAX, RETRIES_MAX, Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.units import duration_text
@@ -139,7 +140,7 @@ class Queues(msgspec.Struct):
 class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Why a group is paused."""
 
-    reason: Annotated[str, Meta(min_length=1, max_length=1000)] = "paused by hand"
+    reason: Annotated[str, Meta(min_length=1, max_length=PAUSE_CHARS_MAX)] = "paused by hand"
 
 
 class ResumeRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ from goqueue.broker.receipts import RECEIPT_CHARS_MAX
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.machines.delivery_steps import DONE, Result
 from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.model.queue_limits import CONSUMER_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX
 from goqueue.model.queue_settings import Ordering
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.durations import Delay, Visibility, Wait, delay_ms_of, visibility_ms_of, wait_ms_of
@@ -24,14 +25,11 @@ from goqueue.protocols.http.messages import Message, filled
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.protocols.http.topics import NAME_SCHEMA
 
-CONSUMER_CHARS_MAX = 250
-_TOPICS_MAX = 100
-
 # One that is too long is no receipt, and told so with the others.
 _Receipt = Annotated[
     str, Meta(description="As a received message has it.", extra_json_schema={"maxLength": RECEIPT_CHARS_MAX})
 ]
-_Reason = Annotated[str, Meta(max_length=4096, description="Why, for those who look at dead letters.")]
+_Reason = Annotated[str, Meta(max_length=REASON_CHARS_MAX, description="Why, for those who look at dead letters.")]
 TopicName = Annotated[str, Meta(min_length=1, max_length=249)]
 # What this promises is checked by the operation, whose error says more.
 _Source = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
@@ -41,7 +39,7 @@ class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What a consumer wants: messages of which topic or topics, how many, and for how long."""
 
     topic: _Source | UnsetType = UNSET
-    topics: Annotated[list[_Source], Meta(min_length=1, max_length=_TOPICS_MAX)] | UnsetType = UNSET
+    topics: Annotated[list[_Source], Meta(min_length=1, max_length=TOPICS_MAX)] | UnsetType = UNSET
     max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 10
     wait: Wait = 0
     visibility_timeout: Visibility | UnsetType = UNSET
