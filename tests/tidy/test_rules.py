@@ -26,7 +26,7 @@ def nested(depth: int) -> str:
     ("rule", "bad", "line", "good"),
     [
         (rules.starts_with_a_docstring, "x = 1", 1, "'''Owns x.'''\nx = 1"),
-        (rules.is_short, "x = 1\n" * 401, 400, "x = 1\n" * 400),
+        (rules.is_short, "x = 1\n" * 601, 600, "x = 1\n" * 600),
         (rules.has_short_functions, "\ndef f():" + "\n    f()" * 50, 2, "def f():" + "\n    f()" * 49),
         (rules.has_short_functions, "async def f():" + "\n    f()" * 50, 1, "class A:" + "\n    x = 1" * 60),
         (rules.has_flat_functions, nested(5), 6, nested(4)),
