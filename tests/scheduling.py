@@ -24,7 +24,7 @@ _STORED_SECONDS_MIN: Final = 1.0
 
 # Directories of `--quick`, and how long a file may take to be among it. Simulations are, with a few seeds.
 _QUICK: Final = ("tests/unit/", "tests/property/", "tests/simulation/", "tests/kafka/")
-_QUICK_SECONDS_MAX: Final = 3.0
+_QUICK_SECONDS_MAX: Final = 2.0
 QUICK_SEEDS_MAX: Final = 2
 
 _SPARK: Final = "tests/spark/"
