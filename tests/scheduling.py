@@ -22,8 +22,9 @@ import pytest
 DURATIONS: Final = Path(__file__).with_name("durations.json")
 _STORED_SECONDS_MIN: Final = 1.0
 
-# Directories of `--quick`, and how long a file may take to be among it. Simulations are, with a few seeds.
-_QUICK: Final = ("tests/unit/", "tests/property/", "tests/simulation/", "tests/kafka/")
+# Directories of `--quick`, and how long a file may take to be among them. Simulations with seeds always are, with few.
+_SIMULATION: Final = "tests/simulation/"
+_QUICK: Final = ("tests/unit/", "tests/property/", _SIMULATION, "tests/kafka/")
 _QUICK_SECONDS_MAX: Final = 2.0
 QUICK_SEEDS_MAX: Final = 2
 
@@ -71,8 +72,8 @@ def longest_first(items: Iterable[pytest.Item], durations: Mapping[str, float]) 
 def is_quick(item: pytest.Item, durations: Mapping[str, float]) -> bool:
     """Tell whether a test belongs to the run that answers in a minute and a half."""
     file = file_of(item.nodeid)
-    is_short = durations.get(file, 0) <= _QUICK_SECONDS_MAX or item.get_closest_marker("seeds") is not None
-    return file.startswith(_QUICK) and is_short
+    has_few_seeds = file.startswith(_SIMULATION) and item.get_closest_marker("seeds") is not None
+    return file.startswith(_QUICK) and (has_few_seeds or durations.get(file, 0) <= _QUICK_SECONDS_MAX)
 
 
 def require_session_is_shared(items: Iterable[pytest.Item]) -> None:
