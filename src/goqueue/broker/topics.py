@@ -200,6 +200,7 @@ async def delete_records(broker: Broker, name: str, index: int, offset: int) -> 
     """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
     opened = broker.topic(name)
     partition = opened.partition(index)
+    _refuse_internal(name)
     require_deletes(opened)
     return await partition.delete_before(offset)
 
