@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -81,3 +82,27 @@ def test_kafka_consumer_of_others_is_told_that_it_may_not_read(broker: Broker, p
 def test_client_of_spark_is_told_that_it_may_not_read(broker: Broker, private: str) -> None:
     with KafkaData(broker.bootstrap) as data, pytest.raises(Invalid, match="not allowed"):
         data.fetch(DataPartition(private, 0), 0)
+
+
+def test_receipt_made_from_a_stored_lease_is_refused(tmp_path: Path) -> None:
+    """The id of a lease is stored; a client that learns it still cannot write a receipt."""
+    with Broker(data_dir=tmp_path) as broker, httpx.Client(base_url=broker.http, timeout=30) as http:
+        fill(http, "t", ["a", "b"])
+        consumer = Consumer(http, "g", "t")
+        mine, other = consumer.receive(1), Consumer(http, "g", "t", "bob").receive(1)
+        mine_receipt, stored = mine[0]["receipt_handle"], other[0]["receipt_handle"]
+        # What `__deliveries` says of the other lease, with the tag of a receipt that was given out.
+        forged = stored[:32] + mine_receipt[32:]
+        (result,) = consumer.settle("ack", [{"receipt_handle": forged}], status=400)
+        assert result["error"]["code"] == "invalid_receipt"
+        assert consumer.settle("ack", [*mine, *other])[1]["status"] == "done"
+
+
+def test_receipts_outlive_a_restart(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        with httpx.Client(base_url=broker.http, timeout=30) as http:
+            fill(http, "t", range(20))
+            messages = Consumer(http, "g", "t").receive(20)
+        broker.restart()
+        with httpx.Client(base_url=broker.http, timeout=30) as http:
+            Consumer(http, "g", "t").ack(messages)
