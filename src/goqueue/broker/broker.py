@@ -330,6 +330,13 @@ class Broker:
         return self.directory / f"{topic}-{index}"
 
     @property
+    def catalog_partition(self) -> Partition:
+        """The partition that holds the catalogue."""
+        if self._shard is None:
+            raise Unavailable("the broker has not been started")
+        return self._shard.partition
+
+    @property
     def partitions(self) -> Iterable[Partition]:
         """All partitions that can be used, the catalogue's included."""
         if self._shard is not None:
