@@ -59,7 +59,7 @@ def test_broker_with_closed_streams_works_and_stops_with_0(closed: str, tmp_path
     with serving_with(f">/dev/null 2>/dev/null {closed}", tmp_path / "data") as (process, url):
         body = {"messages": [{"value": "x"}]}
         assert httpx.post(f"{url}/topics/t/messages", json=body, timeout=WAIT_S).status_code == 200
-        streams = {os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)}
+        streams = {str(Path(f"/proc/{process.pid}/fd/{number}").readlink()) for number in range(3)}
         assert not any(each.startswith(("socket:", "anon_inode:")) for each in streams)
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0
