@@ -212,7 +212,7 @@ class Broker:
         """Return the topic of that name; UnknownTopic if there is none."""
         found = self.topics.get(name)
         if found is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return found
 
     def topic_by_id(self, topic_id: UUID) -> OpenTopic:
