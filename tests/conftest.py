@@ -8,6 +8,9 @@ A simulation test takes an argument `seed` and says how many it wants:
 It runs with seeds 0 to 19, with `--long` up to 1,999. Each seed is a test of its own, so a failure names its seed,
 also when it took the whole worker down. `--seed 17` runs every such test with that seed and no other.
 
+Tests that need a program which PyPI does not have (kcat, kafkajs) are skipped without it, and one line at the end of
+the run says how many were skipped and how to get the programs; in CI they fail.
+
 Property tests try the same examples in every run, so that whether a change passes is no matter of luck; with `--long`
 they try others each time.
 """
@@ -20,6 +23,8 @@ import pytest
 from hypothesis import settings
 
 _SEEDS_DESCRIPTION = "seeds(count, long_count): run the test with `count` values of `seed`, or `long_count` with --long"
+
+_INSTALLER = ".ci/install-clients"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,3 +59,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped for a client that is not installed, and how to install it."""
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
+    missing = [reason for reason in reasons if _INSTALLER in reason]
+    if missing:
+        clients = sorted({reason.removeprefix("Skipped: ").split()[0] for reason in missing})
+        terminalreporter.write_line(
+            f"{len(missing)} tests were skipped, because {' and '.join(clients)} cannot be had from PyPI: run "
+            f"{_INSTALLER} once, and they run as well.",
+            yellow=True,
+        )

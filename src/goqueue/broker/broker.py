@@ -23,6 +23,7 @@ from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.broker.queue_coordinator import QueueCoordinator
+from goqueue.broker.receipts import RECEIPT_KEY_BYTES, Receipts
 from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
 from goqueue.broker.share_sessions import Shares
@@ -157,7 +158,9 @@ class Broker:
         log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
         partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
         self._shard = Shard(self.catalog, partition, self.clock)
-        await self.submit(NameCluster(self.entropy.uuid()))
+        await self.submit(NameCluster(self.entropy.uuid(), self.entropy.token(RECEIPT_KEY_BYTES)))
+        assert self.catalog.receipt_key is not None
+        self.queues.receipts = Receipts(self.catalog.receipt_key)
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
         self.groups.load()
         self.transactions.load()

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.pipeline import operation
+from goqueue.broker.private_topics import require_public
 from goqueue.errors import (
     GoQueueError,
     InconsistentProtocol,
@@ -78,6 +79,7 @@ async def consumer_heartbeat(broker: Broker, command: ConsumerHeartbeat) -> Cons
     machine = broker.groups.peek(command.group)
     group = machine.find(command.group) if machine is not None else None
     check_heartbeat(command, group if isinstance(group, ConsumerGroup) else None)
+    require_public(command.topics or ())
     reply: ConsumerReply = await broker.groups.submit(command.group, command)
     return reply
 

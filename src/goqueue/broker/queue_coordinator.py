@@ -34,7 +34,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
 
     def __init__(self, broker: Broker, partitions: int) -> None:
         super().__init__(broker, DELIVERIES_TOPIC, partitions, Deliveries, changed=self._has_changed)
-        self.receipts = Receipts()
+        self.receipts: Receipts  # once the broker has started, which knows the key
         self.waits = Waits()
         self.stretches = Stretches()
         self.tallies = QueueTallies()

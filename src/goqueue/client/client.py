@@ -126,12 +126,17 @@ class Client(_Line):
                 return result
             outcome = self._carry_out(step)
 
-    def transaction(self, transactional_id: str, *, timeout_s: float | None = None) -> Transaction:
+    def transaction(
+        self, transactional_id: str, *, timeout_s: float | None = None, consumer: Consumer | None = None
+    ) -> Transaction:
         """Return a transaction for a with statement: its end commits, an exception aborts. See `transactional`.
 
-        It may take a minute unless the first one of this client says otherwise.
+        It may take a minute unless the first one of this client says otherwise. `consumer` goes back to the committed
+        offsets if the transaction does not commit; it need not be named if `send_offsets` names it, or if the thread
+        of the block polls it.
         """
-        return Transaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
+        seat = self._seats.setdefault(transactional_id, Seat())
+        return Transaction(self, seat, transactional_id, timeout_s, consumer)
 
     def consumer(self, group: str, topics: Iterable[str] = (), **options: Unpack[ConsumerOptions]) -> Consumer:
         """Return a member of a group, for a with statement; it joins when it polls. See `consumer`."""
@@ -197,9 +202,12 @@ class AsyncClient(_Line):
                 return result
             outcome = await self._carry_out(step)
 
-    def transaction(self, transactional_id: str, *, timeout_s: float | None = None) -> AsyncTransaction:
+    def transaction(
+        self, transactional_id: str, *, timeout_s: float | None = None, consumer: AsyncConsumer | None = None
+    ) -> AsyncTransaction:
         """Return a transaction for an async with statement, as that of `Client`."""
-        return AsyncTransaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
+        seat = self._seats.setdefault(transactional_id, Seat())
+        return AsyncTransaction(self, seat, transactional_id, timeout_s, consumer)
 
     def consumer(self, group: str, topics: Iterable[str] = (), **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
         """Return a member of a group, for an async with statement, as that of `Client`."""

@@ -22,6 +22,7 @@ from goqueue.observe.health import HealthChecks
 from goqueue.observe.metrics import Metrics
 from goqueue.protocols.door import Door, Limits
 from goqueue.protocols.http.front import HttpFront
+from goqueue.protocols.http.hosts import HostPolicy
 from goqueue.protocols.kafka.front import KafkaFront
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, RealDisk, lock_directory
@@ -93,6 +94,7 @@ class Server:
             self.door,
             health=HealthChecks(self.broker, self._listening).examine,
             metrics=Metrics(self.broker, self.door).expose,
+            hosts=_hosts(settings, network.host_name()),
         )
 
     async def start(self) -> None:
@@ -148,6 +150,11 @@ def _options(settings: Settings) -> BrokerOptions:
         disk_guard_free_fraction=settings.disk_guard_free_fraction,
         upkeep_interval_ms=settings.upkeep_interval_ms,
     )
+
+
+def _hosts(settings: Settings, own_name: str) -> HostPolicy:
+    names = ("localhost", settings.host, own_name, settings.advertised_host, *settings.http_hosts)
+    return HostPolicy(names, settings.http_origins)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -51,12 +51,17 @@ class Endpoint:
             if operation.has_body and operation.request is not None
         }
 
+    @property
+    def methods(self) -> Sequence[str]:
+        """The methods that the path takes."""
+        return list(self._by_method)
+
     async def answer(self, caller: Caller, request: Request, prefix: str, variables: Mapping[str, str]) -> Answer:
         """Return what is answered to a request, which has come below a prefix, with these variables in its path."""
         try:
             operation = self._by_method.get(request.method)
             if operation is None:
-                raise MethodNotAllowed(request.method, list(self._by_method))
+                raise MethodNotAllowed(request.method, self.methods)
             given = self._read(operation, request)
             context = Context(self._services, caller, prefix, variables, request.headers)
             # Here, where it is told if it cannot be.

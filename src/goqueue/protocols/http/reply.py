@@ -9,7 +9,7 @@ import msgspec
 
 from goqueue.errors import GoQueueError
 from goqueue.protocols.http.calls import Answer
-from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, problem_of
+from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedContentEncoding, problem_of
 from goqueue.protocols.http.requests import Header
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -50,4 +50,6 @@ def refusal(error: GoQueueError, path: str = "") -> Answer:
     headers = []
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
+    elif isinstance(error, UnsupportedContentEncoding):
+        headers.append((b"accept-encoding", b"identity"))
     return Answer(problem, problem.status, MEDIA_TYPE, headers)
