@@ -96,26 +96,53 @@ def _bulk_kafka(order: Order) -> Work:
     records = [NewRecord(int(time.time() * 1000), None, payload(_SIZE_BYTES)) for _ in range(order.size)]
     frame = wire.produce_request(order.topic, 0, bytes(build_batch(records)), acks=wire.ACKS_ALL)
     with Connection(Broker(order.host, order.port, None)) as connection, selectors.DefaultSelector() as selector:
+        bulk = _Bulk(connection.socket, order.topic, frame)
         yield Done(requests=0)
-        connection.socket.settimeout(0)
         selector.register(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE)
-        unsent, received, under_way = memoryview(frame), bytearray(), 0
         while True:
             answered = 0
             for _, events in selector.select():
-                if events & selectors.EVENT_WRITE and under_way < BULK_KAFKA_IN_FLIGHT:
-                    unsent = unsent[connection.socket.send(unsent) :]
-                    if not unsent:
-                        unsent, under_way = memoryview(frame), under_way + 1
-                if events & selectors.EVENT_READ:
-                    data = connection.socket.recv(_RECEIVE_BYTES)
-                    require(len(data) > 0, "the broker keeps the connection open")
-                    received += data
-                    answered = _take_produce_replies(received, order.topic)
-                    under_way -= answered
-            is_full = under_way >= BULK_KAFKA_IN_FLIGHT
-            selector.modify(connection.socket, selectors.EVENT_READ | (0 if is_full else selectors.EVENT_WRITE))
+                bulk.send(events)
+                answered += bulk.receive(events)
+            selector.modify(connection.socket, selectors.EVENT_READ | (0 if bulk.is_full else selectors.EVENT_WRITE))
             yield Done(requests=answered, messages=answered * order.size)
+
+
+class _Bulk:
+    """Sends one frame again and again, without waiting for replies as long as there are not too many due."""
+
+    def __init__(self, connected: socket.socket, topic: str, frame: bytes) -> None:
+        connected.settimeout(0)
+        self._socket = connected
+        self._topic = topic
+        self._frame = frame
+        self._unsent = memoryview(frame)
+        self._received = bytearray()
+        self._under_way = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may be sent now."""
+        return self._under_way >= BULK_KAFKA_IN_FLIGHT
+
+    def send(self, events: int) -> None:
+        """Send as much as there is room for."""
+        if events & selectors.EVENT_WRITE and not self.is_full:
+            self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            if not self._unsent:
+                self._unsent = memoryview(self._frame)
+                self._under_way += 1
+
+    def receive(self, events: int) -> int:
+        """Take the replies that are there, and return how many."""
+        if not events & selectors.EVENT_READ:
+            return 0
+        data = self._socket.recv(_RECEIVE_BYTES)
+        require(len(data) > 0, "the broker keeps the connection open")
+        self._received += data
+        answered = _take_produce_replies(self._received, self._topic)
+        self._under_way -= answered
+        return answered
 
 
 def _take_produce_replies(received: bytearray, topic: str) -> int:
