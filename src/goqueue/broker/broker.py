@@ -286,6 +286,7 @@ class Broker:
             # No fault to be reported: it just takes no more.
             partition.log.fault = "the topic was deleted"
             self.queues.stretches.forget(partition)
+            self.queues.timestamps.forget(partition)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()
