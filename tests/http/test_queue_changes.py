@@ -63,7 +63,7 @@ class Waiting:
 
     def end(self) -> list[Got]:
         """Wait until it has got something, which must not take as long as it would wait."""
-        self._thread.join(15)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.got
 
