@@ -59,6 +59,26 @@ def test_the_version_tells_which_broker_it_is(http: httpx.Client) -> None:
     assert str(UUID(version["cluster_id"])) == version["cluster_id"]
 
 
+def test_root_leads_a_browser_somewhere_useful(http: httpx.Client) -> None:
+    reply = http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "host": "localhost:5"})
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert reply.headers["content-security-policy"].startswith("default-src 'none'")
+    paths = re.findall("<a href=([^>]+)>", reply.text)
+    assert {"/docs", "/openapi.json", "/topics", "/healthz", "/metrics"} <= set(paths)
+    for path in paths:
+        assert http.get(path).status_code == 200, path
+    assert "curl http://localhost:5/topics/" in reply.text
+    assert not re.search("(src|href)=['\"]?http", reply.text)
+
+
+def test_root_tells_programs_the_same(http: httpx.Client) -> None:
+    for path in ("/", "/v1/"):
+        told = http.get(path, headers={"accept": "*/*"}).json()
+        assert (told["name"], told["version"]) == ("goqueue", __version__)
+        assert "/openapi.json" in [link["path"] for link in told["links"]]
+
+
 def test_a_disk_that_cannot_be_written_to_is_noticed() -> None:
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(seed=1)
