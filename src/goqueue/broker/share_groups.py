@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.pipeline import operation
+from goqueue.broker.private_topics import require_public
 from goqueue.broker.queue_beginnings import ensure_group
 from goqueue.errors import UnknownGroup
 from goqueue.machines.share_members import check_share_heartbeat
@@ -31,6 +32,7 @@ async def share_heartbeat(broker: Broker, command: ShareHeartbeat) -> ShareReply
     """Let a member join, stay or leave, and tell it where to look; the group is made if need be."""
     check_group_name(command.group)
     check_share_heartbeat(command)
+    require_public(command.topics or ())
     if command.epoch == JOIN_EPOCH:
         await ensure_group(broker, command.group)
     reply = broker.shares.members.heartbeat(command, broker.shares.now_ms())

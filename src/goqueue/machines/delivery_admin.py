@@ -152,7 +152,8 @@ def _check_letters(group: str, letters: str, topics: Collection[str]) -> None:
 def _drop_topic(groups: Groups, command: DropTopic, ticket: int) -> Decision:
     records: list[KeyedRecord] = []
     outcomes = []
-    for group in groups.values():
+    concerned = groups.values() if command.group is None else [require(groups, command.group)]
+    for group in concerned:
         partitions = [each for each in group.windows if each.topic == command.topic]
         records += _forgetting(group, partitions)
         if partitions:

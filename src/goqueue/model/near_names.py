@@ -13,7 +13,8 @@ from itertools import islice
 _NAME_CHARACTERS_MAX = 250
 _KNOWN_MAX = 10_000
 _COMPARED_MAX = 200
-_CUTOFF = 0.7
+_CUTOFF = 0.65
+_PREFIX_CHARACTERS_MIN = 4
 
 
 def near_name(name: str, known: Iterable[str]) -> str:
@@ -21,19 +22,27 @@ def near_name(name: str, known: Iterable[str]) -> str:
     if not 0 < len(name) <= _NAME_CHARACTERS_MAX:
         return ""
     folded = name.casefold()
-    by_folded = {each.casefold(): each for each in islice(known, _KNOWN_MAX) if _may_be_near(name, each)}
+    names = list(islice(known, _KNOWN_MAX))
+    by_folded = {each.casefold(): each for each in names if _may_be_near(name, each)}
     if folded in by_folded:
         return by_folded[folded]
     # Names that begin in the same way come first: if there are too many, the others are left out.
     likely = sorted(by_folded, key=lambda each: (each[:2] != folded[:2], each[:1] != folded[:1]))
     near = get_close_matches(folded, likely[:_COMPARED_MAX], n=1, cutoff=_CUTOFF)
-    return by_folded[near[0]] if near else ""
+    return by_folded[near[0]] if near else _longer_form(folded, names)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the question whether the most similar known name is meant; empty if none is similar."""
     near = near_name(name, known)
     return f"did you mean {near!r}?" if near else ""
+
+
+def _longer_form(folded: str, names: Iterable[str]) -> str:
+    """Return a name that begins with the given one, as `visibility_timeout` does with `visibility`; or nothing."""
+    if len(folded) < _PREFIX_CHARACTERS_MIN or folded in names:
+        return ""
+    return next((each for each in names if each.casefold().startswith(folded) and each.casefold() != folded), "")
 
 
 def _may_be_near(name: str, other: str) -> bool:

@@ -96,6 +96,7 @@ TABLE: dict[str, Fault] = {
     "unknown_topic_id": Fault(100, 404),
     "topic_exists": Fault(36, 409),
     "topic_protected": Fault(17, 403),
+    "topic_private": Fault(29, 403),
     "invalid_topic_name": Fault(17, 400),
     "invalid_topic_settings": Fault(40, 400),
     "invalid_partitions": Fault(37, 400),
