@@ -217,7 +217,7 @@ class Broker:
         """Return the topic of that name; UnknownTopic if there is none."""
         found = self.topics.get(name)
         if found is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return found
 
     def topic_by_id(self, topic_id: UUID) -> OpenTopic:
@@ -291,6 +291,7 @@ class Broker:
             # No fault to be reported: it just takes no more.
             partition.log.fault = "the topic was deleted"
             self.queues.stretches.forget(partition)
+            self.queues.timestamps.forget(partition)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()

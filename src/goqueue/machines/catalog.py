@@ -143,7 +143,7 @@ class Catalog:
         """Return the topic of that name; UnknownTopic if there is none, or if it is going."""
         topic = self._topics.get(name)
         if topic is None or topic.is_going:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return topic
 
     def wall_jump_ms(self, now: NoteClock) -> int:

@@ -41,7 +41,7 @@ def require(groups: Groups, name: str) -> QueueGroup:
     """Return a group; UnknownQueue if there is none."""
     found = groups.get(name)
     if found is None:
-        raise UnknownQueue(f"there is no queue group {name!r}", hint="receiving makes it")
+        raise UnknownQueue(f"there is no queue group {name!r}", hint="receiving makes it").about(name)
     return found
 
 

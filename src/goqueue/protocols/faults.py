@@ -114,6 +114,9 @@ TABLE: dict[str, Fault] = {
     "request_timeout": Fault(42, 408),
     "body_too_large": Fault(42, 413),
     "unsupported_media_type": Fault(42, 415),
+    "unsupported_content_encoding": Fault(42, 415),
+    "host_not_allowed": Fault(42, 403),
+    "origin_not_allowed": Fault(42, 403),
     "head_too_large": Fault(42, 431),
 }
 

@@ -30,11 +30,13 @@ from goqueue.server.settings_kinds import (
     directory,
     duration,
     fraction,
+    host_names,
     is_loopback,
     listen_address,
     port,
     reachable_host,
     switch,
+    web_origins,
     whole,
 )
 
@@ -121,6 +123,15 @@ class Settings:
     )
     advertised_kafka_port: int = _setting(
         0, port(), "The port that Kafka clients are told to connect to; 0 for the one that listens."
+    )
+    http_hosts: tuple[str, ...] = _setting(
+        (),
+        host_names(),
+        "Names in the Host header that HTTP serves, besides IP addresses, localhost, the machine's name and "
+        "advertised_host; * serves all.",
+    )
+    http_origins: tuple[str, ...] = _setting(
+        (), web_origins(), "Origins of web pages that may call the HTTP interface (CORS); * for all."
     )
     node_id: int = _setting(1, whole(0, _INT32_MAX), "The number by which clients know this broker.")
     drain_timeout_ms: int = _setting(

@@ -12,7 +12,7 @@ from enum import IntEnum
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics import alter_topic, describe_topic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
-from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings
+from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings, unknown_setting
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
@@ -235,7 +235,7 @@ def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> 
         raise Invalid(f"{change.config_operation} is no way to change a setting", hint="0 to 3")
     if change.config_operation == Change.DELETE:
         if setting is None:
-            raise InvalidTopicSettings(f"{change.name!r} is no setting of a topic")
+            raise InvalidTopicSettings(unknown_setting(change.name))
         config.pop(change.name, None)
     elif change.value is None:
         raise InvalidTopicSettings(f"{change.name} was given no value")
