@@ -38,7 +38,7 @@ from goqueue.errors import (
 )
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
-from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
+from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
 from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
 from goqueue.machines.group_values import KnownTopic
@@ -161,6 +161,8 @@ class Broker:
         await self.submit(NameCluster(self.entropy.uuid(), self.entropy.token(RECEIPT_KEY_BYTES)))
         assert self.catalog.receipt_key is not None
         self.queues.receipts = Receipts(self.catalog.receipt_key)
+        self.queues.wall_jump_ms = self.catalog.wall_jump_ms(self._clocks())
+        await self.submit(self._clocks())
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
         self.groups.load()
         self.transactions.load()
@@ -179,6 +181,9 @@ class Broker:
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
+
+    def _clocks(self) -> NoteClock:
+        return NoteClock(self.clock.boot_id(), self.clock.now_ms(), int(self.clock.monotonic() * 1000))
 
     async def stop(self) -> None:
         """End all work and make every log durable; harmless if the broker was never started."""
