@@ -1,7 +1,7 @@
-"""Which Kafka clients this machine has, and what a test does without the one it needs.
+"""Which clients this machine has, and what a test does without the one it needs.
 
-Clients that come from PyPI are always there. kcat and kafkajs are programs of other ecosystems: without them a test is
-skipped, and the end of the run says in one line how many were (see `tests/conftest.py`). With CI=true in the
+Clients that come from PyPI are always there. kcat, kafkajs and curl are programs of other ecosystems: without them a
+test is skipped, and the end of the run says in one line how many were (see `tests/conftest.py`). With CI=true in the
 environment, as `.ci/run` and CI services set it, the test fails instead.
 """
 
@@ -17,6 +17,7 @@ import pytest
 
 KAFKAJS: Final = "kafkajs"
 KCAT: Final = "kcat"
+CURL: Final = "curl"
 # What npm writes last when it installs.
 _KAFKAJS_INSTALLED: Final = Path(__file__).parent / "kafkajs" / "node_modules" / ".package-lock.json"
 
@@ -40,8 +41,8 @@ def start_installed(
 def is_installed(client: str, environ: Mapping[str, str] = os.environ) -> bool:
     """Tell whether the program of a client is there, without starting it."""
     path = environ.get("PATH", "")
-    if client == KCAT:
-        return shutil.which("kcat", path=path) is not None
+    if client in (KCAT, CURL):
+        return shutil.which(client, path=path) is not None
     if client == KAFKAJS:
         return shutil.which("node", path=path) is not None and _KAFKAJS_INSTALLED.exists()
     return True

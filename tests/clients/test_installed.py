@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.installed import KAFKAJS, KCAT, Clients, is_installed, without
+from tests.clients.installed import CURL, KAFKAJS, KCAT, Clients, is_installed, without
 
 _ROOT = Path(__file__).parents[2]
 _CASES = "tests/clients/test_matrix.py::test_what_a_client_compressed_is_stored_compressed"
@@ -27,7 +27,7 @@ def test_tests_of_missing_clients_are_skipped_and_one_line_says_so(tmp_path: Pat
     assert told.startswith("2 tests were skipped, because kafkajs and kcat cannot be had from PyPI: run .ci/install-")
 
 
-@pytest.mark.parametrize("client", [KCAT, KAFKAJS])
+@pytest.mark.parametrize("client", [KCAT, KAFKAJS, CURL])
 def test_missing_client_is_found_out_by_looking_at_the_path(client: str, tmp_path: Path) -> None:
     assert not is_installed(client, {"PATH": str(tmp_path)})
     assert not is_installed(client, {})

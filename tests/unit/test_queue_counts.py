@@ -46,7 +46,7 @@ def test_batch_of_the_oldest_message_is_opened_once(monkeypatch: pytest.MonkeyPa
 
     def find(partition: Partition, offset: int) -> Record | None:
         opened.append(offset)
-        return Record(offset, 1000 + offset, None, b"x", ()) if offset < 5 else None
+        return Record(offset, 1000 + offset, None, b"x", []) if offset < 5 else None
 
     monkeypatch.setattr(queue_timestamps, "find", find)
 
@@ -59,12 +59,14 @@ def test_batch_of_the_oldest_message_is_opened_once(monkeypatch: pytest.MonkeyPa
         # What is not there now may be there later.
         assert [known.find(partition, 9), known.find(partition, 9)] == [None, None]
         assert opened == [3, 4, 9, 9]
+        known.forget(partition)
+        assert len(known) == 0
 
     run(act, GROUP)
 
 
 def test_timestamps_are_kept_for_so_many_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_timestamps, "find", lambda _, offset: Record(offset, offset, None, b"x", ()))
+    monkeypatch.setattr(queue_timestamps, "find", lambda _, offset: Record(offset, offset, None, b"x", []))
 
     async def act(partition: Partition, disk: SimDisk, simulation: Simulation) -> None:
         del disk, simulation

@@ -62,6 +62,8 @@ OTHERS: dict[str, tuple[str, Any]] = {
     "request_elements_max": ("10", 10),
     "reply_buffer_bytes_max": ("64KiB", 65_536),
     "http_body_bytes_max": ("1KiB", 1024),
+    "group_min_session_timeout_ms": ("1s", 1000),
+    "group_max_session_timeout_ms": ("1h", 3_600_000),
     "disk_guard_free_fraction": ("0", 0.0),
 }
 """A value that is not the default, for every setting: as text, and as it is stored."""
@@ -107,6 +109,8 @@ WRONG: dict[str, list[str]] = {
     "request_elements_max": ["0"],
     "reply_buffer_bytes_max": ["1023", "2GiB"],
     "http_body_bytes_max": ["1023", "2GiB"],
+    "group_min_session_timeout_ms": ["0", "2d"],
+    "group_max_session_timeout_ms": ["0", "2d"],
     "disk_guard_free_fraction": ["-1", "10%"],
 }
 
@@ -470,3 +474,8 @@ def test_settings_are_light_to_import() -> None:
     code = "import sys, goqueue.server.settings_sources; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"pydantic", "typer", "rich", "asyncio", "tomllib", "socket"}.isdisjoint(loaded)
+
+
+def test_shortest_session_is_not_longer_than_the_longest() -> None:
+    (found,) = mistakes({"group_min_session_timeout_ms": "10s", "group_max_session_timeout_ms": "5s"})
+    assert "no session fits between them" in str(found)

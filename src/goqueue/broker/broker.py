@@ -212,7 +212,7 @@ class Broker:
         """Return the topic of that name; UnknownTopic if there is none."""
         found = self.topics.get(name)
         if found is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return found
 
     def topic_by_id(self, topic_id: UUID) -> OpenTopic:
@@ -286,6 +286,7 @@ class Broker:
             # No fault to be reported: it just takes no more.
             partition.log.fault = "the topic was deleted"
             self.queues.stretches.forget(partition)
+            self.queues.timestamps.forget(partition)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()
@@ -328,6 +329,13 @@ class Broker:
 
     def _log_directory(self, topic: str, index: int) -> PurePath:
         return self.directory / f"{topic}-{index}"
+
+    @property
+    def catalog_partition(self) -> Partition:
+        """The partition that holds the catalogue."""
+        if self._shard is None:
+            raise Unavailable("the broker has not been started")
+        return self._shard.partition
 
     @property
     def partitions(self) -> Iterable[Partition]:

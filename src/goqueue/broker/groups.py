@@ -16,6 +16,7 @@ from goqueue.errors import (
     GoQueueError,
     InconsistentProtocol,
     InvalidGroup,
+    InvalidSessionTimeout,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
     UnknownMember,
@@ -43,8 +44,18 @@ async def join_group(broker: Broker, command: Join) -> Joined:
     """Join a classic group; returns when the round is over that makes the caller a member."""
     check_group_name(command.group)
     require_no_queue(broker, command.group)
+    _check_session(broker, command.session_timeout_ms)
     joined: Joined = await broker.groups.submit(command.group, command)
     return joined
+
+
+def _check_session(broker: Broker, session_timeout_ms: int) -> None:
+    shortest, longest = broker.options.group_min_session_timeout_ms, broker.options.group_max_session_timeout_ms
+    if not shortest <= session_timeout_ms <= longest:
+        raise InvalidSessionTimeout(
+            f"a session of {session_timeout_ms} ms is not allowed, but one of {shortest} to {longest} ms",
+            hint="see group_min_session_timeout_ms and group_max_session_timeout_ms of the broker",
+        )
 
 
 @operation("groups.sync")

@@ -139,6 +139,12 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
 
     The topic may be one with which the group has not begun yet.
     """
+    moves = await move_queue(broker, name, seek)
+    return _view(broker, require_queue(broker, name)), moves
+
+
+async def move_queue(broker: Broker, name: str, seek: QueueSeek) -> Sequence[QueueMove]:
+    """Seek as `seek_queue` does, for operations that have more to do."""
     opened = require_topic(broker, seek.topic)
     group = require_queue(broker, name)
     moves = []
@@ -146,7 +152,7 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
         move = await _planned(broker, group, partition, seek)
         await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
         moves.append(move)
-    return _view(broker, require_queue(broker, name)), moves
+    return moves
 
 
 def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> Sequence[Partition]:

@@ -38,3 +38,8 @@ class Timestamps:
             if len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
         return record.timestamp
+
+    def forget(self, partition: Partition) -> None:
+        """Keep nothing of a partition that is being deleted."""
+        for place in [each for each in self._kept if each[0] is partition]:
+            del self._kept[place]

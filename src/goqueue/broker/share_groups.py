@@ -52,7 +52,7 @@ async def describe_share_group(broker: Broker, name: str) -> ShareGroup:
     """Return a group with its members as they are now; UnknownGroup if there is none."""
     check_group_name(name)
     if not is_share_group(broker, name):
-        raise UnknownGroup(f"there is no share group {name!r}")
+        raise UnknownGroup(f"there is no share group {name!r}").about(name)
     return _view(broker, name)
 
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Self
 
 from goqueue.client.acts import carry_out, carry_out_async
 from goqueue.client.conversation import Patience
+from goqueue.client.durations import Duration, seconds_of
 from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
 from goqueue.client.member_script import AssignmentChange, MemberScript, Reading
 from goqueue.client.messages import Message
@@ -119,9 +120,9 @@ class Consumer(_Seen):
         self._ending = threading.Event()
         self._beating: threading.Thread | None = None
 
-    def poll(self, *, limit: int = 500, wait_s: float = 1.0) -> list[Message]:
+    def poll(self, *, limit: int = 500, wait_s: Duration = 1.0) -> list[Message]:
         """Return messages of the member's partitions, each partition's in order; waits for the first one."""
-        deadline = self._script.deadline(wait_s)
+        deadline = self._script.deadline(seconds_of(wait_s, "wait_s"))
         self._script.polled_by = current_thread()
         while True:
             with self._membership:
@@ -195,9 +196,9 @@ class AsyncConsumer(_Seen):
         self._ending = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
-    async def poll(self, *, limit: int = 500, wait_s: float = 1.0) -> list[Message]:
+    async def poll(self, *, limit: int = 500, wait_s: Duration = 1.0) -> list[Message]:
         """Return messages of the member's partitions, each partition's in order; waits for the first one."""
-        deadline = self._script.deadline(wait_s)
+        deadline = self._script.deadline(seconds_of(wait_s, "wait_s"))
         self._script.polled_by = current_task()
         while True:
             async with self._membership:

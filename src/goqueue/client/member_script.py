@@ -26,6 +26,7 @@ import msgspec
 from goqueue.client import groups
 from goqueue.client.acts import Acts
 from goqueue.client.calls import Call
+from goqueue.client.durations import Duration, seconds_of
 from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
 from goqueue.client.groups import GroupPage
 from goqueue.client.member_places import Places
@@ -63,7 +64,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     client_id: str
-    auto_commit_s: float | None
+    auto_commit_s: Duration | None
     start_at: StartAt
     is_committed_only: bool
     assignor: str | None
@@ -102,7 +103,8 @@ class MemberScript:
         client_id = options.get("client_id", "python")
         # Of its own choice, so that a join can be sent again.
         self._member_id = f"{client_id}-{entropy.uuid()}"
-        self._auto_commit_s = options.get("auto_commit_s", AUTO_COMMIT_S)
+        auto_commit_s = options.get("auto_commit_s", AUTO_COMMIT_S)
+        self._auto_commit_s = None if auto_commit_s is None else seconds_of(auto_commit_s, "auto_commit_s")
         self._start_at = options.get("start_at", StartAt.EARLIEST)
         self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
         self._lost: GoQueueError | None = None

@@ -37,6 +37,7 @@ from weakref import WeakSet
 from goqueue.client import transactions
 from goqueue.client.acts import Acts, carry_out, carry_out_async
 from goqueue.client.calls import Call
+from goqueue.client.durations import Duration
 from goqueue.client.group_values import PartitionOffset
 from goqueue.client.groups import Known
 from goqueue.client.member_script import MemberScript
@@ -89,7 +90,7 @@ class _Script:
     """One transaction, step by step."""
 
     def __init__(
-        self, seat: Seat, transactional_id: str, timeout_s: float | None, consumer: AnyConsumer | None
+        self, seat: Seat, transactional_id: str, timeout_s: Duration | None, consumer: AnyConsumer | None
     ) -> None:
         self._seat = seat
         self._id = transactional_id
@@ -250,7 +251,7 @@ class Transaction:
         client: Client,
         seat: Seat,
         transactional_id: str,
-        timeout_s: float | None,
+        timeout_s: Duration | None,
         consumer: Consumer | None = None,
     ) -> None:
         self._client = client
@@ -303,7 +304,7 @@ class AsyncTransaction:
         client: AsyncClient,
         seat: Seat,
         transactional_id: str,
-        timeout_s: float | None,
+        timeout_s: Duration | None,
         consumer: AsyncConsumer | None = None,
     ) -> None:
         self._client = client

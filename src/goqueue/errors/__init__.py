@@ -76,11 +76,13 @@ from goqueue.errors.records import (
 )
 from goqueue.errors.requests import (
     DataDirectoryLocked,
+    DataDirectoryUnusable,
     Draining,
     InvalidAcks,
     InvalidSettings,
     MalformedRequest,
     NotOffered,
+    PortInUse,
     SettingMistake,
 )
 from goqueue.errors.shares import InvalidShareSessionEpoch, ShareSessionLimit, ShareSessionNotFound
@@ -107,6 +109,7 @@ __all__ = [
     "CorruptBatch",
     "CorruptLog",
     "DataDirectoryLocked",
+    "DataDirectoryUnusable",
     "DiskFull",
     "Draining",
     "EpochFenced",
@@ -147,6 +150,7 @@ __all__ = [
     "OutOfOrderSequence",
     "PipelineRunning",
     "PolicyViolation",
+    "PortInUse",
     "ProducerFenced",
     "ProducerMismatch",
     "RebalanceInProgress",

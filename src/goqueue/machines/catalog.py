@@ -125,7 +125,7 @@ class Catalog:
         """Return the topic of that name; UnknownTopic if there is none, or if it is going."""
         topic = self._topics.get(name)
         if topic is None or topic.is_going:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return topic
 
     def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from goqueue.errors import InvalidSettings, SettingMistake
+from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
 from goqueue.model.topic import PARTITIONS_MAX
 from goqueue.model.topic_settings import TABLE as TOPIC_SETTINGS
@@ -48,6 +49,7 @@ _MIB = 1024 * 1024
 _INT32_MAX = 2**31 - 1
 _PORTS = ("kafka_port", "http_port", "grpc_port")
 _TOPIC_DEFAULTS = LogSettings()
+_GROUPS = BrokerOptions()
 
 
 class LogLevel(StrEnum):
@@ -200,6 +202,16 @@ class Settings:
         8 * _MIB, byte_size(_KIB, _INT32_MAX), "How many bytes of replies a connection may leave unread."
     )
     http_body_bytes_max: int = _limit(24 * _MIB, byte_size(_KIB, _INT32_MAX), "The largest body of an HTTP request.")
+    group_min_session_timeout_ms: int = _limit(
+        _GROUPS.group_min_session_timeout_ms,
+        duration(1, _DAY_MS),
+        "The shortest session.timeout.ms that a member of a classic group may ask for.",
+    )
+    group_max_session_timeout_ms: int = _limit(
+        _GROUPS.group_max_session_timeout_ms,
+        duration(1, _DAY_MS),
+        "The longest session.timeout.ms that a member of a classic group may ask for.",
+    )
     disk_guard_free_fraction: float = _limit(
         0.1, fraction(), "Writes are refused when less than this part of the disk is free; 0 never refuses."
     )
@@ -246,6 +258,12 @@ def _contradictions(settings: Settings) -> Iterator[SettingMistake]:
             ("host", "insecure"),
             f"host is {settings.host}, which other machines can reach, and there is no authentication yet: "
             "listen on 127.0.0.1, or set insecure to allow it",
+        )
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        yield SettingMistake(
+            ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
+            f"group_min_session_timeout_ms is {settings.group_min_session_timeout_ms}, which is above "
+            f"group_max_session_timeout_ms, {settings.group_max_session_timeout_ms}: no session fits between them",
         )
     names_by_port: dict[int, list[str]] = {}
     for name in _PORTS:

@@ -17,10 +17,11 @@ from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.bodies import ITEMS_BEGIN_WITH, require_few_items
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
-from goqueue.protocols.http.choices import choices_hint
+from goqueue.protocols.http.choices import shape_hint
 from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
 from goqueue.protocols.http.reply import encoded, refusal
 from goqueue.protocols.http.requests import Request
+from goqueue.protocols.http.suggestions import suggested_hint
 from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
@@ -74,7 +75,7 @@ class Endpoint:
             # Here, where it is told if it cannot be.
             return encoded(await operation.handle(context, given))
         except GoQueueError as error:
-            return refusal(error, request.path)
+            return refusal(error, request.path, hint=suggested_hint(self._services.broker, error))
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
             asked = f"{request.method} {request.path}"
             self._services.broker.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
@@ -91,7 +92,7 @@ class Endpoint:
         try:
             return self._decoders[operation.name].decode(body)
         except msgspec.ValidationError as error:
-            hint = choices_hint(error, operation.request)
+            hint = shape_hint(error, operation.request)
             raise MalformedRequest(f"the body is not as it should be: {error}", hint=hint) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedRequest(f"the body is no JSON: {error}") from None
@@ -148,5 +149,5 @@ def _query(operation: Operation, query_string: bytes) -> object:
     try:
         return msgspec.convert(given, operation.request, strict=False)
     except msgspec.ValidationError as error:
-        hint = choices_hint(error, operation.request)
+        hint = shape_hint(error, operation.request)
         raise MalformedRequest(f"the query is not as it should be: {error}", hint=hint) from None

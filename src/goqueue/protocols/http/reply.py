@@ -44,9 +44,10 @@ def encoded(answer: Answer) -> Answer:
     return Answer(_encode(answer.value), *answer[1:])
 
 
-def refusal(error: GoQueueError, path: str = "") -> Answer:
-    """Return the answer that tells an error."""
+def refusal(error: GoQueueError, path: str = "", *, hint: str = "") -> Answer:
+    """Return the answer that tells an error, with its own hint or a better one."""
     problem = problem_of(error, path)
+    problem.hint = hint or problem.hint
     headers = []
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
