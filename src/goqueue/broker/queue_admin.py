@@ -12,7 +12,7 @@ from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.queue_offers import find
 from goqueue.broker.share_groups import members_of
-from goqueue.errors import GoQueueError, GroupNotEmpty
+from goqueue.errors import Corrupt, GoQueueError, GroupNotEmpty
 from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
 from goqueue.machines.delivery_group import QueueGroup
@@ -208,7 +208,10 @@ def partition_view(broker: Broker, group: str, where: TopicPartition, window: Wi
         # Messages that wait for the end of a transaction are there as well, and get old.
         end = partition.high_watermark
         oldest = find(partition, max(window.floor, partition.log.start_offset)) if window.floor < end else None
+    except Corrupt:
+        # That the first message cannot be read says nothing of the others.
+        oldest = None
     except GoQueueError as error:
-        return view._replace(error=error)
+        return view._replace(error=error.without_frames())
     backlog = max(end - max(window.cursor, partition.log.start_offset), 0)
     return view._replace(end_offset=end, backlog=backlog, oldest_ms=None if oldest is None else oldest.timestamp)

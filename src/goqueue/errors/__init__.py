@@ -72,6 +72,7 @@ from goqueue.errors.records import (
     TooLarge,
     UnknownEpoch,
     UnknownFiles,
+    UnreadableBatch,
     UnsupportedFormat,
 )
 from goqueue.errors.requests import (
@@ -175,6 +176,7 @@ __all__ = [
     "UnknownTopic",
     "UnknownTopicId",
     "UnknownTransaction",
+    "UnreadableBatch",
     "UnstableOffsets",
     "UnsupportedAssignor",
     "UnsupportedFormat",

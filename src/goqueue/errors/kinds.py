@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class GoQueueError(Exception):
@@ -15,6 +15,15 @@ class GoQueueError(Exception):
         super().__init__(f"{message} ({hint})" if hint else message)
         self.message = message
         self.hint = hint
+
+    def without_frames(self) -> Self:
+        """Return the error without its traceback, and without the errors that led to it.
+
+        Whoever keeps an error, or passes it on, calls this: frames keep their variables alive, and with them all that
+        was read and decompressed when it was raised.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
 
 class Invalid(GoQueueError):
