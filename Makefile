@@ -91,6 +91,7 @@ $(BENCH_STAMP): requirements-bench.lock bench/install-peers
 
 bench: $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) log --output bench/results/log.json
+	$(MEASURE) checksum --output bench/results/checksum.json
 	$(MEASURE) publish --output bench/results/publish.json
 	$(MEASURE) publish --flush interval --acks 1 --output bench/results/publish-interval.json
 	$(MEASURE) replay --output bench/results/replay.json
@@ -102,6 +103,7 @@ bench: $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) groups --output bench/results/groups.json
 	$(MEASURE) transactions --output bench/results/transactions.json
 	$(MEASURE) queue --output bench/results/queue.json
+	$(MEASURE) fairness --output bench/results/fairness.json
 	$(MEASURE) spark --output bench/results/spark.json
 	$(MAKE) bench-peers
 
