@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, 
 from goqueue.cli.output import Format, FormatOption
 from goqueue.cli.produce_options import AcksChoice, parse_headers, unescaped
 from goqueue.cli.produce_tally import Tally, ignore
+from goqueue.cli.streams import require_input
 
 if TYPE_CHECKING:
     from goqueue.cli.produce_input import Shape
@@ -138,7 +138,11 @@ def _send(
     from goqueue.client import Acks, Client, Patience
 
     stopped_by: KeyboardInterrupt | OSError | None = None
-    with telling_what_to_do(), Client(server, patience=Patience(attempts=_ATTEMPTS)) as client, _bar(files) as advance:
+    with (
+        telling_what_to_do(server),
+        Client(server, patience=Patience(attempts=_ATTEMPTS)) as client,
+        _bar(files) as advance,
+    ):
         tally.advance = advance
         outbox = Outbox(client, topic, Acks(acks.value), tally.add)
         try:
@@ -173,7 +177,7 @@ def _bar(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
     from goqueue.cli.produce_input import STANDARD_INPUT, size_of
 
     console = Console(stderr=True)
-    is_typed = (not files or STANDARD_INPUT in files) and sys.stdin.isatty()
+    is_typed = (not files or STANDARD_INPUT in files) and require_input().isatty()
     if not console.is_terminal or is_typed:
         yield ignore
         return

@@ -12,8 +12,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 
+from goqueue.broker.messages import MESSAGES_MAX
 from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.protocols.http.bodies import ITEMS_BEGIN_WITH, require_few_items
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
 from goqueue.protocols.http.choices import shape_hint
 from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
@@ -25,6 +27,8 @@ from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
 _JSON = JSON.encode()
+# Fewer bytes cannot hold too many items.
+_UNSUSPICIOUS_BYTES = 2 * MESSAGES_MAX
 # What stands in a path for bytes that are not UTF-8.
 _UNREADABLE = "\ufffd"
 
@@ -48,6 +52,7 @@ class Endpoint:
         self._by_method = {operation.method: operation for operation in operations}
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
+        self._lists = {operation.name: _list_of(operation) for operation in operations}
         self._decoders = {
             operation.name: msgspec.json.Decoder(operation.request)
             for operation in operations
@@ -65,6 +70,8 @@ class Endpoint:
             operation = self._by_method.get(request.method)
             if operation is None:
                 raise MethodNotAllowed(request.method, self.methods)
+            if len(request.body) > _UNSUSPICIOUS_BYTES and (name := self._lists[operation.name]):
+                await require_few_items(request.body, name, MESSAGES_MAX)
             given = self._read(operation, request)
             context = Context(self._services, caller, prefix, variables, request.headers)
             # Here, where it is told if it cannot be.
@@ -101,6 +108,12 @@ class Endpoint:
             raise MalformedRequest(f"the body is no JSON: {error}") from None
         except RecursionError:
             raise MalformedRequest("the body is nested too deeply") from None
+
+
+def _list_of(operation: Operation) -> str:
+    """Return the list that an operation takes in large numbers; empty if there is none."""
+    fields = () if operation.request is None else operation.request.__struct_fields__
+    return next((name for name in ITEMS_BEGIN_WITH if name in fields), "")
 
 
 def _require_text(request: Request) -> None:

@@ -28,6 +28,7 @@ from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.records.reader import Record
+from goqueue.runtime.waiters import pieces
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, after which dates cannot be written."""
@@ -164,7 +165,7 @@ async def publish(context: Context, request: MessagesToPublish) -> Answer:
         context.caller,
         context.services.turns,
         context.topic,
-        [translated(message) for message in request.messages],
+        await all_translated(request.messages),
         _ACKS[request.acks],
     )
     return told(fates, topic_created=True if is_absent else UNSET)
@@ -183,6 +184,14 @@ def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> A
     if not failures:
         return Answer(Results(results, topic_created))
     return Answer(Results(results, topic_created), 207 if len(failures) < len(results) else failures[0].status)
+
+
+async def all_translated(given: Sequence[MessageToPublish]) -> list[NewMessage | GoQueueError]:
+    """Return messages as they are stored, or why they cannot be; others have a turn in between."""
+    found: list[NewMessage | GoQueueError] = []
+    async for piece in pieces(given):
+        found += [translated(message) for message in piece]
+    return found
 
 
 def translated(given: MessageToPublish) -> NewMessage | GoQueueError:
