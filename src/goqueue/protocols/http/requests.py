@@ -17,6 +17,12 @@ from goqueue.protocols.http.hosts import HostPolicy
 from goqueue.protocols.http.problems import BodyTooLarge, HeadTooLarge, UnsupportedContentEncoding
 
 HEAD_BYTES_MAX = 64 * 1024
+CHUNKS_FREE = 1_000
+"""How many chunks of a body may be of any size."""
+
+CHUNK_BYTES_MIN = 64
+"""How many bytes the chunks of a body must have on average if there are more of them: each costs time by itself."""
+
 # The headers that decide whether a request is read on.
 _JUDGED = frozenset({b"content-length", b"expect", b"host", b"origin", b"transfer-encoding", b"content-encoding"})
 
@@ -64,17 +70,24 @@ class RequestReader:
         self._url = b""
         self._headers: list[Header] = []
         self._body: bytes | bytearray = b""
+        self._content_bytes = 0
+        self._chunks = 0
 
     @property
     def is_asked_first(self) -> bool:
         """Whether the client waits to be told that its body is wanted."""
         return self._is_asked_first and not self._is_in_head
 
+    @property
+    def body_bytes_left(self) -> int:
+        """How many bytes of a body are still to come, as far as that is known: to read these costs little."""
+        return 0 if self._is_in_head or not self.is_arriving else max(self._content_bytes - self.arrived_bytes, 0)
+
     def go_on(self) -> None:
         """Take note that the client was told so."""
         self._is_asked_first = False
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Take bytes; raises what is wrong with them, after which nothing more can be read."""
         before = self.arrived_bytes
         self._other_bytes += len(data)
@@ -127,6 +140,7 @@ class RequestReader:
         self._url = b""
         self._headers = []
         self._body = b""
+        self._content_bytes = self._chunks = 0
         self._host = self._origin = None
         self._foreign_origin = b""
         self._has_transfer_encoding = False
@@ -154,7 +168,8 @@ class RequestReader:
             self._host = value
         elif name == b"content-length":
             # The parser has made sure that it is a number.
-            if int(value) > self._body_bytes_max:
+            self._content_bytes = int(value)
+            if self._content_bytes > self._body_bytes_max:
                 raise self._body_too_large()
         elif name == b"expect":
             self._is_asked_first |= value.lower() == b"100-continue"
@@ -195,6 +210,14 @@ class RequestReader:
             return  # which the end of the request tells
         if target.host is not None:
             self._hosts.require_host(b"[%s]" % target.host if b":" in target.host else target.host)
+
+    def on_chunk_header(self) -> None:
+        if self._chunks > CHUNKS_FREE and self.arrived_bytes < self._chunks * CHUNK_BYTES_MIN:
+            raise MalformedRequest(
+                f"the body has more than {CHUNKS_FREE} chunks, of less than {CHUNK_BYTES_MIN} bytes on average",
+                hint="send larger chunks, or the whole body with a Content-Length",
+            )
+        self._chunks += 1
 
     def on_body(self, body: bytes) -> None:
         self._is_asked_first = False
