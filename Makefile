@@ -28,7 +28,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help install-java run test test-quick test-long check format lock bench bench-peers readme clean
+.PHONY: help install-java run test test-quick test-long test-foreign check format lock bench bench-peers readme clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,10 @@ test-quick: $(STAMP) ## Run the tests that answer in a minute and a half: units,
 
 test-long: $(STAMP) ## Run the long forms of the fault and property tests as well
 	$(BIN)/pytest -m "long or not long" --long
+	@$(MAKE) --no-print-directory test-foreign
+
+test-foreign: $(STAMP) ## Run the suites of other authors' Kafka clients, from their published sources, against a broker
+	$(BIN)/python tests/foreign/run.py --pip "$(PYTHON) -m pip"
 
 check: $(STAMP) ## Lint, formatting, types, import contracts, tidiness
 	$(BIN)/ruff check .
