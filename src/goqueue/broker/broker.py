@@ -7,6 +7,7 @@ Everything durable is a log below the data directory, named `TOPIC-PARTITION`; t
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import PurePath
 from uuid import UUID
 
 from goqueue.broker.coordinator import Coordinator
-from goqueue.broker.events import DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
+from goqueue.broker.events import BatchUnreadable, DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.finisher import Finisher
 from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.letter_counts import LetterCounts
@@ -23,6 +24,7 @@ from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.broker.queue_coordinator import QueueCoordinator
+from goqueue.broker.receipts import RECEIPT_KEY_BYTES, Receipts
 from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
 from goqueue.broker.share_sessions import Shares
@@ -34,13 +36,14 @@ from goqueue.errors import (
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
+    UnreadableBatch,
 )
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
-from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
+from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
 from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
-from goqueue.machines.group_values import KnownTopic
+from goqueue.machines.group_values import KnownTopic, TopicPartition
 from goqueue.machines.groups import Command as GroupCommand
 from goqueue.machines.groups import Groups
 from goqueue.machines.heartbeat_pace import HeartbeatPace
@@ -56,6 +59,7 @@ from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TopicSettings, parse
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.loading import open_logs
+from goqueue.runtime.opened_batches import OpenedBatches
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Shard
 from goqueue.runtime.tasks import Tasks
@@ -117,6 +121,7 @@ class Broker:
         self.directory = directory
         self.threads = threads
         self._syncs = syncs
+        self.opened = OpenedBatches(self._report_unreadable)
         self.pipeline = Pipeline(clock)
         self.tasks = Tasks(sink)
         self.catalog = Catalog()
@@ -126,6 +131,8 @@ class Broker:
         self.topics_by_wire_name: dict[bytes, OpenTopic] = {}  # as names travel: publishing decodes none
         # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
         self.revision = 0
+        # By topic, since the start: how many batches could not be read.
+        self.unreadable_batches: Counter[str] = Counter()
         self.known_topics: dict[str, KnownTopic] = {}  # which groups look at
         self.heartbeat_pace = HeartbeatPace()
         self.groups: Coordinator[Groups, GroupCommand] = Coordinator(
@@ -157,7 +164,11 @@ class Broker:
         log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
         partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
         self._shard = Shard(self.catalog, partition, self.clock)
-        await self.submit(NameCluster(self.entropy.uuid()))
+        await self.submit(NameCluster(self.entropy.uuid(), self.entropy.token(RECEIPT_KEY_BYTES)))
+        assert self.catalog.receipt_key is not None
+        self.queues.receipts = Receipts(self.catalog.receipt_key)
+        self.queues.wall_jump_ms = self.catalog.wall_jump_ms(self._clocks())
+        await self.submit(self._clocks())
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
         self.groups.load()
         self.transactions.load()
@@ -176,6 +187,9 @@ class Broker:
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
+
+    def _clocks(self) -> NoteClock:
+        return NoteClock(self.clock.boot_id(), self.clock.now_ms(), int(self.clock.monotonic() * 1000))
 
     async def stop(self) -> None:
         """End all work and make every log durable; harmless if the broker was never started."""
@@ -209,7 +223,7 @@ class Broker:
         """Return the topic of that name; UnknownTopic if there is none."""
         found = self.topics.get(name)
         if found is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return found
 
     def topic_by_id(self, topic_id: UUID) -> OpenTopic:
@@ -266,7 +280,12 @@ class Broker:
         return entry
 
     def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
-        return Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads, self._syncs)
+        name, settings = entry.topic.name, entry.settings
+        return Partition(name, index, log, settings, self.clock, self.threads, self._syncs, self.opened)
+
+    def _report_unreadable(self, place: TopicPartition, fault: UnreadableBatch) -> None:
+        self.unreadable_batches[place.topic] += 1
+        self.sink.emit(BatchUnreadable(place.topic, place.partition, fault.base_offset, fault.reason))
 
     def _unavailable(self, entry: OpenTopic, index: int, fault: GoQueueError | OSError) -> GoQueueError:
         self.sink.emit(PartitionUnavailable(entry.topic.name, index, str(fault)))
@@ -283,6 +302,9 @@ class Broker:
             # No fault to be reported: it just takes no more.
             partition.log.fault = "the topic was deleted"
             self.queues.stretches.forget(partition)
+            self.queues.timestamps.forget(partition)
+            self.opened.forget(partition.place)
+        self.unreadable_batches.pop(name, None)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()
@@ -325,6 +347,13 @@ class Broker:
 
     def _log_directory(self, topic: str, index: int) -> PurePath:
         return self.directory / f"{topic}-{index}"
+
+    @property
+    def catalog_partition(self) -> Partition:
+        """The partition that holds the catalogue."""
+        if self._shard is None:
+            raise Unavailable("the broker has not been started")
+        return self._shard.partition
 
     @property
     def partitions(self) -> Iterable[Partition]:

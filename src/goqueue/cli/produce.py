@@ -70,8 +70,7 @@ def produce(
     template = NewMessage(key=key, headers=parse_headers(header or []), partition=partition)
     separator = unescaped(key_separator or "").encode()
     shape = Shape(template, key_separator=separator, is_json=json_lines, is_whole_file=whole_file)
-    _greet(server, topic)
-    tally = Tally(topic, output_format)
+    tally = Tally(topic, output_format, is_new_topic=not _exists(server, topic))
     try:
         stopped_by = _send(server, topic, acks, shape, files or [], tally)
     except KeyboardInterrupt:
@@ -115,8 +114,11 @@ def _check_files(files: Sequence[Path]) -> None:
             raise typer.BadParameter(f"there is no file {file}", param_hint="FILE")
 
 
-def _greet(server: str, topic: str) -> None:
-    """Fail now if there is no broker, or no topic can have that name, and not after reading input."""
+def _exists(server: str, topic: str) -> bool:
+    """Tell whether there is such a topic; if not, the first message may create it.
+
+    Fails now if there is no broker, or no topic can have that name, and not after reading input.
+    """
     from goqueue.client import topics
     from goqueue.errors import UnknownTopic
 
@@ -124,7 +126,8 @@ def _greet(server: str, topic: str) -> None:
         try:
             client.send(topics.describe(topic))
         except UnknownTopic:
-            return  # it may be made by the first message
+            return False
+    return True
 
 
 def _send(

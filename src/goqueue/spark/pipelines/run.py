@@ -24,6 +24,7 @@ from goqueue.spark.pipelines.model import AvailableNow, ConsoleSink, PipelineSpe
 from goqueue.spark.pipelines.progress import LETTERS_NAME, RULES_PREFIX, WRITTEN_METRIC, QueryProgress
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_checkpoints import Checkpoints
+from goqueue.spark.pipelines.run_delta import require_delta
 from goqueue.spark.pipelines.run_failures import Failure
 from goqueue.spark.pipelines.run_query import Event, Query, QueryPlan, State, StreamRun
 from goqueue.spark.pipelines.run_table import Observed, TableRun, TableWrite
@@ -92,6 +93,8 @@ class PipelineRun:
         self._show = show
         if is_remote(session):
             require_no_console(spec)
+        else:
+            require_delta(spec)
         self._session = session.newSession()
         self._set_up()
         self._is_stopping = False
