@@ -21,6 +21,7 @@ from goqueue.bench.broker import parse_ready
 from goqueue.cli.demo_orders import CUSTOMERS, TOPIC, Orders, Tally
 from goqueue.client import Client, messages
 from goqueue.errors import GoQueueError, Unavailable
+from goqueue.seams.children import dying_with_parent
 from goqueue.seams.entropy import SystemEntropy
 
 PIPELINE_FILE = "orders.yaml"
@@ -41,7 +42,12 @@ class BrokerProcess:
         command += ["--kafka-port", str(kafka_port), "--http-port", str(http_port)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl
             )
         self._is_ready = threading.Event()
         self._addresses: Mapping[str, str] = {}
@@ -139,4 +145,8 @@ def start_pipeline(pipeline: Path, *, bootstrap: str, server: str, master: str) 
     command += ["--checkpoint", str(pipeline.parent / "checkpoints")]
     if master:
         command += ["--master", master]
-    return subprocess.Popen(command, env={**os.environ, "GOQUEUE_BOOTSTRAP": bootstrap})
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "GOQUEUE_BOOTSTRAP": bootstrap},
+        preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl
+    )

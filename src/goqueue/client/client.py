@@ -43,6 +43,8 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 _TIMEOUT_S = 30.0
 _TIMEOUT_S_MIN = 0.001
 _CONNECT_TIMEOUT_S = 5.0
+# httpcore looks at all connections of a pool for each request: with 64 of them, that costs more than the request.
+_CONNECTIONS_MAX = 8
 # HOST, HOST:PORT or [IPv6]:PORT.
 _BARE_ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
 
@@ -189,6 +191,9 @@ class AsyncClient(_Line):
     def __init__(self, server: str = DEFAULT_SERVER, **options: Unpack[Options]) -> None:
         super().__init__(server, options)
         self._http = httpx.AsyncClient(**self._wiring())
+        # Calls that let the broker wait hold a connection for long, so that they have a pool of their own.
+        self._waiting_http = httpx.AsyncClient(**self._wiring())
+        self._turns = asyncio.Semaphore(_CONNECTIONS_MAX)
         self._closed = asyncio.Event()
 
     @property
@@ -229,6 +234,13 @@ class AsyncClient(_Line):
         """Close all connections; a pause between two attempts ends at once."""
         self._closed.set()
         await self._http.aclose()
+        await self._waiting_http.aclose()
+
+    async def _exchange(self, call: Call[Any]) -> httpx.Response:
+        if call.wait_s:
+            return await self._waiting_http.send(self._request(call))
+        async with self._turns:
+            return await self._http.send(self._request(call))
 
     async def _carry_out(self, step: Exchange | Pause) -> Reply | Lost | None:
         if isinstance(step, Pause):
@@ -238,7 +250,7 @@ class AsyncClient(_Line):
             return None
         _require_open(is_closed=self.is_closed)
         try:
-            return _as_reply(await self._http.send(self._request(step.call)))
+            return _as_reply(await self._exchange(step.call))
         except httpx.TransportError as error:
             return _as_lost(error)
         except RuntimeError:

@@ -15,7 +15,7 @@ An async handler that raises `SystemExit` or `KeyboardInterrupt` has its worker 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 from typing_extensions import override
@@ -94,11 +94,22 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed(Event):
-    """A handler has raised an error, and the message is to be tried again."""
+    """A handler has raised an error, and the message is to be tried again; the log has its `traceback` as well."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     place: Place
     error: str
+    traceback: str = field(default="", compare=False, repr=False)
+
+    @override
+    def describe(self) -> str:
+        """Return the event as one line, without the traceback."""
+        return f"WorkFailed place={self.place} error={self.error}"
+
+    @override
+    def details(self) -> str:
+        """Return the traceback."""
+        return self.traceback
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import ClassVar, Protocol
 
-from goqueue.model.visible_text import visible
+from goqueue.model.visible_text import visible, visible_lines
 
 
 class Severity(IntEnum):
@@ -33,6 +33,10 @@ class Event:
         """Return the event as one line: its name and its fields."""
         shown = " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
         return f"{type(self).__name__} {shown}".rstrip()
+
+    def details(self) -> str:
+        """Return more lines for a log, such as a traceback; mostly there are none."""
+        return ""
 
 
 class Sink(Protocol):
@@ -57,4 +61,7 @@ class LoggingSink:
         self._logger = logging.getLogger("goqueue")
 
     def emit(self, event: Event) -> None:
-        self._logger.log(event.severity, "%s", visible(event.describe()))
+        text = visible(event.describe())
+        if details := event.details():
+            text = f"{text}\n{visible_lines(details.rstrip())}"
+        self._logger.log(event.severity, "%s", text)
