@@ -6,7 +6,6 @@ must not make the broker larger each time, nor hold up its loop for longer than 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from goqueue.records.payload import Columns
 from goqueue.records.reader import SLICE_RECORDS
 from goqueue.runtime.opened_batches import KEPT_BYTES_MAX, OpenedBatches
 from goqueue.runtime.partition import NEW_RECORDS_MAX
+from goqueue.runtime.waiters import turns
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import live, shrink
@@ -124,7 +124,7 @@ def _measure(path: Callable[[Broker], Awaitable[None]], times: int) -> int:
         before = resident_bytes()
         for _ in range(times):
             await path(broker)
-            await asyncio.sleep(0)
+            await turns(1)
         growth.append(resident_bytes() - before)
 
     live(SimDisk(1), 1, act, steps_max=2_000_000)

@@ -8,7 +8,7 @@ were compressed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +17,7 @@ from goqueue.broker.fetch import Fetch, Fetched, Terms, Wanted
 from goqueue.broker.offsets import NO_OFFSET, Place, find_offset
 from goqueue.errors import GoQueueError, UnreadableBatch
 from goqueue.records.layout import headers as headers_of
-from goqueue.records.reader import Record
+from goqueue.records.reader import SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over
 
@@ -129,27 +129,32 @@ def opened(partition: Partition, fetched: Fetched, offset: int, reading: Reading
     """
     found: list[Record] = []
     size = 0
-    aborted = Aborted(fetched.aborted or ())
-    data = fetched.data
     try:
-        for position, header in headers_of(data):
-            if aborted.hides(header) or header.is_control:
-                partition.verify_batch(data, position, header)
-                offset = max(offset, header.next_offset)
-                continue
-            for records in partition.open_batch(data, position, header).slices(offset):
-                for record in records:
-                    size += record.size_bytes
-                    if found and (size > reading.bytes_max or len(found) == reading.limit):
-                        return found, offset
-                    found.append(record)
-                    offset = record.offset + 1
-                if len(found) >= reading.limit and offset < header.next_offset:
+        for records, after in _slices(partition, fetched, offset):
+            for record in records:
+                size += record.size_bytes
+                if found and (size > reading.bytes_max or len(found) == reading.limit):
                     return found, offset
-            offset = max(offset, header.next_offset)
+                found.append(record)
+                offset = record.offset + 1
+            offset = max(offset, after)
             if len(found) >= reading.limit:
                 break
     except UnreadableBatch:
         if not found:
             raise
     return found, offset
+
+
+def _slices(partition: Partition, fetched: Fetched, offset: int) -> Iterator[tuple[list[Record], int]]:
+    """Yield the records that a reader may see from an offset on, and the offset at which it goes on after each part."""
+    aborted = Aborted(fetched.aborted or ())
+    data = fetched.data
+    for position, header in headers_of(data):
+        if aborted.hides(header) or header.is_control:
+            partition.verify_batch(data, position, header)
+        else:
+            is_whole = header.record_count <= SLICE_RECORDS
+            for records in partition.open_batch(data, position, header).slices(offset):
+                yield records, header.next_offset if is_whole else records[-1].offset + 1
+        yield [], header.next_offset
