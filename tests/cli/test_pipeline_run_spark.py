@@ -51,3 +51,14 @@ def test_what_else_goes_wrong_in_helpers_is_told() -> None:
 
 def test_what_java_says_of_its_modules_is_left_out() -> None:
     assert shown("WARNING: Using incubator modules: jdk.incubator.vector\nWARNING: else\n") == "WARNING: else\n"
+
+
+def test_error_of_java_is_told_without_its_frames() -> None:
+    told = [
+        "Exception in thread main: Could not parse Master URL: 'nowhere'\n",
+        "\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3378)\n",
+        "Caused by: java.io.IOException: no\n",
+        "\t... 12 more\n",
+        "  at noon, a line of the user\n",
+    ]
+    assert list(worth_reading(told)) == [told[0], told[2], told[4]]
