@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from goqueue.errors import DataDirectoryLocked
-from goqueue.seams.disk import Disk, RealDisk, lock_directory
+from goqueue.seams.disk import Disk, RealDisk, lock_directory, unusable_directory
 
 
 def test_real_disk_is_a_disk(tmp_path: Path) -> None:
@@ -123,3 +124,19 @@ def test_data_directory_has_one_owner_at_a_time(tmp_path: Path) -> None:
         pass
     with lock_directory(directory):
         assert RealDisk().list_directory(directory) == ["lock"]
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EACCES, f"cannot be made: user {os.geteuid()} may not write to {{parent}}"),
+        (errno.EROFS, "cannot be made: the file system of {parent} is read-only"),
+        (errno.ENOSPC, "cannot be made: the disk is full"),
+        (errno.EIO, "cannot be made: Input/output error"),
+    ],
+)
+def test_data_directory_that_cannot_be_made_says_why(number: int, reason: str, tmp_path: Path) -> None:
+    wanted = tmp_path / "deep" / "data"
+    error = unusable_directory(wanted, OSError(number, os.strerror(number)), "made")
+    assert error.message == f"the data directory {wanted} {reason.format(parent=tmp_path)}"
+    assert "--data-dir" in error.hint

@@ -23,6 +23,7 @@ from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.broker.queue_coordinator import QueueCoordinator
+from goqueue.broker.receipts import RECEIPT_KEY_BYTES, Receipts
 from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
 from goqueue.broker.share_sessions import Shares
@@ -157,7 +158,9 @@ class Broker:
         log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
         partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
         self._shard = Shard(self.catalog, partition, self.clock)
-        await self.submit(NameCluster(self.entropy.uuid()))
+        await self.submit(NameCluster(self.entropy.uuid(), self.entropy.token(RECEIPT_KEY_BYTES)))
+        assert self.catalog.receipt_key is not None
+        self.queues.receipts = Receipts(self.catalog.receipt_key)
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
         self.groups.load()
         self.transactions.load()
@@ -209,7 +212,7 @@ class Broker:
         """Return the topic of that name; UnknownTopic if there is none."""
         found = self.topics.get(name)
         if found is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return found
 
     def topic_by_id(self, topic_id: UUID) -> OpenTopic:
@@ -283,6 +286,7 @@ class Broker:
             # No fault to be reported: it just takes no more.
             partition.log.fault = "the topic was deleted"
             self.queues.stretches.forget(partition)
+            self.queues.timestamps.forget(partition)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()
@@ -325,6 +329,13 @@ class Broker:
 
     def _log_directory(self, topic: str, index: int) -> PurePath:
         return self.directory / f"{topic}-{index}"
+
+    @property
+    def catalog_partition(self) -> Partition:
+        """The partition that holds the catalogue."""
+        if self._shard is None:
+            raise Unavailable("the broker has not been started")
+        return self._shard.partition
 
     @property
     def partitions(self) -> Iterable[Partition]:

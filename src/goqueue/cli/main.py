@@ -34,6 +34,7 @@ from goqueue.cli import (
     txn,
 )
 from goqueue.errors import GoQueueError
+from goqueue.model.visible_text import visible
 
 
 class _Commands(TyperGroup):
@@ -49,7 +50,7 @@ class _Commands(TyperGroup):
             if error.errno == errno.EPIPE:
                 raise
             reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        typer.echo(f"goqueue: {reason}", err=True)
+        typer.echo(f"goqueue: {visible(reason)}", err=True)
         raise typer.Exit(1)
 
 

@@ -2,22 +2,21 @@
 
 Cells are never wrapped or shortened, so that what is copied is whole. If a terminal is too narrow for all columns,
 those that can be spared are left out; what goes elsewhere than to a terminal has all of them. Programs read the
-formats of `output` instead.
+formats of `output` instead. Control characters in cells and facts are written out (`\\x1b`), whoever chose them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.model.visible_text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP = 2
-# What moves the cursor of a terminal, or turns the direction of what is written.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -37,8 +36,8 @@ class Row(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """Return what others have written as it can be shown on a terminal: with spaces for whatever controls that."""
-    return _CONTROL.sub(" ", text)
+    """Return what clients have chosen as a sentence can show it; cells and facts are cleaned anyway."""
+    return visible(text)
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row], *, is_aside: bool = False) -> None:
@@ -46,7 +45,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], *, is_aside: boo
     from rich.text import Text
 
     console = _console(is_aside=is_aside)
-    rows = list(rows)
+    rows = [Row([visible(cell) for cell in row.cells], row.style) for row in rows]
     widths = _widths(columns, rows)
     shown = _fitting(columns, widths, console)
     rule = ["─" * width for width in widths]
@@ -61,10 +60,10 @@ def print_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
     """Print names and what they stand for, one below the other."""
     from rich.text import Text
 
-    facts = list(facts)
+    facts = [(visible(name), visible(value)) for name, value in facts]
     console = _console()
     if title:
-        console.print(Text(title, style="bold"), soft_wrap=True)
+        console.print(Text(visible(title), style="bold"), soft_wrap=True)
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
         console.print(Text.assemble((f"  {name:<{width}}", "dim"), f"  {value}"), soft_wrap=True)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from goqueue.client.calls import Call, Reply, reading, topic_path
+from goqueue.client.durations import Duration, milliseconds, seconds_of
 from goqueue.client.problems import Problem, error_of
 from goqueue.errors import GoQueueError
 
@@ -125,7 +126,7 @@ def read(
     offset: int | None = None,
     timestamp_ms: int | None = None,
     limit: int = 100,
-    wait_s: float = 0.0,
+    wait_s: Duration = 0.0,
     bytes_max: int | None = None,
     is_committed_only: bool = True,
 ) -> Call[Page]:
@@ -134,13 +135,14 @@ def read(
     With `wait_s` the broker waits that long for a message if there is none yet. OffsetOutOfRange tells the valid range.
     Messages of transactions that have not committed are left out, unless `is_committed_only` is False.
     """
+    wait_s = seconds_of(wait_s, "wait_s")
     query = {"limit": str(limit)}
     if offset is not None:
         query["offset"] = str(offset)
     if timestamp_ms is not None:
         query["timestamp"] = str(timestamp_ms)
     if wait_s:
-        query["wait"] = f"{round(wait_s * 1000)}ms"
+        query["wait"] = f"{milliseconds(wait_s)}ms"
     if bytes_max is not None:
         query["max_bytes"] = str(bytes_max)
     if not is_committed_only:

@@ -76,11 +76,13 @@ from goqueue.errors.records import (
 )
 from goqueue.errors.requests import (
     DataDirectoryLocked,
+    DataDirectoryUnusable,
     Draining,
     InvalidAcks,
     InvalidSettings,
     MalformedRequest,
     NotOffered,
+    PortInUse,
     SettingMistake,
 )
 from goqueue.errors.shares import InvalidShareSessionEpoch, ShareSessionLimit, ShareSessionNotFound
@@ -91,6 +93,7 @@ from goqueue.errors.topics import (
     InvalidTopicSettings,
     PolicyViolation,
     TopicExists,
+    TopicPrivate,
     TopicProtected,
     UnknownPartition,
     UnknownTopic,
@@ -106,6 +109,7 @@ __all__ = [
     "CorruptBatch",
     "CorruptLog",
     "DataDirectoryLocked",
+    "DataDirectoryUnusable",
     "DiskFull",
     "Draining",
     "EpochFenced",
@@ -146,6 +150,7 @@ __all__ = [
     "OutOfOrderSequence",
     "PipelineRunning",
     "PolicyViolation",
+    "PortInUse",
     "ProducerFenced",
     "ProducerMismatch",
     "RebalanceInProgress",
@@ -159,6 +164,7 @@ __all__ = [
     "Throttled",
     "TooLarge",
     "TopicExists",
+    "TopicPrivate",
     "TopicProtected",
     "TransactionFenced",
     "Unavailable",

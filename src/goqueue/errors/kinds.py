@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class GoQueueError(Exception):
@@ -15,6 +15,12 @@ class GoQueueError(Exception):
         super().__init__(f"{message} ({hint})" if hint else message)
         self.message = message
         self.hint = hint
+        self.subject = ""
+
+    def about(self, subject: str) -> Self:
+        """Note which name the error is about, so that similar names can be suggested."""
+        self.subject = subject
+        return self
 
 
 class Invalid(GoQueueError):

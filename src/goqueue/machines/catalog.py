@@ -6,6 +6,7 @@ is the only way in which state changes. Each fact has a key of its own, so the l
 | key                | value                                                     | none (tombstone)     |
 |--------------------|-----------------------------------------------------------|----------------------|
 | `cluster`          | the id of this cluster                                    | never                |
+| `receipt-key`      | the secret key that signs receipts of queue groups        | never                |
 | `topic NAME`       | id, partitions, settings, when it was made, is it going   | there is no topic    |
 | `producer-ids`     | the first producer id that nobody was given               | never                |
 
@@ -29,14 +30,16 @@ from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.model.topic import PARTITIONS_MAX, Topic, check_name
 
 CLUSTER_KEY = b"cluster"
+RECEIPT_KEY_KEY = b"receipt-key"
 PRODUCER_IDS_KEY = b"producer-ids"
 _TOPIC_PREFIX = b"topic "
 
 
 class NameCluster(NamedTuple):
-    """Give the cluster its id, unless it has one."""
+    """Give the cluster its id and the key of its receipts, as far as it has none; both are drawn by chance."""
 
     id: UUID
+    receipt_key: bytes
 
 
 class CreateTopic(NamedTuple):
@@ -88,6 +91,10 @@ class _ClusterValue(msgspec.Struct, frozen=True):
     id: UUID
 
 
+class _ReceiptKeyValue(msgspec.Struct, frozen=True):
+    key: bytes
+
+
 class _ProducerIdsValue(msgspec.Struct, frozen=True):
     next_id: int
 
@@ -105,6 +112,7 @@ class Catalog:
 
     def __init__(self) -> None:
         self.cluster_id: UUID | None = None
+        self.receipt_key: bytes | None = None
         self.next_producer_id = 0
         self._topics: dict[str, Topic] = {}
 
@@ -117,7 +125,7 @@ class Catalog:
         """Return the topic of that name; UnknownTopic if there is none, or if it is going."""
         topic = self._topics.get(name)
         if topic is None or topic.is_going:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return topic
 
     def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines
@@ -150,7 +158,7 @@ class Catalog:
         """Return the records that carry out a command; raises what forbids it."""
         match command:
             case NameCluster():
-                return [] if self.cluster_id else [_record(CLUSTER_KEY, _ClusterValue(command.id))]
+                return self._decide_name(command)
             case CreateTopic():
                 return [self._decide_create(command)]
             case GrowTopic():
@@ -166,6 +174,12 @@ class Catalog:
                 return [_record(PRODUCER_IDS_KEY, _ProducerIdsValue(self.next_producer_id + command.ids))]
             case _:
                 assert_never(command)
+
+    def _decide_name(self, command: NameCluster) -> Sequence[KeyedRecord]:
+        found = [] if self.cluster_id else [_record(CLUSTER_KEY, _ClusterValue(command.id))]
+        if not self.receipt_key:
+            found.append(_record(RECEIPT_KEY_KEY, _ReceiptKeyValue(command.receipt_key)))
+        return found
 
     def _decide_create(self, command: CreateTopic) -> KeyedRecord:
         check_name(command.name)
@@ -209,6 +223,8 @@ class Catalog:
                 self._topics[name] = _topic(name, msgspec.json.decode(value, type=_TopicValue))
         elif key == CLUSTER_KEY and value is not None:
             self.cluster_id = msgspec.json.decode(value, type=_ClusterValue).id
+        elif key == RECEIPT_KEY_KEY and value is not None:
+            self.receipt_key = msgspec.json.decode(value, type=_ReceiptKeyValue).key
         elif key == PRODUCER_IDS_KEY and value is not None:
             self.next_producer_id = msgspec.json.decode(value, type=_ProducerIdsValue).next_id
         else:
@@ -219,6 +235,8 @@ class Catalog:
         found = [_topic_record(topic) for topic in self.topics]
         if self.cluster_id:
             found.append(_record(CLUSTER_KEY, _ClusterValue(self.cluster_id)))
+        if self.receipt_key:
+            found.append(_record(RECEIPT_KEY_KEY, _ReceiptKeyValue(self.receipt_key)))
         if self.next_producer_id:
             found.append(_record(PRODUCER_IDS_KEY, _ProducerIdsValue(self.next_producer_id)))
         return found

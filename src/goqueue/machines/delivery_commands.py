@@ -175,9 +175,10 @@ class DeleteQueue:
 
 @dataclass(frozen=True, slots=True)
 class DropTopic:
-    """Forget all about a topic, which is going."""
+    """Forget all about a topic, which is going; or only what one group knows of it."""
 
     topic: str
+    group: str | None = None
 
 
 Administration = Configure | Pause | BeginTopic | Seek | Retreat | DeleteQueue | DropTopic

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import ClassVar, Protocol
 
+from goqueue.model.visible_text import visible
+
 
 class Severity(IntEnum):
     """How loud an event is; the values are those of the standard library's log levels."""
@@ -49,10 +51,10 @@ class NullSink:
 
 
 class LoggingSink:
-    """Writes every event as one line of the standard library's logger `goqueue`."""
+    """Writes every event as one line of the standard library's logger `goqueue`, without control characters."""
 
     def __init__(self) -> None:
         self._logger = logging.getLogger("goqueue")
 
     def emit(self, event: Event) -> None:
-        self._logger.log(event.severity, "%s", event.describe())
+        self._logger.log(event.severity, "%s", visible(event.describe()))

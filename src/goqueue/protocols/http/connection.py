@@ -7,6 +7,8 @@
 | a request arrives too slowly                               | 408, closed                                    |
 | no request for long                                        | closed, without a word                         |
 | headers larger than 64 KiB, body larger than the setting   | 431, 413, before it is kept; closed            |
+| no `Host`, two, or one that is not allowed; foreign `Origin` | 400, 403, before its body comes; closed      |
+| a `Content-Encoding`                                       | 415, before its body comes; closed             |
 | a URL of which 64 KiB have come without an end             | 431, closed                                    |
 | requests that come before the last one is answered         | wait in the socket, but for 64 KiB             |
 | replies that are not read                                  | closed                                         |
@@ -21,14 +23,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from typing_extensions import override
 
 from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError
+from goqueue.protocols.http.hosts import HostNotAllowed, OriginNotAllowed, cors_headers
 from goqueue.protocols.http.problems import RequestTimeout
-from goqueue.protocols.http.reply import CONTINUE, refusal, reply
+from goqueue.protocols.http.reply import CONTINUE, lines, refusal, reply
 from goqueue.protocols.http.requests import Request, RequestReader
 from goqueue.protocols.patience import Patience, Reason
 
@@ -41,6 +45,11 @@ _BODY_BYTES_PER_S_MIN = 1024
 # Up to here copying is cheaper than a second write.
 _JOINED_BYTES_MAX = 64 * 1024
 _LINGER_S = 2.0
+# Their messages quote the client, and reasons have to be few.
+_FOREIGN: Mapping[type[GoQueueError], str] = {
+    HostNotAllowed: "the Host of a request is not allowed",
+    OriginNotAllowed: "the Origin of a request is not allowed",
+}
 
 
 class HttpConnection(asyncio.Protocol):
@@ -51,7 +60,7 @@ class HttpConnection(asyncio.Protocol):
         self._front = front
         self._transport: asyncio.Transport
         self._caller = Caller("http")
-        self._reader = RequestReader(front.limits.http_body_bytes_max)
+        self._reader = RequestReader(front.limits.http_body_bytes_max, front.hosts)
         # Requests that are whole, and bytes that were not looked at: both wait for the request before to be answered.
         self.waiting: deque[Request] = deque()
         self._held = bytearray()
@@ -170,9 +179,10 @@ class HttpConnection(asyncio.Protocol):
         try:
             answer = await self._front.switch.answer(self._caller, request)
             is_last = self._is_ending and not self.waiting
-            head, body = reply(
-                answer, self._front.common_headers(), is_last=is_last, is_for_head=request.method == "HEAD"
-            )
+            common = self._front.common_headers()
+            if request.origin:
+                common += lines(cors_headers(request.origin))
+            head, body = reply(answer, common, is_last=is_last, is_for_head=request.method == "HEAD")
         except Exception:
             # Endpoints let nothing through, so the reply could not be written.
             self.abort()
@@ -217,7 +227,11 @@ class HttpConnection(asyncio.Protocol):
         if self._is_answering():
             # The error is in what follows good requests, which get their replies.
             return
-        self._front.door.note_dropped(error.message, self._caller.address)
+        reason = _FOREIGN.get(type(error))
+        if reason is None:
+            self._front.door.note_dropped(error.message, self._caller.address)
+        else:
+            self._front.door.note_dropped(reason, self._caller.address, error.message)
         self._transport.write(b"".join(reply(refusal(error), self._front.common_headers(), is_last=True)))
         self._linger()
 

@@ -15,10 +15,11 @@ import msgspec
 from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
-from goqueue.protocols.http.choices import choices_hint
+from goqueue.protocols.http.choices import shape_hint
 from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
 from goqueue.protocols.http.reply import encoded, refusal
 from goqueue.protocols.http.requests import Request
+from goqueue.protocols.http.suggestions import suggested_hint
 from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
@@ -51,18 +52,23 @@ class Endpoint:
             if operation.has_body and operation.request is not None
         }
 
+    @property
+    def methods(self) -> Sequence[str]:
+        """The methods that the path takes."""
+        return list(self._by_method)
+
     async def answer(self, caller: Caller, request: Request, prefix: str, variables: Mapping[str, str]) -> Answer:
         """Return what is answered to a request, which has come below a prefix, with these variables in its path."""
         try:
             operation = self._by_method.get(request.method)
             if operation is None:
-                raise MethodNotAllowed(request.method, list(self._by_method))
+                raise MethodNotAllowed(request.method, self.methods)
             given = self._read(operation, request)
             context = Context(self._services, caller, prefix, variables, request.headers)
             # Here, where it is told if it cannot be.
             return encoded(await operation.handle(context, given))
         except GoQueueError as error:
-            return refusal(error, request.path)
+            return refusal(error, request.path, hint=suggested_hint(self._services.broker, error))
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
             asked = f"{request.method} {request.path}"
             self._services.broker.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
@@ -79,7 +85,7 @@ class Endpoint:
         try:
             return self._decoders[operation.name].decode(body)
         except msgspec.ValidationError as error:
-            hint = choices_hint(error, operation.request)
+            hint = shape_hint(error, operation.request)
             raise MalformedRequest(f"the body is not as it should be: {error}", hint=hint) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedRequest(f"the body is no JSON: {error}") from None
@@ -130,5 +136,5 @@ def _query(operation: Operation, query_string: bytes) -> object:
     try:
         return msgspec.convert(given, operation.request, strict=False)
     except msgspec.ValidationError as error:
-        hint = choices_hint(error, operation.request)
+        hint = shape_hint(error, operation.request)
         raise MalformedRequest(f"the query is not as it should be: {error}", hint=hint) from None
