@@ -62,3 +62,13 @@ def test_error_of_java_is_told_without_its_frames() -> None:
         "  at noon, a line of the user\n",
     ]
     assert list(worth_reading(told)) == [told[0], told[2], told[4]]
+
+
+def test_helper_that_starts_too_late_is_not_told() -> None:
+    late = (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 313, in <module>\n'
+        "    with get_sock_file_to_executor() as sock_file:\n"
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket: timed out\n"
+    )
+    assert list(worth_reading([*late.splitlines(keepends=True), "a line\n"])) == ["a line\n"]

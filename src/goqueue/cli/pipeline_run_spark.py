@@ -78,4 +78,6 @@ def _is_of_helper(trace: list[str]) -> bool:
     """Tell whether PySpark's own code was cut off from whoever it talks to; what else went wrong there is news."""
     files = _FILE.findall("".join(trace))
     is_spark_alone = all(_LIBRARY.search(file) for file in files) and any(_SPARK.search(file) for file in files)
-    return is_spark_alone and trace[-1].strip().split(":")[0] in _CUT_OFF
+    error = trace[-1].strip()
+    # One that a busy machine starts too late finds that Spark does not wait for it any more.
+    return is_spark_alone and (error.split(":")[0] in _CUT_OFF or "[CANNOT_OPEN_SOCKET]" in error)
