@@ -23,7 +23,7 @@ from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines.model import AvailableNow, PipelineSpec
-from goqueue.spark.session import SessionRequest, SparkLost, is_remote, java_end, start_session
+from goqueue.spark.session import SessionRequest, SparkLost, SparkNotStarted, is_remote, java_end, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,10 +86,16 @@ def _run(
     from goqueue.spark.pipelines.run_loop import run_pipelines
 
     clock = SystemClock()
-    runs = [
-        PipelineRun(spec, setting, session, clock, watch.screen.show_rows)
-        for spec, setting in zip(specs, settings, strict=True)
-    ]
+    try:
+        runs = [
+            PipelineRun(spec, setting, session, clock, watch.screen.show_rows)
+            for spec, setting in zip(specs, settings, strict=True)
+        ]
+    except (PySparkException, Py4JError) as error:
+        # Spark looks at some settings only when a session is used.
+        raise SparkNotStarted(
+            f"Spark does not take its settings: {reason_in(str(error))}", hint="correct them under spark: in the file"
+        ) from None
     try:
         return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
     except (PySparkException, Py4JError, ConnectionError) as error:
