@@ -88,6 +88,7 @@ $(BENCH_STAMP): requirements-bench.lock bench/install-peers
 
 bench: $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) log --output bench/results/log.json
+	$(MEASURE) checksum --output bench/results/checksum.json
 	$(MEASURE) publish --output bench/results/publish.json
 	$(MEASURE) publish --flush interval --acks 1 --output bench/results/publish-interval.json
 	$(MEASURE) replay --output bench/results/replay.json

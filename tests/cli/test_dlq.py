@@ -13,7 +13,7 @@ import pytest
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, installed_environ
 
-_WAIT_S = 30
+_WAIT_S = 120
 
 
 @pytest.fixture

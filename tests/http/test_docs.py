@@ -23,7 +23,7 @@ from tests.clients.installed import CURL, is_installed, without
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "http.md"
 ADDRESS = "localhost:8080"
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 
 
 class Call(NamedTuple):

@@ -19,7 +19,7 @@ from goqueue.testing import Broker
 from tests.http.schemathesis_hooks import KNOWN_GROUP, KNOWN_MEMBER, KNOWN_TOPIC
 
 ROOT = Path(__file__).parents[2]
-SECONDS_MAX = 300
+SECONDS_MAX = 1_200
 
 
 @pytest.fixture(scope="module")

@@ -74,6 +74,18 @@ def test_sighup_leaves_the_broker_running(tmp_path: Path) -> None:
         assert broker.terminate() == 0
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_banner_shows_commands_with_the_real_ports(host: str, tmp_path: Path) -> None:
+    with ServeProcess(tmp_path / "data", "--host", host, "--insecure") as broker:
+        url = f"http://127.0.0.1:{broker.http.rpartition(':')[2]}"
+        assert broker.terminate() == 0
+        said = broker.reports()
+    assert f"kcat -P -b 127.0.0.1:{broker.port} -t greetings" in said
+    assert f"curl {url}/topics" in said
+    assert f"goqueue produce greetings --server {url}\n" in said
+    assert f"goqueue consume greetings --follow --server {url}\n" in said
+
+
 def refused(*command: str) -> str:
     """Run a command that cannot succeed; return the one line that it says."""
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)

@@ -40,7 +40,7 @@ _BLOCK = re.compile(
 )
 _FILE = re.compile(r"# (?P<name>[\w.-]+\.yaml)\n")
 # A job on Spark takes a quarter of a minute to start, and machines may be busy.
-_SECONDS_MAX = 300
+_SECONDS_MAX = 900
 
 
 class Step(NamedTuple):

@@ -7,6 +7,7 @@ Everything durable is a log below the data directory, named `TOPIC-PARTITION`; t
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import PurePath
 from uuid import UUID
 
 from goqueue.broker.coordinator import Coordinator
-from goqueue.broker.events import DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
+from goqueue.broker.events import BatchUnreadable, DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.finisher import Finisher
 from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.letter_counts import LetterCounts
@@ -35,13 +36,14 @@ from goqueue.errors import (
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
+    UnreadableBatch,
 )
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
-from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
+from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
 from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
-from goqueue.machines.group_values import KnownTopic
+from goqueue.machines.group_values import KnownTopic, TopicPartition
 from goqueue.machines.groups import Command as GroupCommand
 from goqueue.machines.groups import Groups
 from goqueue.machines.heartbeat_pace import HeartbeatPace
@@ -57,6 +59,7 @@ from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TopicSettings, parse
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.loading import open_logs
+from goqueue.runtime.opened_batches import OpenedBatches
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Shard
 from goqueue.runtime.tasks import Tasks
@@ -118,6 +121,7 @@ class Broker:
         self.directory = directory
         self.threads = threads
         self._syncs = syncs
+        self.opened = OpenedBatches(self._report_unreadable)
         self.pipeline = Pipeline(clock)
         self.tasks = Tasks(sink)
         self.catalog = Catalog()
@@ -127,6 +131,8 @@ class Broker:
         self.topics_by_wire_name: dict[bytes, OpenTopic] = {}  # as names travel: publishing decodes none
         # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
         self.revision = 0
+        # By topic, since the start: how many batches could not be read.
+        self.unreadable_batches: Counter[str] = Counter()
         self.known_topics: dict[str, KnownTopic] = {}  # which groups look at
         self.heartbeat_pace = HeartbeatPace()
         self.groups: Coordinator[Groups, GroupCommand] = Coordinator(
@@ -161,6 +167,8 @@ class Broker:
         await self.submit(NameCluster(self.entropy.uuid(), self.entropy.token(RECEIPT_KEY_BYTES)))
         assert self.catalog.receipt_key is not None
         self.queues.receipts = Receipts(self.catalog.receipt_key)
+        self.queues.wall_jump_ms = self.catalog.wall_jump_ms(self._clocks())
+        await self.submit(self._clocks())
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
         self.groups.load()
         self.transactions.load()
@@ -179,6 +187,9 @@ class Broker:
         self._report_unknown_directories()
         self.check_disk()
         self.tasks.start(self._caretaker.run(), "caretaker")
+
+    def _clocks(self) -> NoteClock:
+        return NoteClock(self.clock.boot_id(), self.clock.now_ms(), int(self.clock.monotonic() * 1000))
 
     async def stop(self) -> None:
         """End all work and make every log durable; harmless if the broker was never started."""
@@ -269,7 +280,12 @@ class Broker:
         return entry
 
     def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
-        return Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads, self._syncs)
+        name, settings = entry.topic.name, entry.settings
+        return Partition(name, index, log, settings, self.clock, self.threads, self._syncs, self.opened)
+
+    def _report_unreadable(self, place: TopicPartition, fault: UnreadableBatch) -> None:
+        self.unreadable_batches[place.topic] += 1
+        self.sink.emit(BatchUnreadable(place.topic, place.partition, fault.base_offset, fault.reason))
 
     def _unavailable(self, entry: OpenTopic, index: int, fault: GoQueueError | OSError) -> GoQueueError:
         self.sink.emit(PartitionUnavailable(entry.topic.name, index, str(fault)))
@@ -287,6 +303,8 @@ class Broker:
             partition.log.fault = "the topic was deleted"
             self.queues.stretches.forget(partition)
             self.queues.timestamps.forget(partition)
+            self.opened.forget(partition.place)
+        self.unreadable_batches.pop(name, None)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()

@@ -11,7 +11,7 @@ from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.share_groups import members_of
-from goqueue.errors import GoQueueError, GroupNotEmpty
+from goqueue.errors import Corrupt, GoQueueError, GroupNotEmpty
 from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
 from goqueue.machines.delivery_group import QueueGroup
@@ -218,7 +218,10 @@ def partition_view(broker: Broker, group: str, where: TopicPartition, window: Wi
         end = partition.high_watermark
         first = max(window.floor, partition.log.start_offset)
         oldest_ms = broker.queues.timestamps.find(partition, first) if window.floor < end else None
+    except Corrupt:
+        # That the first message cannot be read says nothing of the others.
+        oldest_ms = None
     except GoQueueError as error:
-        return view._replace(error=error)
+        return view._replace(error=error.without_frames())
     backlog = max(end - max(window.cursor, partition.log.start_offset), 0)
     return view._replace(end_offset=end, backlog=backlog, oldest_ms=oldest_ms)

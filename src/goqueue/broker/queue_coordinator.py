@@ -33,7 +33,11 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
     """All queue groups of a broker."""
 
     def __init__(self, broker: Broker, partitions: int) -> None:
-        super().__init__(broker, DELIVERIES_TOPIC, partitions, Deliveries, changed=self._has_changed)
+        super().__init__(
+            broker, DELIVERIES_TOPIC, partitions, lambda: Deliveries(self.wall_jump_ms), changed=self._has_changed
+        )
+        # By how much the wall clock was set while the broker was not running, as far as that is known.
+        self.wall_jump_ms = 0
         self.receipts: Receipts  # once the broker has started, which knows the key
         self.waits = Waits()
         self.stretches = Stretches()

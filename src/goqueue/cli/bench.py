@@ -31,6 +31,25 @@ def bench() -> None:
 
 
 @app.command()
+def checksum(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Also write the JSON object to this file.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, rougher numbers.")] = False,
+) -> None:
+    """Measure what it costs to verify the checksums of batches whose records are read.
+
+    The same work is done with and without it, in this process. A goal that is missed does not make the command fail.
+
+    Example: [bold]goqueue bench checksum --json[/bold]
+    """
+    from goqueue.bench.checksum import FULL, QUICK, run
+
+    machine, results = measure(None, lambda _, announce: run(QUICK if quick else FULL, announce))
+    present(machine, results, {}, output, as_json=as_json)
+
+
+@app.command()
 def log(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli.streams import console
 from goqueue.cli.yaml_rows import yaml_entry
 from goqueue.model.visible_text import visible, visible_json
 
@@ -60,9 +61,7 @@ def show(kind: str, rows: Iterable[Row], output_format: Format, *, title: str = 
 
 def wide_console() -> Console:
     """Return a console that never shortens a line."""
-    from rich.console import Console
-
-    return Console(width=_WIDTH_MAX, soft_wrap=True, highlight=False, emoji=False)
+    return console(width=_WIDTH_MAX, soft_wrap=True, highlight=False, emoji=False)
 
 
 def _show_table(title: str, rows: Iterable[Row]) -> None:
@@ -70,7 +69,7 @@ def _show_table(title: str, rows: Iterable[Row]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console = wide_console()
+    screen = wide_console()
     for number, block in enumerate(_blocks(rows)):
         table = Table(
             box=SIMPLE_HEAD, title=None if number else escape(visible(title)), title_justify="left", pad_edge=False
@@ -80,7 +79,7 @@ def _show_table(title: str, rows: Iterable[Row]) -> None:
             table.add_column(visible(name).replace("_", " "), justify="right" if is_number else "left", no_wrap=True)
         for row in block:
             table.add_row(*(escape(visible(_cell(value))) for value in row.values()))
-        console.print(table)
+        screen.print(table)
 
 
 def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:

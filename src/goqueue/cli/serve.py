@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from goqueue.cli.config import takes_settings
+from goqueue.cli.connection import DEFAULT_SERVER
 from goqueue.errors import DataDirectoryLocked, PortInUse
 from goqueue.server.settings_sources import Loaded
 
@@ -22,10 +23,13 @@ _HINTS = """
   kcat            echo hello | kcat -P -b {kafka} -t greetings
                   kcat -C -e -b {kafka} -t greetings
   HTTP            curl http://{http}/topics
-  command line    echo hello | goqueue produce greetings
-                  goqueue consume greetings --follow
+  browser         http://{http}/
+  command line    echo hello | goqueue produce greetings{server}
+                  goqueue consume greetings --follow{server}
   to stop         Ctrl-C
 """
+# A listener on all addresses is reached at the one of the machine itself.
+_REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @takes_settings
@@ -69,6 +73,12 @@ def _naming_holders(data_dir: Path) -> Iterator[None]:
 
 def _announce(addresses: Mapping[str, Address]) -> None:
     """Print the line that programs wait for, and for people what to try next."""
-    shown = {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in addresses.items()}
-    typer.echo("ready " + " ".join(f"{name}={address}" for name, address in shown.items()))
-    typer.echo(_HINTS.format(**shown), err=True)
+    typer.echo("ready " + " ".join(f"{name}={_shown(*address)}" for name, address in addresses.items()))
+    reached = {name: _shown(_REACHED_AT.get(host, host), port) for name, (host, port) in addresses.items()}
+    url = f"http://{reached['http']}"
+    server = "" if url == DEFAULT_SERVER else f" --server {url}"
+    typer.echo(_HINTS.format(**reached, server=server), err=True)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.cli.streams import console
 from goqueue.model.visible_text import visible
 
 if TYPE_CHECKING:
@@ -44,16 +45,16 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], *, is_aside: boo
     """Print a table; nothing but its headings if there are no rows. What is aside goes to standard error."""
     from rich.text import Text
 
-    console = _console(is_aside=is_aside)
+    screen = _console(is_aside=is_aside)
     rows = [Row([visible(cell) for cell in row.cells], row.style) for row in rows]
     widths = _widths(columns, rows)
-    shown = _fitting(columns, widths, console)
+    shown = _fitting(columns, widths, screen)
     rule = ["─" * width for width in widths]
     headings = [column.heading for column in columns]
     for cells, style in ((headings, "bold"), (rule, "dim"), *rows):
         line = (" " * _GAP).join(_aligned(cells[index], widths[index], columns[index]) for index in shown)
         # A line that is still too long is broken by the terminal, which copies it whole.
-        console.print(Text(line.rstrip(), style=style), soft_wrap=True)
+        screen.print(Text(line.rstrip(), style=style), soft_wrap=True)
 
 
 def print_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
@@ -61,12 +62,12 @@ def print_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
     from rich.text import Text
 
     facts = [(visible(name), visible(value)) for name, value in facts]
-    console = _console()
+    screen = _console()
     if title:
-        console.print(Text(visible(title), style="bold"), soft_wrap=True)
+        screen.print(Text(visible(title), style="bold"), soft_wrap=True)
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
-        console.print(Text.assemble((f"  {name:<{width}}", "dim"), f"  {value}"), soft_wrap=True)
+        screen.print(Text.assemble((f"  {name:<{width}}", "dim"), f"  {value}"), soft_wrap=True)
 
 
 def size_text(size: float) -> str:
@@ -97,9 +98,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def _console(*, is_aside: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, emoji=False, markup=False, stderr=is_aside)
+    return console(highlight=False, emoji=False, markup=False, stderr=is_aside)
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:

@@ -7,6 +7,7 @@ of the environment are not used: a broker is near.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +43,8 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 _TIMEOUT_S = 30.0
 _TIMEOUT_S_MIN = 0.001
 _CONNECT_TIMEOUT_S = 5.0
+# HOST, HOST:PORT or [IPv6]:PORT.
+_BARE_ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
 
 
 class Options(TypedDict, total=False):
@@ -253,8 +256,13 @@ class AsyncClient(_Line):
 
 
 def check_server(server: str) -> str:
-    """Return the address of a broker without a slash at its end; Invalid if it cannot be one."""
-    hint = "write http://HOST:PORT"
+    """Return the address of a broker, with a scheme and without a slash at its end; Invalid if it cannot be one.
+
+    HOST:PORT is taken for http://HOST:PORT.
+    """
+    hint = "write http://HOST:PORT or HOST:PORT"
+    if _BARE_ADDRESS.fullmatch(server):
+        server = f"http://{server}"
     try:
         httpx.URL(server)
         parts = urlsplit(server)

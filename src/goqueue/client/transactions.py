@@ -15,7 +15,7 @@ from goqueue.client.calls import Call, Reply, read_nothing, reading, topic_path
 from goqueue.client.durations import Duration, milliseconds, seconds_of
 from goqueue.client.group_values import GroupPartition, PartitionOffset
 from goqueue.client.groups import Known
-from goqueue.client.messages import NewMessage, Published, encode, read_fates
+from goqueue.client.messages import NewMessage, Published, encode_batch, read_fates
 from goqueue.client.problems import Problem, error_of
 from goqueue.client.transaction_values import (
     BatchCommitted,
@@ -95,7 +95,7 @@ def publish(
 
     Without the number of this request in the transaction, from 0 on, it is stored twice if it arrives twice.
     """
-    messages = b",".join(message if isinstance(message, bytes) else encode(message) for message in batch)
+    messages = b",".join(encode_batch(batch))
     fields = _encode({**_as_fields(producer), "topic": topic, "sequence": sequence})
     body = b'%b,"messages":[%b]}' % (fields[:-1], messages)
     is_repeatable = sequence is not None

@@ -72,6 +72,7 @@ from goqueue.errors.records import (
     TooLarge,
     UnknownEpoch,
     UnknownFiles,
+    UnreadableBatch,
     UnsupportedFormat,
 )
 from goqueue.errors.requests import (
@@ -181,6 +182,7 @@ __all__ = [
     "UnknownTopic",
     "UnknownTopicId",
     "UnknownTransaction",
+    "UnreadableBatch",
     "UnstableOffsets",
     "UnsupportedAssignor",
     "UnsupportedFormat",

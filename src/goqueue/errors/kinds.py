@@ -22,6 +22,15 @@ class GoQueueError(Exception):
         self.subject = subject
         return self
 
+    def without_frames(self) -> Self:
+        """Return the error without its traceback, and without the errors that led to it.
+
+        Whoever keeps an error, or passes it on, calls this: frames keep their variables alive, and with them all that
+        was read and decompressed when it was raised.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
+
 
 class Invalid(GoQueueError):
     """The request itself is wrong; sending it again cannot help."""

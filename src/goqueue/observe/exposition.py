@@ -72,6 +72,12 @@ class _Telling(Collector):
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(name, text, snapshot.gauges[name])
         yield from _partitions(snapshot.partitions)
+        unreadable = CounterMetricFamily(
+            "goqueue_unreadable_batches", "Stored batches that readers found damaged or malformed.", labels=("topic",)
+        )
+        for topic, count in sorted(snapshot.unreadable.items()):
+            unreadable.add_metric((topic,), count)
+        yield unreadable
         yield from _groups(snapshot.groups)
         yield from _transactions(snapshot.groups)
         yield from tell_pipelines(snapshot.pipelines)

@@ -31,6 +31,7 @@ TABLE: dict[str, Fault] = {
     "corrupt": Fault(56, 500),
     # batches and records
     "corrupt_batch": Fault(2, 400),
+    "unreadable_batch": Fault(2, 500),
     "unsupported_format": Fault(43, 400),
     "too_large": Fault(10, 413),
     "invalid_record": Fault(87, 400),

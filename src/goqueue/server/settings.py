@@ -157,7 +157,8 @@ class Settings:
     auto_create_topics: bool = _setting(
         default=True,
         kind=switch(),
-        description="Create a topic when a Kafka client asks for one that does not exist.",
+        description="Create a topic when a client publishes to, or a Kafka client asks for, one that does not exist "
+        "(auto.create.topics.enable).",
         group=Group.TOPICS,
     )
     default_partitions: int = _setting(

@@ -19,6 +19,7 @@ from goqueue.protocols.http.bodies import ITEMS_BEGIN_WITH, require_few_items
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
 from goqueue.protocols.http.choices import shape_hint
 from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
+from goqueue.protocols.http.redaction import is_loopback, without_directory
 from goqueue.protocols.http.reply import encoded, refusal
 from goqueue.protocols.http.requests import Request
 from goqueue.protocols.http.suggestions import suggested_hint
@@ -47,6 +48,7 @@ class Endpoint:
 
     def __init__(self, operations: Sequence[Operation], services: Services) -> None:
         self._services = services
+        self._directory = str(services.broker.directory).encode()
         self._by_method = {operation.method: operation for operation in operations}
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
@@ -73,13 +75,21 @@ class Endpoint:
             given = self._read(operation, request)
             context = Context(self._services, caller, prefix, variables, request.headers)
             # Here, where it is told if it cannot be.
-            return encoded(await operation.handle(context, given))
+            return self._told(caller, await operation.handle(context, given))
         except GoQueueError as error:
-            return refusal(error, request.path, hint=suggested_hint(self._services.broker, error))
+            return self._told(caller, refusal(error, request.path, hint=suggested_hint(self._services.broker, error)))
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
             asked = f"{request.method} {request.path}"
             self._services.broker.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
             return Answer(unexpected_problem(request.path), 500, MEDIA_TYPE)
+
+    def _told(self, caller: Caller, answer: Answer) -> Answer:
+        """Return an answer as bytes; other machines are not told where the data directory is."""
+        told = encoded(answer)
+        if not is_loopback(caller.host) and isinstance(told.value, bytes) and self._directory in told.value:
+            without_directory(answer.value, self._services.broker.directory)
+            return encoded(answer)
+        return told
 
     def _read(self, operation: Operation, request: Request) -> object:
         _require_text(request)

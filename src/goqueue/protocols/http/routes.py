@@ -154,6 +154,15 @@ OPERATIONS: Sequence[Operation] = (
     *pipeline_routes.OPERATIONS,
     *job_routes.OPERATIONS,
     Operation(
+        name="status.index",
+        method="GET",
+        path="/",
+        summary="Where to go from here; a page for browsers",
+        handle=status.index,
+        reply=status.Index,
+        is_strict=False,
+    ),
+    Operation(
         name="status.livez",
         method="GET",
         path="/livez",
