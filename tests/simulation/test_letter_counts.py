@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import letter_counts
+from goqueue.broker import browsing, letter_counts
 from goqueue.broker.broker import Broker
-from goqueue.broker.browsing import Look, browse_letters, count_letters, list_letters
+from goqueue.broker.browsing import TURN_LETTERS, Look, browse_letters, count_letters, list_letters
 from goqueue.broker.letter_counts import Count
 from goqueue.broker.letters import OpenedBatch, open_batches
 from goqueue.broker.messages import publish_sections
@@ -21,6 +21,7 @@ from goqueue.machines.redrive_values import Terms
 from goqueue.model import dead_letters
 from goqueue.model.letter_selection import Selection
 from goqueue.records.builder import NewRecord, build_batch
+from goqueue.runtime.waiters import turns as real_turns
 from goqueue.testing import SeededEntropy, SimDisk
 from goqueue.testing.clock import START_MS
 from tests.simulation.group_calls import CALLER, MakeTopic
@@ -113,6 +114,33 @@ async def _change(broker: Broker, chance: SeededEntropy) -> None:
         case _:
             for _ in range(1 + chance.below(3)):
                 await _write(broker, index, chance.choice([1, 2, 100, 700]), chance.choice(REASONS))
+
+
+def test_search_leaves_others_a_turn_after_a_few_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = [0]
+
+    def cause(headers: dead_letters.Headers) -> dead_letters.Cause:
+        looked_at[-1] += 1
+        return dead_letters.cause_of(headers)
+
+    def turns(count: int) -> Any:
+        looked_at.append(0)
+        return real_turns(count)
+
+    monkeypatch.setattr(browsing, "cause_of", cause)
+    monkeypatch.setattr(browsing, "turns", turns)
+
+    async def act(broker: Broker) -> None:
+        await _make(broker)
+        for index in (0, 1):
+            for _ in range(3):
+                await _write(broker, index, 500)
+        look = Look(Selection(reasons=("none has it",)))
+        assert not (await browse_letters(broker, CALLER, LETTERS, look)).letters
+        assert sum(looked_at) == 3_000
+        assert max(looked_at) <= TURN_LETTERS <= 50
+
+    live(SimDisk(1), 1, act)
 
 
 @pytest.mark.seeds(5, long_count=100)

@@ -29,8 +29,8 @@ _PAGE_BYTES = 8 * 1024 * 1024
 # How much of all partitions is kept meanwhile, and of each of them at least.
 _KEPT_BYTES = 32 * 1024 * 1024
 _KEPT_BYTES_MIN = 16 * 1024
-# How many letters are looked at before others have a turn.
-_AT_ONCE = 200
+TURN_LETTERS = 50
+"""How many letters are looked at before others have a turn; each takes some microseconds."""
 
 
 class Order(StrEnum):
@@ -82,7 +82,7 @@ class Merged:
     async def take(self) -> Letter | None:
         """Return the next letter; None if there is no more."""
         self._taken += 1
-        if self._taken % _AT_ONCE == 0:
+        if self._taken % TURN_LETTERS == 0:
             await turns(1)
         while self._unseen:
             place = self._unseen.pop()

@@ -43,7 +43,7 @@ _REMEMBERED_MAX = 50_000
 # How many runs are counted in one go, since a batch may reach over some of them, and is opened as a whole.
 _TOGETHER_MAX = 8
 # How many letters are looked at before others have a turn.
-_AT_ONCE = 100
+_AT_ONCE = 50
 
 assert CHUNK_LETTERS % RUN_OFFSETS == 0, "no run lies in two chunks"
 

@@ -21,7 +21,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 _READ_BYTES = 1024 * 1024
-_PIECE_LETTERS = 1024
+_PIECE_LETTERS = 256
 # Most who look at the newest letters want only some of them.
 _FIRST_PIECE_LETTERS = 64
 _PIECE_BYTES = 4 * 1024 * 1024
