@@ -63,6 +63,7 @@ bench: $(STAMP) $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) groups --output bench/results/groups.json
 	$(MEASURE) transactions --output bench/results/transactions.json
 	$(MEASURE) queue --output bench/results/queue.json
+	$(MEASURE) partitions --output bench/results/partitions.json
 	$(MEASURE) spark --output bench/results/spark.json
 	$(MAKE) bench-peers
 

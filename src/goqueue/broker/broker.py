@@ -7,11 +7,12 @@ Everything durable is a log below the data directory, named `TOPIC-PARTITION`; t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.broker.coordinator import Coordinator
@@ -37,6 +38,7 @@ from goqueue.errors import (
 )
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
+from goqueue.log.rest import NEW, Rest
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
 from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
@@ -54,12 +56,13 @@ from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.sinks import coordination_key
 from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TopicSettings, parse
-from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.loading import open_logs
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.resting import RESTING_LOG, Place, leave_rests, take_rests
 from goqueue.runtime.shard import Shard
 from goqueue.runtime.tasks import Tasks
 from goqueue.runtime.upkeep import Caretaker
+from goqueue.runtime.waiters import turns
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, remove_tree
 from goqueue.seams.entropy import Entropy
@@ -70,6 +73,9 @@ CATALOG_TOPIC = "__catalog"
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transactions"
 COORDINATOR_PARTITIONS = 50
+# After so many others have a turn while topics are put to use.
+_PARTITIONS_AT_A_TIME = 200
+_CREATIONS_AT_A_TIME = 16
 _CATALOG_SETTINGS = TopicSettings(log=LogSettings(cleanup=Cleanup.COMPACT, retention_ms=-1, segment_bytes=1024 * 1024))
 
 
@@ -142,8 +148,22 @@ class Broker:
         self.pipeline_runs, self.job_runs = PipelineRuns(), JobRuns()
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
+        self._is_started = False
         self.retention = RetentionWatch(self)
-        self._caretaker = Caretaker(self._flushers, clock, threads, self.retention, interval_s=options.upkeep_every_s)
+        self.creations = asyncio.Semaphore(_CREATIONS_AT_A_TIME)
+        """Taken by whoever makes a topic: if thousands are made at once, others have their turns in between."""
+        self._caretaker = self._new_caretaker()
+
+    def _new_caretaker(self) -> Caretaker:
+        return Caretaker(
+            lambda: [partition.flusher for partition in self.partitions],
+            self.clock,
+            self.threads,
+            self.retention,
+            before_round=self._look_around,
+            interval_s=self.options.upkeep_every_s,
+            retention_interval_s=self.options.retention_check_interval_ms / 1000,
+        )
 
     @property
     def cluster_id(self) -> UUID:
@@ -158,7 +178,10 @@ class Broker:
         partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
         self._shard = Shard(self.catalog, partition, self.clock)
         await self.submit(NameCluster(self.entropy.uuid()))
-        await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
+        loop = asyncio.get_running_loop()
+        rests = await loop.run_in_executor(self.threads, take_rests, self.disk, self.directory, self.sink)
+        present = frozenset(self.disk.list_directory(self.directory))
+        await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going], _Found(present, rests))
         self.groups.load()
         self.transactions.load()
         self.queues.load()
@@ -173,8 +196,9 @@ class Broker:
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
         self.redrives.driver.look_at_all()
-        self._report_unknown_directories()
+        self._report_unknown_directories(present)
         self.check_disk()
+        self._is_started = True
         self.tasks.start(self._caretaker.run(), "caretaker")
 
     async def stop(self) -> None:
@@ -188,6 +212,22 @@ class Broker:
             if isinstance(outcome, BaseException):
                 self.sink.emit(PartitionUnavailable(partition.topic, partition.index, f"not closed: {outcome!r}"))
         self._handles.close()
+        if self._is_started:
+            self._is_started = False
+            loop = asyncio.get_running_loop()
+            rests = self._rests()
+            await loop.run_in_executor(self.threads, leave_rests, self.disk, self.directory, self.sink, rests)
+
+    def _rests(self) -> list[tuple[UUID, dict[int, Rest]]]:
+        """Return what the next start is to know of the logs, which are closed, so that it need not open them.
+
+        The broker's own topics are left out: they are read at the start anyway.
+        """
+        return [
+            (opened.topic.id, rests)
+            for opened in self.topics.values()
+            if not opened.topic.is_internal and (rests := _rests_of(opened))
+        ]
 
     def release(self) -> None:
         """Answer all who wait for a group to get on, which may take long; let no more time pass."""
@@ -223,21 +263,28 @@ class Broker:
         """Return a topic's settings, its own on top of the broker's defaults."""
         return parse(topic.config, self.options.topic_defaults)
 
-    async def open_topics(self, topics: Sequence[Topic]) -> None:
-        """Open the logs of topics that the catalogue has, as far as they are not open, and put them to use."""
+    async def open_topics(self, topics: Sequence[Topic], found: _Found | None = None) -> None:
+        """Put topics that the catalogue has to use, as far as they are not in use.
+
+        What was `found` of their logs decides which are opened now; without it none of them has files. The others
+        sleep until they are used.
+        """
         entries = [self._entry(topic) for topic in topics]
-        wanted = {
-            self._log_directory(entry.topic.name, index): (entry, index)
+        found = found or _Found(frozenset(), {})
+        wanted = [
+            (entry, index, self._log_directory(entry.topic.name, index), found.rest_of(entry.topic, index))
             for entry in entries
             for index in range(len(entry.partitions), entry.topic.partitions)
-        }
-        settings = [(path, entry.settings.log) for path, (entry, _) in wanted.items()]
-        loaded = await open_logs(self.disk, settings, self.sink, self._handles, self.threads)
-        for path, (entry, index) in wanted.items():
-            log = loaded.logs.get(path)
+        ]
+        to_open = [(path, entry.settings.log) for entry, _, path, rest in wanted if rest is None]
+        loaded = await open_logs(self.disk, to_open, self.sink, self._handles, self.threads)
+        for number, (entry, index, path, rest) in enumerate(wanted, 1):
+            log = loaded.logs.get(path) if rest is None else self._asleep(entry, path, rest)
             entry.partitions.append(
                 self._unavailable(entry, index, loaded.faults[path]) if log is None else self._own(entry, index, log)
             )
+            if number % _PARTITIONS_AT_A_TIME == 0:
+                await turns(1)
         for entry in entries:
             self.topics[entry.topic.name] = self.topics_by_id[entry.topic.id] = entry
             self.topics_by_wire_name[entry.topic.name.encode()] = entry
@@ -265,8 +312,13 @@ class Broker:
         entry.topic = topic
         return entry
 
+    def _asleep(self, entry: OpenTopic, path: PurePath, rest: Rest) -> Log:
+        return Log(self.disk, path, entry.settings.log, self.sink, self._handles, rest=rest)
+
     def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
-        return Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads, self._syncs)
+        made = Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads, self._syncs)
+        self._caretaker.add(made.flusher)
+        return made
 
     def _unavailable(self, entry: OpenTopic, index: int, fault: GoQueueError | OSError) -> GoQueueError:
         self.sink.emit(PartitionUnavailable(entry.topic.name, index, str(fault)))
@@ -334,14 +386,13 @@ class Broker:
         for opened in self.topics.values():
             yield from (partition for partition in opened.partitions if isinstance(partition, Partition))
 
-    def _flushers(self) -> Iterable[Flusher]:
+    def _look_around(self) -> None:
         # A disk that cannot even say how full it is must not keep anybody from looking after the logs.
         with suppress(OSError):
             self.check_disk()
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
         self.redrives.driver.look_at_all()
-        return [partition.flusher for partition in self.partitions]
 
     def obstacle_of(self, transactional_id: str) -> str | None:
         """Return what keeps a transaction whose end is decided from ending; None if nothing has failed."""
@@ -364,10 +415,32 @@ class Broker:
             self.pipeline.is_disk_guarded = is_refusing
             self.sink.emit(DiskGuard(is_refusing, round(free * 100)))
 
-    def _report_unknown_directories(self) -> None:
-        known = {path for topic in self.catalog.topics for path in self.directories_of(topic)}
-        known.add(self._log_directory(CATALOG_TOPIC, 0))
-        for name in self.disk.list_directory(self.directory):
+    def _report_unknown_directories(self, present: Collection[str]) -> None:
+        known = {f"{topic.name}-{index}" for topic in self.catalog.topics for index in range(topic.partitions)}
+        known |= {f"{CATALOG_TOPIC}-0", RESTING_LOG}
+        for name in sorted(set(present) - known):
             path = self.directory / name
-            if path not in known and self.disk.is_directory(path):
+            if self.disk.exists(path) and self.disk.is_directory(path):
                 self.sink.emit(UnknownDirectory(str(path)))
+
+
+class _Found(NamedTuple):
+    """What a start finds: the names in the data directory, and what the last stop said of logs."""
+
+    names: Collection[str]
+    rests: Mapping[Place, Rest]
+
+    def rest_of(self, topic: Topic, index: int) -> Rest | None:
+        """Return what is known of a log; None if it has to be opened to know it."""
+        rest = self.rests.get(Place(topic.id, index))
+        if rest is None and f"{topic.name}-{index}" not in self.names:
+            return NEW
+        return rest
+
+
+def _rests_of(opened: OpenTopic) -> dict[int, Rest]:
+    return {
+        partition.index: rest
+        for partition in opened.partitions
+        if isinstance(partition, Partition) and (rest := partition.log.resting()) is not None
+    }

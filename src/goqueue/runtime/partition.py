@@ -51,7 +51,7 @@ from goqueue.records.layout import (
 )
 from goqueue.records.reader import RECORDS_MAX
 from goqueue.runtime.flusher import Flusher
-from goqueue.runtime.upkeep import keep_up
+from goqueue.runtime.upkeep import keep_up, write_ending
 from goqueue.runtime.waiters import Waiters, arrival
 from goqueue.seams.clock import Clock
 from goqueue.seams.syncs import Syncs
@@ -118,11 +118,13 @@ class Partition:
         self._clock = clock
         self._threads = threads
         self._raise_high_watermark()
+        if log.is_asleep:
+            log.on_wake = self._woken
 
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, but never beyond the high watermark."""
-        if self.log.producers.first_open_offset is None:
+        if self.log.is_asleep or self.log.producers.first_open_offset is None:
             return self.high_watermark
         return min(self.log.last_stable_offset, self.high_watermark)
 
@@ -130,6 +132,7 @@ class Partition:
         """Go on with other settings."""
         self.settings = settings
         self.log.configure(settings.log)
+        self.flusher.note_change()
         self._raise_high_watermark()
         if self.log.wants_flush:
             self.flusher.note_append()
@@ -335,8 +338,10 @@ class Partition:
     async def close(self) -> None:
         """Make everything durable, wake who waits, and let go of the log."""
         await self.flusher.drain()
-        # What takes long is done in a thread, beside that of other partitions; little is left for `close`.
-        await keep_up(self.log, self._threads, is_checkpoint_due=True)
+        if not self.log.is_asleep:
+            # What takes long is done in a thread, beside that of other partitions.
+            await keep_up(self.log, self._threads, is_checkpoint_due=True)
+            await write_ending(self.log, self._threads)
         self.log.close()
         self.waiters.wake_all()
 
@@ -349,6 +354,11 @@ class Partition:
             # Somebody may have waited for the end of a message that is gone.
             self._told_start = self.log.start_offset
             self.waiters.wake_watchers()
+
+    def _woken(self) -> None:
+        """Take note of what was found in a log that was asleep: its files may hold more than was known."""
+        self.leader_epoch = self.log.leader_epoch
+        self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> None:
         is_durable_only = self.settings.log.flush is FlushPolicy.GROUP or self.log.is_unmarked
