@@ -258,6 +258,9 @@ def _note(reader: Reader, reached: _Reached, troubles: dict[tuple[str, str], _Tr
     risk = risk_of(reached.partition, reader.offset, reached.leaving, None)
     if risk.danger is Danger.NONE:
         return
+    if risk.danger is Danger.LOST and reached.partition.starts_by_request:
+        # An administrator who deletes records knows that they are gone.
+        return
     trouble = _Trouble(reached.partition, reader.offset, risk)
     key = reader.group, reader.partition.topic
     if key in troubles:

@@ -112,6 +112,8 @@ class Partition:
         self.records_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        # Before this an administrator has deleted records; that is not stored, so it is known since the start only.
+        self.deleted_before = 0
         self._durable_start = log.start_offset
         # Where the log began when those who watch were last told of it.
         self._told_start = log.start_offset
@@ -296,6 +298,16 @@ class Partition:
     def _if_visible(self, found: TimedOffset | None) -> TimedOffset | None:
         return found if found is not None and found.offset < self.high_watermark else None
 
+    @property
+    def starts_by_request(self) -> bool:
+        """Whether the log starts where it does because an administrator deleted records, and not by retention.
+
+        Retention moves the start from segment to segment, so a start inside of one tells it after a restart as well.
+        """
+        log = self.log
+        is_inside = not log.is_asleep and log.start_offset > log.segments.first.base_offset
+        return is_inside or 0 < log.start_offset <= self.deleted_before
+
     def check_epoch(self, known_epoch: int) -> None:
         """Refuse a caller whose idea of the leader's epoch (-1 for none) is not that of this partition."""
         if known_epoch < 0 or known_epoch == self.leader_epoch:
@@ -310,6 +322,7 @@ class Partition:
             raise OffsetOutOfRange(offset, start=self.log.start_offset, end=self.high_watermark)
         if target > self.log.start_offset:
             self.log.delete_before(target)
+            self.deleted_before = target
             self.flusher.note_append()
         if target > self._durable_start:
             # Perhaps somebody else has deleted them just now: that has to be durable all the same.
