@@ -28,6 +28,7 @@ from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
 from goqueue.broker.share_sessions import Shares
 from goqueue.errors import (
+    Corrupt,
     GoQueueError,
     LogOffline,
     Unavailable,
@@ -73,6 +74,10 @@ CATALOG_TOPIC = "__catalog"
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transactions"
 COORDINATOR_PARTITIONS = 50
+REPAIR_SUFFIX = ".repair"
+"""Behind the name of a log that `goqueue log repair` is writing."""
+SET_ASIDE = ".damaged-"
+"""Behind the name of a log that was set aside, before a number."""
 # After so many others have a turn while topics are put to use.
 _PARTITIONS_AT_A_TIME = 200
 _CREATIONS_AT_A_TIME = 16
@@ -174,9 +179,7 @@ class Broker:
 
     async def start(self) -> None:
         """Read the catalogue and open all logs; Corrupt or LogOffline if the catalogue cannot be read."""
-        log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
-        partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
-        self._shard = Shard(self.catalog, partition, self.clock)
+        self._shard = self._load_catalog()
         await self.submit(NameCluster(self.entropy.uuid()))
         loop = asyncio.get_running_loop()
         rests = await loop.run_in_executor(self.threads, take_rests, self.disk, self.directory, self.sink)
@@ -200,6 +203,23 @@ class Broker:
         self.check_disk()
         self._is_started = True
         self.tasks.start(self._caretaker.run(), "caretaker")
+
+    def _load_catalog(self) -> Shard[Command]:
+        if self.disk.exists(self.directory):
+            for name in self.disk.list_directory(self.directory):
+                if name.endswith(REPAIR_SUFFIX):
+                    raise Corrupt(
+                        f"the repair of {name.removesuffix(REPAIR_SUFFIX)} was interrupted", hint=self._hint()
+                    )
+        try:
+            log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
+            partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
+            return Shard(self.catalog, partition, self.clock)
+        except Corrupt as error:
+            raise Corrupt(f"the catalogue of topics is damaged: {error.message}", hint=self._hint()) from error
+
+    def _hint(self) -> str:
+        return f"run: goqueue log repair {self.directory} (it shows what would be lost, and asks)"
 
     async def stop(self) -> None:
         """End all work and make every log durable; harmless if the broker was never started."""
@@ -419,6 +439,8 @@ class Broker:
         known = {f"{topic.name}-{index}" for topic in self.catalog.topics for index in range(topic.partitions)}
         known |= {f"{CATALOG_TOPIC}-0", RESTING_LOG}
         for name in sorted(set(present) - known):
+            if SET_ASIDE in name:
+                continue
             path = self.directory / name
             if self.disk.exists(path) and self.disk.is_directory(path):
                 self.sink.emit(UnknownDirectory(str(path)))
