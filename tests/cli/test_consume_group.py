@@ -18,7 +18,7 @@ from goqueue.errors import UnknownGroup
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, installed_environ
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 class Reading:

@@ -82,7 +82,7 @@ def _require_all_messages(broker: Broker) -> None:
         for name in ("orders", "refunds", "users"):
             for partition in (0, 1):
                 read = client.send(messages.read(name, partition, offset=0))
-                assert [message.value.decode() for message in read.messages] == VALUES
+                assert [message.value for message in read.messages] == [value.encode() for value in VALUES]
 
 
 @pytest.mark.parametrize("damage", [flip, cut, empty, garbage, remove])

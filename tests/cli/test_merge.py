@@ -16,7 +16,7 @@ from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 
 # Shorter than a long poll, so that whoever waits for one is found out.
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

@@ -51,3 +51,24 @@ def test_what_else_goes_wrong_in_helpers_is_told() -> None:
 
 def test_what_java_says_of_its_modules_is_left_out() -> None:
     assert shown("WARNING: Using incubator modules: jdk.incubator.vector\nWARNING: else\n") == "WARNING: else\n"
+
+
+def test_error_of_java_is_told_without_its_frames() -> None:
+    told = [
+        "Exception in thread main: Could not parse Master URL: 'nowhere'\n",
+        "\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3378)\n",
+        "Caused by: java.io.IOException: no\n",
+        "\t... 12 more\n",
+        "  at noon, a line of the user\n",
+    ]
+    assert list(worth_reading(told)) == [told[0], told[2], told[4]]
+
+
+def test_helper_that_starts_too_late_is_not_told() -> None:
+    late = (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 313, in <module>\n'
+        "    with get_sock_file_to_executor() as sock_file:\n"
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket: timed out\n"
+    )
+    assert list(worth_reading([*late.splitlines(keepends=True), "a line\n"])) == ["a line\n"]

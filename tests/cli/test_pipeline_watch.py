@@ -84,11 +84,11 @@ def test_pipelines_are_listed(goqueue: Command, client: Client, name: str) -> No
     client.send(pipelines.report(name, said()))
     lines = goqueue.done("pipeline", "list").splitlines()
     assert lines[0].split() == [
-        *("pipeline", "state", "rows/s", "lag", "rows", "bad", "rows", "queries", "restarts", "last", "report"),
-        *("trigger", "master"),
+        *("pipeline", "state", "rows/s", "lag", "rows", "bad", "rows", "warned", "queries", "restarts"),
+        *("last", "report", "trigger", "master"),
     ]
     (line,) = [line.split() for line in lines if line.startswith(f"{name} ")]
-    assert line[1:8] == ["running", "2,500", "4,000", "1,234,567", "3", "2", "1"]
+    assert line[1:9] == ["running", "2,500", "4,000", "1,234,567", "3", "0", "2", "1"]
     assert line[-3:] == ["every", "5s", "local[2]"]
     (row,) = [row for row in goqueue.rows("pipeline", "list", kind="pipeline") if row["name"] == name]
     assert (row["state"], row["lag"], row["bad_rows"], row["is_running"]) == ("running", 4_000, 3, True)

@@ -21,7 +21,7 @@ from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, installed_environ
 
 LINES = 100_000
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 @contextmanager

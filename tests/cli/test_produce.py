@@ -149,7 +149,7 @@ def test_failures_are_rows_with_their_place_and_code(goqueue: Command, topic: st
     assert (failure["source"], failure["line"], failure["code"]) == (str(file), 2, "unknown_partition")
     (summary,) = goqueue.rows("produce", topic, file, "--json-lines", kind="summary", exit_code=1)
     assert isinstance(summary.pop("seconds"), float)
-    assert summary == {"topic": topic, "messages": 1, "bytes": 14, "failed": 1}
+    assert summary == {"topic": topic, "messages": 1, "bytes": 14, "failed": 1, "topic_created": False}
 
 
 def test_many_failures_are_counted_and_the_first_ones_named(goqueue: Command, topic: str) -> None:
@@ -172,6 +172,15 @@ def test_every_format_tells_the_summary(goqueue: Command, topic: str, output_for
     said = goqueue.done("produce", topic, "--format", output_format, stdin=b"one\ntwo\n")
     assert topic in said
     assert "messages" in said
+
+
+def test_topic_that_is_created_is_told(goqueue: Command, topic: str) -> None:
+    name = f"{topic}-new"
+    assert goqueue.done("produce", name, stdin=b"one\n").endswith("; the topic did not exist and was created\n")
+    assert "was created" not in goqueue.done("produce", name, stdin=b"two\n")
+    for is_created in (True, False):
+        (summary,) = goqueue.rows("produce", f"{name}er", kind="summary", stdin=b"one\n")
+        assert summary["topic_created"] is is_created
 
 
 def test_a_topic_that_may_not_be_made_on_demand_is_an_error(topic: str) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from goqueue.records.compression import Codec
 
 # How long a client may take for one call; far beyond what a healthy broker needs, so reaching it is a failure.
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -117,14 +117,23 @@ def test_an_unknown_topic_cannot_be_changed(admin: Admin, new_name: Callable[[],
 
 
 def test_asking_for_an_unknown_topic_does_not_create_it_if_told_so(
-    bootstrap: str, admins: dict[str, Admin], new_name: Callable[[], str]
+    admins: dict[str, Admin], new_name: Callable[[], str]
 ) -> None:
     name = new_name()
-    assert KcatClient(bootstrap).describe(name) == "Broker: Unknown topic or partition"
     for admin in admins.values():
         with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             admin.describe(name)
         assert name not in admin.topics()
+
+
+def test_kcat_asks_for_an_unknown_topic_without_creating_it(
+    clients: dict[str, Client], admins: dict[str, Admin], new_name: Callable[[], str]
+) -> None:
+    name = new_name()
+    kcat = clients["kcat"]
+    assert isinstance(kcat, KcatClient)
+    assert kcat.describe(name) == "Broker: Unknown topic or partition"
+    assert name not in admins["confluent"].topics()
 
 
 def test_writing_to_an_unknown_topic_creates_it(

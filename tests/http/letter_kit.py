@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from goqueue.testing import Broker
 from tests.http.queue_kit import Consumer, fill
 
-_WAIT_S = 20
+_WAIT_S = 120
 
 
 def noise(size: int) -> str:

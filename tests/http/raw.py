@@ -135,7 +135,7 @@ class SimServer:
         self.disk = disk or SimDisk(seed=1)
         self.sink = RecordingSink()
         self.server = Server(
-            Settings(data_dir=Path("data"), **settings),
+            Settings(**({"data_dir": Path("data")} | settings)),
             disk=self.disk,
             network=simulation.network.host(HOST),
             clock=simulation.clock,

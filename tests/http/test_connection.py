@@ -82,7 +82,8 @@ def test_a_request_that_trickles_in_does_not_take_for_ever(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
         client.write(
-            b"POST /topics/t/messages HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n"
+            b"POST /topics/t/messages HTTP/1.1\r\nhost: broker\r\n"
+            b"content-type: application/json\r\ncontent-length: 9999\r\n\r\n"
         )
         while client.is_open and simulation.clock.monotonic() < 600:
             client.write(b" ")
@@ -223,7 +224,9 @@ def test_unread_replies_do_not_keep_a_connection_that_is_over(seed: int, end: st
 def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
-        client.write(b"POST /topics HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 1025\r\n\r\n{")
+        client.write(
+            b"POST /topics HTTP/1.1\r\nhost: broker\r\ncontent-type: application/json\r\ncontent-length: 1025\r\n\r\n{"
+        )
         await client.ended()
         assert refusal(client.received) == (413, "body_too_large")
         assert b"connection: close" in client.received
@@ -236,7 +239,10 @@ def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(seed: int
 def test_a_body_that_does_not_announce_its_size_is_cut_off(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
-        client.write(b"POST /topics HTTP/1.1\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+        client.write(
+            b"POST /topics HTTP/1.1\r\nhost: broker\r\n"
+            b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
         for _ in range(100):
             client.write(b"64\r\n" + b" " * 100 + b"\r\n")
         await client.ended()
@@ -252,7 +258,7 @@ def test_a_refusal_reaches_a_client_that_is_still_sending() -> None:
     with Broker(http_body_bytes_max=1024) as broker:
         host, _, port = broker.http.removeprefix("http://").rpartition(":")
         with socket.create_connection((host, int(port)), timeout=30) as client:
-            client.sendall(b"POST /topics HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body))
+            client.sendall(b"POST /topics HTTP/1.1\r\nhost: broker\r\ncontent-length: %d\r\n\r\n" % len(body))
             client.sendall(body)
             received = bytearray()
             while data := client.recv(65_536):
@@ -267,7 +273,7 @@ def test_a_body_as_large_as_allowed_is_taken_in_either_form(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
         content = json.dumps({"name": "t"}).ljust(1024).encode()
-        head = b"POST /topics HTTP/1.1\r\ncontent-type: application/json\r\n"
+        head = b"POST /topics HTTP/1.1\r\nhost: broker\r\ncontent-type: application/json\r\n"
         client.write(head + b"content-length: 1024\r\n\r\n" + content)
         assert (await client.reply()).status == 201
         chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (content[:7], content[7:]))
@@ -281,7 +287,7 @@ def test_a_body_as_large_as_allowed_is_taken_in_either_form(seed: int) -> None:
 def test_a_client_that_asks_first_is_told_to_go_on_or_not(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
-        head = b"POST /topics HTTP/1.1\r\nexpect: 100-continue\r\ncontent-type: application/json\r\n"
+        head = b"POST /topics HTTP/1.1\r\nhost: broker\r\nexpect: 100-continue\r\ncontent-type: application/json\r\n"
         client.write(head + b"content-length: 13\r\n\r\n")
         assert (await client.reply()).status == 100
         client.write(b'{"name": "t"}')
@@ -296,7 +302,7 @@ def test_a_client_that_asks_first_is_told_to_go_on_or_not(seed: int) -> None:
     "head",
     [
         b"GET /" + b"x" * 200_000,
-        b"GET / HTTP/1.1\r\na: " + b"x" * 200_000,
+        b"GET / HTTP/1.1\r\nhost: broker\r\na: " + b"x" * 200_000,
         b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000,
     ],
 )
@@ -410,10 +416,10 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(seed: int) -> 
         b"GET\r\n\r\n",
         b"GET /livez HTTP/9.9\r\n\r\n",
         b"GET /livez HTTP/1.1\r\nno colon\r\n\r\n",
-        b"POST /topics HTTP/1.1\r\ncontent-length: x\r\n\r\n",
-        b"POST /topics HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
-        b"POST /topics HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
-        b"POST /topics HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n",
+        b"POST /topics HTTP/1.1\r\nhost: broker\r\ncontent-length: x\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nhost: broker\r\ncontent-length: -1\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nhost: broker\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nhost: broker\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n",
         b"CONNECT broker:80 HTTP/1.1\r\n\r\n",
         b"GET http://[::1 HTTP/1.1\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n",

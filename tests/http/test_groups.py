@@ -88,24 +88,6 @@ def test_the_brokers_own_topics_are_shown_only_on_request(http: httpx.Client, to
     refused(http.get("/topics", params={"internal": "perhaps"}), 400, "malformed_request")
 
 
-def test_the_brokers_own_topics_can_be_read_and_nothing_else(http: httpx.Client, topic: str) -> None:
-    Member(http, topic, topic).join()
-    name = "__consumer_offsets"
-    before = done(http.get(f"/topics/{name}"))
-    reply = http.post(f"/topics/{name}/messages", json={"messages": [{"value": "x", "partition": 0}]})
-    refused(reply, 403, "topic_protected")
-    for change in ({"config": {"retention.ms": 1}}, {"partitions": 60}):
-        refused(http.patch(f"/topics/{name}", json=change), 403, "topic_protected")
-    refused(http.delete(f"/topics/{name}"), 403, "topic_protected")
-    assert done(http.get(f"/topics/{name}")) == before
-    stored = [
-        message
-        for index in range(before["partitions"])
-        for message in done(http.get(f"/topics/{name}/partitions/{index}/messages"))["messages"]
-    ]
-    assert any(topic in str(message) for message in stored)
-
-
 def test_the_client_speaks_the_same_words(broker: Broker, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
     with Client(broker.http) as client:

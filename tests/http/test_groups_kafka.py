@@ -12,7 +12,7 @@ from goqueue.testing import Broker
 from tests.http.expect import publish, read, refused, values
 from tests.http.group_kit import Member, describe, done, fill
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 # Each turn asks a Kafka client for messages that long.
 TURN_S = 0.1
 

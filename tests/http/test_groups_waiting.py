@@ -365,7 +365,7 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_from_it(seed: 
             reply = await member.poll()
             assert values(reply) == ["fine"]
             (told,) = reply.json()["errors"]
-            assert (told["partition"], told["error"]["code"]) == (1, "corrupt")
+            assert (told["partition"], told["error"]["code"]) == (1, "unreadable_batch")
             began = world.now
             reply = await member.poll(wait="5s")
             assert (values(reply), len(reply.json()["errors"])) == ([], 1)

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from goqueue.testing import Broker
 from tests.http.expect import publish, read, values
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ QUERY: dict[str, Any] = {
     "state_bytes": 4_096,
     "watermark": "2026-01-31T09:59:00.000Z",
     "bad_rows": {"has_id": 3, "plausible": 2},
+    "warned_rows": {"small": 4},
     "updated_at": "2026-01-31T10:05:00Z",
 }
 
@@ -58,7 +59,7 @@ def test_what_a_run_reports_is_told(http: httpx.Client, new_name: Callable[[], s
     assert (found["state"], found["is_running"], found["wish"]) == ("running", True, "run")
     assert 0 <= found["silent_seconds"] < 10
     (summary,) = [each for each in http.get("/pipelines").json()["pipelines"] if each["name"] == name]
-    expected = {"queries": 2, "rows": 1_005, "rows_per_second": 250.5, "lag": 40, "bad_rows": 6}
+    expected = {"queries": 2, "rows": 1_005, "rows_per_second": 250.5, "lag": 40, "bad_rows": 6, "warned_rows": 4}
     assert {key: summary[key] for key in expected} == expected
     report(http, name)
     assert http.get(f"/pipelines/{name}").json()["plan"] == plan, "it need not be sent each time"

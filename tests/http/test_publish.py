@@ -341,7 +341,10 @@ def test_whose_turn_it_is_in_topics_that_are_gone_is_forgotten() -> None:
 
 def test_a_topic_is_made_on_demand(http: httpx.Client, new_name: Callable[[], str]) -> None:
     name = new_name()
-    publish(http, name, {"value": "first"})
+    body = {"messages": [{"value": "first"}]}
+    first, second = (http.post(f"/topics/{name}/messages", json=body).json() for _ in range(2))
+    assert first["topic_created"] is True
+    assert "topic_created" not in second
     assert http.get(f"/topics/{name}").json()["partitions"] == 3
 
 

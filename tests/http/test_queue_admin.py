@@ -80,7 +80,7 @@ def test_settings_change_how_messages_are_delivered(http: httpx.Client, broker: 
         ({"retries": -1}, "retries is -1, and may be 0 to 1000"),
         (
             {"visibility_timeout": "0s", "breaker_ratio": 2},
-            "visibility_timeout is 0ms, and may be 1ms to 12h; breaker_ratio is 2",
+            "visibility_timeout is 0ms, and may be 100ms to 12h; breaker_ratio is 2",
         ),
         (
             {"retries": -1, "dead_letters": "no/name"},

@@ -32,7 +32,7 @@ def http(broker: Broker) -> Iterator[httpx.Client]:
 
 def eventually(fact: Callable[[], bool], what: str) -> None:
     """Wait for a fact; to look at it takes a request, so nobody is kept from working."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not fact():
         assert time.monotonic() < deadline, f"it did not come true that {what}"
 

@@ -227,7 +227,7 @@ def test_what_somebody_deletes_is_not_held_back(broker: Broker, client: Client) 
     broker.advance(EXPIRED_S)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.delete_records([TopicPartition("t", 0, 3)]).values():
-        future.result(10)
+        future.result(60)
     assert start_of(client) == 3
     client.send(topics.delete("t"))
     broker.advance(60)
@@ -258,7 +258,7 @@ def test_a_kafka_consumer_reads_what_was_held_back_for_it(broker: Broker, client
         consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
         broker.advance(EXPIRED_S)
         consumer.assign([TopicPartition("t", 0, 1)])
-        found = [consumer.poll(10) for _ in range(3)]
+        found = [consumer.poll(60) for _ in range(3)]
         assert [message.offset() for message in found if message is not None] == [1, 2, 3]
         consumer.commit(offsets=[TopicPartition("t", 0, 4)], asynchronous=False)
         broker.advance(60)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import re
 import sys
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -57,6 +58,26 @@ def test_the_version_tells_which_broker_it_is(http: httpx.Client) -> None:
         "cluster_id": version["cluster_id"],
     }
     assert str(UUID(version["cluster_id"])) == version["cluster_id"]
+
+
+def test_root_leads_a_browser_somewhere_useful(http: httpx.Client) -> None:
+    reply = http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "host": "localhost:5"})
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert reply.headers["content-security-policy"].startswith("default-src 'none'")
+    paths = re.findall("<a href=([^>]+)>", reply.text)
+    assert {"/docs", "/openapi.json", "/topics", "/healthz", "/metrics"} <= set(paths)
+    for path in paths:
+        assert http.get(path).status_code == 200, path
+    assert "curl http://localhost:5/topics/" in reply.text
+    assert not re.search("(src|href)=['\"]?http", reply.text)
+
+
+def test_root_tells_programs_the_same(http: httpx.Client) -> None:
+    for path in ("/", "/v1/"):
+        told = http.get(path, headers={"accept": "*/*"}).json()
+        assert (told["name"], told["version"]) == ("goqueue", __version__)
+        assert "/openapi.json" in [link["path"] for link in told["links"]]
 
 
 def test_a_disk_that_cannot_be_written_to_is_noticed() -> None:
@@ -111,6 +132,38 @@ def test_a_partition_that_takes_no_writes_is_named() -> None:
             assert bad["error"]["code"] == "log_offline"
             other = {"value": "x", "partition": 0}
             assert (await client.call("POST", "/topics/t/messages", {"messages": [other]})).status == 200
+
+    simulate(main, 0)
+
+
+def test_absolute_paths_are_told_on_the_same_machine_only() -> None:
+    directory = Path("/srv/secret/place")
+
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(seed=1)
+        async with serving(simulation, disk, data_dir=directory) as server:
+            here, elsewhere = await server.client("127.0.0.1"), await server.client("10.0.0.9")
+            await here.call("POST", "/topics", {"name": "t", "partitions": 1})
+            disk.fail(errno.EIO, operation="write", path="*/t-0/*.log")
+            path_as_value = {"messages": [{"value": str(directory)}]}
+            for client, is_shown in ((here, True), (elsewhere, False)):
+                published = await client.call("POST", "/topics/t/messages", path_as_value)
+                assert published.status == 503
+                told = [published.json()["results"][0]["error"]["message"]]
+                told += failed((await client.call("GET", "/healthz")).json()).values()
+                (partition,) = (await client.call("GET", "/topics/t/partitions")).json()["partitions"]
+                told.append(partition["error"]["message"])
+                assert any(str(directory) in text for text in told) is is_shown, told
+                assert any("t-0" in text for text in told)
+            disk.make_directory(directory / "u-0")
+            for client, is_shown in ((here, True), (elsewhere, False)):
+                refusal = (await client.call("POST", "/topics", {"name": "u", "partitions": 1})).json()
+                assert refusal["code"] == "unknown_files"
+                assert (str(directory) in refusal["detail"]) is is_shown
+                assert "u-0 is there already" in refusal["detail"]
+            await here.call("POST", "/topics/v/messages", {"messages": [{"value": str(directory), "partition": 0}]})
+            read = await elsewhere.call("GET", "/topics/v/partitions/0/messages")
+            assert read.json()["messages"][0]["value"] == str(directory)
 
     simulate(main, 0)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 
 import httpx
 import pytest
 
+from goqueue.errors import PortInUse
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.server.lifecycle import DrainTimedOut
 from goqueue.testing import Broker, SimDisk, Simulation, simulate
@@ -117,9 +117,9 @@ def test_a_port_that_is_taken_is_a_plain_error_and_leaves_nothing_open() -> None
     with Broker() as first:
         port = int(first.http.rpartition(":")[2])
         second = Broker(http_port=port)
-        with pytest.raises(OSError) as caught:
+        with pytest.raises(PortInUse, match=rf"port {port} \(--http-port\) is in use") as caught:
             second.start()
-        assert caught.value.errno == errno.EADDRINUSE
+        assert caught.value.free_port not in {0, port}
         second.close()
         assert httpx.get(f"{first.http}/livez").status_code == 200
 

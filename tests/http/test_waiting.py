@@ -185,7 +185,7 @@ def test_records_that_cannot_be_read_are_told_with_a_way_around(seed: int) -> No
             assert values(page) == ["before"]
             assert page["next_offset"] == 1
             reply = await client.call("GET", f"{READ}?offset=1")
-            assert (reply.status, reply.json()["code"]) == (500, "corrupt")
+            assert (reply.status, reply.json()["code"]) == (500, "unreadable_batch")
             assert "offset 3" in reply.json()["hint"]
             assert values((await client.call("GET", f"{READ}?offset=3")).json()) == ["behind"]
 

@@ -18,7 +18,7 @@ from typing import Self
 from tests.kafka.messages import Plain, request_bytes, response_class, response_values
 from tests.kafka.raw import API_VERSIONS, frame
 
-WAIT_S = 60
+WAIT_S = 180
 
 
 class ServeProcess:

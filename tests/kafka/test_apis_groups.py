@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.kafka.api_kit import INVALID_REQUEST, pass_time, run
+from tests.kafka.api_kit import INVALID_REQUEST, configs, pass_time, run
 from tests.kafka.group_kit import (
     COORDINATOR_NOT_AVAILABLE,
     FIND_COORDINATOR,
@@ -360,3 +360,27 @@ def test_a_stop_does_not_wait_for_those_who_join() -> None:
         assert (await joiner.client.reply())["error_code"] == COORDINATOR_NOT_AVAILABLE
 
     run(act)
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed", "refused"),
+    [
+        ({}, (6_000, 1_800_000), (5_999, 1_800_001)),
+        ({"group_min_session_timeout_ms": 100, "group_max_session_timeout_ms": 7_000}, (100, 7_000), (99, 7_001)),
+    ],
+)
+def test_session_timeouts_have_the_bounds_of_the_settings(
+    settings: dict[str, int], allowed: tuple[int, int], refused: tuple[int, int]
+) -> None:
+    async def act(server: SimServer, client: RawClient) -> None:
+        for number, session_ms in enumerate(refused):
+            reply = await Member(client, group=f"refused-{number}").join(0, session_timeout=session_ms)
+            assert reply["error_code"] == INVALID_SESSION_TIMEOUT
+        for number, session_ms in enumerate(allowed):
+            reply = await Member(client, group=f"allowed-{number}").join(0, session_timeout=session_ms)
+            assert reply["error_code"] == 0
+        shown = await configs(client, "1", kind=4)
+        for name, value in zip(("min", "max"), allowed, strict=True):
+            assert shown[f"group.{name}.session.timeout.ms"]["value"] == str(value)
+
+    run(act, **settings)

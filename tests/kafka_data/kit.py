@@ -14,7 +14,7 @@ from goqueue.records.layout import headers, validate
 from goqueue.records.reader import read_records
 from goqueue.seams.clock import SystemClock
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 def publish(bootstrap: str, topic: str, values: Sequence[bytes], *, codec: str = "none", partition: int = 0) -> None:

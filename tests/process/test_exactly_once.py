@@ -23,7 +23,7 @@ from tests.process.txn_worker import GIVEN_UP
 
 SOURCE, TARGET, GROUP = "inputs", "outputs", "workers"
 INPUT_PARTITIONS, OUTPUT_PARTITIONS = 4, 3
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 class Workers:

@@ -21,7 +21,7 @@ from tests.process.group_history import History, check
 
 TOPIC, GROUP = "orders", "readers"
 PARTITIONS = 4
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 class Members:

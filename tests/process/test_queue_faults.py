@@ -20,7 +20,7 @@ from tests.process.queue_history import QueueHistory, check
 
 TOPIC, GROUP = "orders", "billing"
 PARTITIONS = 2
-WAIT_S = 60.0
+WAIT_S = 180.0
 VISIBILITY_S = 3.0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from random import Random
 
@@ -10,13 +9,14 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
+from goqueue.bench.cpu import process_cpu_seconds
 from tests.kafka.process import ServeProcess
 
 SHARE = 1_000
 # What is done must cost nothing, and each message in flight about what a dictionary takes for it.
 BYTES_PER_FLIGHT_MAX = 400
 FREE_BYTES = 32 * 1024 * 1024
-START_S_MAX = 10.0
+START_CPU_S_MAX = 10.0
 
 
 def test_a_queue_with_much_in_flight_stays_small_and_starts_quickly(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def _run(tmp_path: Path, count: int) -> None:
             grown = broker.memory_bytes() - before
             assert grown < BYTES_PER_FLIGHT_MAX * count + FREE_BYTES, f"{grown / count:.0f} bytes for each message"
         broker.kill()
-        began = time.monotonic()
         broker.start()
-        assert time.monotonic() - began < START_S_MAX
+        # Time of the processor: how busy the machine is has nothing to do with it.
+        assert process_cpu_seconds(broker.process.pid) < START_CPU_S_MAX
         with httpx.Client(base_url=broker.http, timeout=60) as http:
             assert _queue(http) == (len(left), len(left))
             _ack(http, left)

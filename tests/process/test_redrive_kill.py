@@ -19,7 +19,7 @@ PARTITIONS = 3
 COUNT = 300
 RATE = 100
 KILLS = 2
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 def _write_letters(client: Client) -> None:

@@ -22,7 +22,7 @@ from tests.clients.adapters.confluent_shares import ConfluentShare, take
 from tests.kafka.process import ServeProcess
 
 TOPIC, GROUP = "orders", "workers"
-WAIT_S = 90.0
+WAIT_S = 180.0
 
 
 class Workers:

@@ -15,7 +15,7 @@ from itertools import count
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-_WAIT_S = 20
+_WAIT_S = 60
 _ABORTED_ONE_IN = 4
 GIVEN_UP = 3
 

@@ -110,7 +110,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(1, 9))
     def name_cluster(self, number: int) -> None:
-        assert self.carry_out(NameCluster(UUID(int=number))) == ""
+        assert self.carry_out(NameCluster(UUID(int=number), bytes([number] * 32))) == ""
         self.cluster = self.cluster or number
 
     @rule(ids=st.integers(1, 1000))

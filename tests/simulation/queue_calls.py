@@ -167,7 +167,9 @@ class ReadLetters:
                 found = await read_messages(broker, CALLER, Polls(), self.topic, index, reading)
                 for record in found.records:
                     headers = dict(record.headers)
-                    letters.append(Letter((headers[GROUP_HEADER] or b"").decode(), (record.value or b"").decode()))
+                    letters.append(
+                        Letter((headers[GROUP_HEADER] or b"").decode(), (record.value or b"").decode(errors="replace"))
+                    )
                 if found.next_offset >= found.end_offset:
                     break
                 offset = found.next_offset

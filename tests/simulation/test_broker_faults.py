@@ -30,7 +30,7 @@ def _small_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "_CATALOG_SETTINGS", replace(broker._CATALOG_SETTINGS, log=log))
 
 
-@pytest.mark.seeds(90, long_count=5_000)
+@pytest.mark.seeds(60, long_count=5_000)
 def test_a_broker_keeps_its_promises_over_many_lives(seed: int) -> None:
     assert BrokerWorld(seed).run(LIVES) == []
 

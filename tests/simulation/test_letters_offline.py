@@ -38,7 +38,7 @@ async def _send_a_letter_to_a_log_that_goes_offline(broker: Broker, disk: SimDis
     assert flight_states(broker) == [FlightState.DEAD]
 
 
-@pytest.mark.seeds(10, long_count=100)
+@pytest.mark.seeds(5, long_count=100)
 def test_a_letter_is_written_once_though_it_was_sent_to_a_log_that_went_offline(seed: int) -> None:
     disk = SimDisk(seed)
 
@@ -55,7 +55,7 @@ def test_a_letter_is_written_once_though_it_was_sent_to_a_log_that_went_offline(
     live(disk, seed, go_on, stops=True)
 
 
-@pytest.mark.seeds(10, long_count=100)
+@pytest.mark.seeds(5, long_count=100)
 @pytest.mark.parametrize("goes_offline", [False, True])
 def test_a_letter_is_on_the_disk_before_its_message_is_done_though_its_topic_is_flushed_now_and_then(
     seed: int, goes_offline: bool

@@ -9,6 +9,6 @@ from tests.simulation.log_workload import LogWorld
 LIVES = 6
 
 
-@pytest.mark.seeds(1_500, long_count=50_000)
+@pytest.mark.seeds(200, long_count=50_000)
 def test_a_log_keeps_its_promises_over_many_lives(seed: int) -> None:
     assert LogWorld(seed).run(LIVES) == []

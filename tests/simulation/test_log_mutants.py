@@ -26,7 +26,7 @@ from goqueue.testing.disk import SimFile
 from tests.simulation.log_workload import LogWorld
 from tests.simulation.mutants import seeds_to_try
 
-SEEDS = 300
+SEEDS = 200
 LIVES = 6
 
 Patch = pytest.MonkeyPatch

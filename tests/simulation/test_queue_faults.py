@@ -17,12 +17,12 @@ def _small_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
 
 
-@pytest.mark.seeds(20, long_count=3_000)
+@pytest.mark.seeds(12, long_count=3_000)
 def test_messages_are_done_once_whatever_happens_to_the_broker(seed: int) -> None:
     assert QueueWorld(seed).run(LIVES) == []
 
 
-@pytest.mark.seeds(10, long_count=1_000)
+@pytest.mark.seeds(6, long_count=1_000)
 def test_each_dead_message_has_one_letter_though_they_are_written_one_by_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,7 +30,7 @@ def test_each_dead_message_has_one_letter_though_they_are_written_one_by_one(
     assert QueueWorld(seed).run(LIVES) == []
 
 
-@pytest.mark.seeds(10, long_count=500)
+@pytest.mark.seeds(6, long_count=500)
 def test_the_power_may_fail_during_any_operation_of_the_disk(seed: int) -> None:
     """Always the same workers; what differs is when they lose their broker."""
     crash_at = 1 + seed * 23 % 500
@@ -42,6 +42,6 @@ def test_a_kill_costs_nothing_if_syncs_come_later(seed: int) -> None:
     assert QueueWorld(seed, FlushPolicy.INTERVAL).run(LIVES) == []
 
 
-@pytest.mark.seeds(20, long_count=1_000)
+@pytest.mark.seeds(8, long_count=1_000)
 def test_what_is_left_is_delivered_though_the_power_takes_messages_and_groups_cannot_be_read(seed: int) -> None:
     assert LossyQueueWorld(seed).run(LIVES) == []

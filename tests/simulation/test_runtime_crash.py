@@ -44,7 +44,7 @@ async def _write(log: Log, flusher: Flusher, simulation: Simulation, name: int, 
         acknowledged[header.base_offset] = value
 
 
-@pytest.mark.seeds(150, long_count=5_000)
+@pytest.mark.seeds(100, long_count=5_000)
 def test_what_was_awaited_survives_a_power_loss(seed: int) -> None:
     disk = SimDisk(seed)
     sink = RecordingSink()

@@ -17,12 +17,12 @@ def _small_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
 
 
-@pytest.mark.seeds(24, long_count=3_000)
+@pytest.mark.seeds(12, long_count=3_000)
 def test_transactions_are_whole_whatever_happens_to_the_broker(seed: int) -> None:
     assert TransactionWorld(seed).run(LIVES) == []
 
 
-@pytest.mark.seeds(12, long_count=500)
+@pytest.mark.seeds(8, long_count=500)
 def test_the_power_may_fail_during_any_operation_of_the_disk(seed: int) -> None:
     """Always the same producers; what differs is when they lose their broker."""
     # In steps, so that few of them go far.
@@ -30,6 +30,6 @@ def test_the_power_may_fail_during_any_operation_of_the_disk(seed: int) -> None:
     assert TransactionWorld(1, endings=[Ending.POWER_LOSS], crash_at=crash_at).run(lives=2) == []
 
 
-@pytest.mark.seeds(6, long_count=1_000)
+@pytest.mark.seeds(4, long_count=1_000)
 def test_a_kill_costs_no_transaction_if_syncs_come_later(seed: int) -> None:
     assert TransactionWorld(seed, FlushPolicy.INTERVAL).run(LIVES) == []

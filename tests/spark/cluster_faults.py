@@ -21,6 +21,11 @@ def lose_executor(rows: Any) -> Any:
     return rows.mapInArrow(_passing(HERE, "lose_executor", _kill_executor), rows.schema)
 
 
+def lose_executor_of_files(rows: Any) -> Any:
+    """Pass rows on to files, and kill the Java of the executor in between."""
+    return rows.mapInArrow(_passing(HERE, "lose_executor_of_files", _kill_executor), rows.schema)
+
+
 def lose_python(rows: Any) -> Any:
     """Pass rows on, and kill the Python of the task in between."""
     return rows.mapInArrow(_passing(HERE, "lose_python", _kill_python), rows.schema)

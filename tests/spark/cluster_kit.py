@@ -25,7 +25,7 @@ from goqueue.spark.session import SessionRequest, plan_session
 from goqueue.spark.session_machine import this_machine
 from tests.spark.quick_java import QUICK_DRIVERS, QUICK_JAVA
 
-READY_S = 180
+READY_S = 600
 SPARK_HOME = Path(pyspark.__file__).parent
 
 _OF_OTHER_SPARKS = ("SPARK_", "PYSPARK_")

@@ -1,17 +1,13 @@
-"""One Spark for all tests of it.
+"""One Spark session for all tests of it.
 
-Spark takes ten seconds to start and half a gigabyte, so there should be one per run, not one per xdist worker. Tests of
-this directory are put in front of all others: `--dist worksteal` gives each worker an even stretch of the list to
-begin with, and idle workers steal from the end of it. So all of them fall to the first worker, which starts with them.
-Behind them come the examples of documents, some of which start Sparks of their own: what takes long is not left for the
-end, when only one worker would have something to do.
+Spark takes ten seconds to start and half a gigabyte, so there should be one per run, not one per xdist worker:
+`tests/scheduling.py` gives all files that use the session to the same worker.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,14 +16,6 @@ from tests.spark.quick_java import QUICK_DRIVERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_HERE = Path(__file__).parent
-_DOCUMENTS = _HERE.parent / "unit" / "test_docs.py"
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (_HERE not in item.path.parents, item.path != _DOCUMENTS))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 # The first query of a Spark starts several Pythons, which takes long on a machine that is busy with other tests.
-WAIT_S = 180
+WAIT_S = 600
 _numbers = count()
 
 

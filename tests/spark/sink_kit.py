@@ -23,7 +23,7 @@ from goqueue.spark.stream_progress import http_address
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 KEYS = 10
 LINES_MAX = 1_000_000
 """How many lines a file may have: lines are numbered through all files."""

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
 
 import goqueue
 from goqueue.spark.java import Place, find_java
@@ -40,10 +42,13 @@ sources:
 steps:
   valid: {{from: orders, expect_or_dlq: {{positive: amount > 0}}}}
   risky: {{from: valid, python: "faults.py:lose_executor"}}
+  filed: {{from: valid, python: "faults.py:lose_executor_of_files"}}
   shaky: {{from: valid, python: "faults.py:lose_python"}}
   counts: {{from: shaky, group_by: [id], aggregate: {{messages: count(*)}}}}
 sinks:
   out: {{from: risky, topic: {topic}, key: id}}
+  lake: {{from: filed, parquet: lake}}
+  table: {{from: filed, delta: table}}
   changes: {{from: counts, topic: {topic}.{mode}, key: id, mode: {mode}}}
 dlq: {topic}.dlq
 """
@@ -58,6 +63,8 @@ steps:
   counts: {from: valid, group_by: [id], aggregate: {messages: count(*)}}
 sinks:
   changes: {from: counts, topic: remote, key: id, mode: update}
+  lake: {from: valid, parquet: lake}
+  table: {from: valid, delta: table}
 dlq: remote.dlq
 """
 # Connect knows no plans: what it is asked for is looked at.
@@ -143,6 +150,13 @@ def require_changes_once(broker: ServeProcess, topic: str) -> None:
     assert {row.value for row in changes} == {b'{"messages":1}'}
 
 
+def require_files_once(directory: Path) -> None:
+    """Check that the lake and the table have every right order once, also for strangers to Spark."""
+    found = duckdb.connect().sql(f"SELECT id FROM '{directory}/lake/**/*.parquet'").fetchall()
+    assert Counter(row[0] for row in found) == RIGHT
+    assert Counter(DeltaTable(directory / "table").to_pandas()["id"]) == RIGHT
+
+
 def require_letters_once(broker: ServeProcess, topic: str) -> None:
     """Check that every order that breaks the rule is a dead letter, once."""
     dead = Counter(json.loads(row.value or b"")["id"] for row in committed(broker.bootstrap, topic))
@@ -183,13 +197,14 @@ def test_a_cluster_runs_on_the_java_from_pypi(
 def test_a_pipeline_whose_executor_and_python_are_killed_writes_every_row_once(
     cluster: Cluster, broker: ServeProcess, tmp_path: Path, mode: str
 ) -> None:
-    faults = [tmp_path / "lose_executor", tmp_path / "lose_python"]
+    faults = [tmp_path / name for name in ("lose_executor", "lose_executor_of_files", "lose_python")]
     for fault in faults:
         fault.touch()
     topic = f"killed-{mode}"
     run_pipeline(cluster, broker, tmp_path, cluster.master, PIPELINE.format(topic=topic, mode=mode))
     assert not any(fault.exists() for fault in faults)
     assert ids(broker.bootstrap, topic) == RIGHT
+    require_files_once(tmp_path)
     require_changes_once(broker, f"{topic}.{mode}")
     require_letters_once(broker, f"{topic}.dlq")
 
@@ -224,10 +239,9 @@ def test_a_spark_connect_server_runs_pipelines_and_a_doctor_finds_it_well(
     ended = run_pipeline(cluster, broker, tmp_path, cluster.server, CHANGES)
     counted = {query["name"]: (query["rows"], query["rows_written"], query["bad_rows"]) for query in ended["queries"]}
     dead, right = 2 * MESSAGES // 100, 2 * MESSAGES - 2 * MESSAGES // 100
-    assert counted == {
-        "changes": (2 * MESSAGES, right, {"valid.positive": dead, "orders.decode": 0}),
-        "dead letters": (dead, dead, {}),
-    }
+    written = (2 * MESSAGES, right, {"valid.positive": dead, "orders.decode": 0})
+    assert counted == {"changes": written, "lake": written, "table": written, "dead letters": (dead, dead, {})}
+    require_files_once(tmp_path)
     require_changes_once(broker, "remote")
     require_letters_once(broker, "remote.dlq")
     (tmp_path / "console.yaml").write_text(CONSOLE)

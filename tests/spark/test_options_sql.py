@@ -70,6 +70,8 @@ def test_all_mistakes_are_told_when_the_read_is_loaded(spark: SparkSession) -> N
     told = str(caught.value)
     for mistake in ("bootstrap.servers is missing", "assign is missing", "minPartitions: 'few'", "did you mean topic"):
         assert mistake in told
+    assert "Traceback" not in told
+    assert "File " not in told
 
 
 def test_options_of_streams_are_refused_in_a_batch_read(spark: SparkSession, broker: Broker) -> None:

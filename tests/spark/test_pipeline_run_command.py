@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from goqueue.cli.pipeline_run import SPARK_LOST_EXIT
 from goqueue.client import Client, pipelines
 from goqueue.client.pipeline_values import PipelineReport
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, installed_environ
-from tests.spark.read_kit import WAIT_S
+from tests.kafka.process import ServeProcess
+from tests.spark.read_kit import WAIT_S, publish
+from tests.spark.sink_kit import create_topic
 
 ENDLESS = """\
 pipeline: endless
@@ -27,6 +32,14 @@ sources:
   orders: {json: in, stream: true, schema: "id STRING"}
 sinks:
   out: {from: orders, topic: out}
+"""
+COPYING = """\
+pipeline: copying
+trigger: 1s
+sources:
+  orders: {topic: orders}
+sinks:
+  out: {from: orders, topic: copies, value: value}
 """
 # Its function fails until there is a file of rates.
 SHAKY = """\
@@ -129,10 +142,10 @@ def test_two_pipelines_run_on_one_spark_whatever_becomes_of_one_and_ctrl_c_lets_
         # While one fails again and again, the other goes on.
         (tmp_path / "in" / "2.json").write_text('{"id":"c"}\n')
         batch = next(row for row in told if row["kind"] == "batch")
-        assert (batch["pipeline"], batch["rows"]) == ("endless", 3)
+        assert (batch["pipeline"], batch["rows"], batch["totals"]["rows"]) == ("endless", 1, 3)
         rates.touch()
         written = (row["rows_written"] for row in told if row["kind"] == "batch" and row["pipeline"] == "shaky")
-        assert [next(written), next(written)] == [2, 3]
+        assert [next(written), next(written)] == [2, 1]
         # Spark and its Pythons, which may be in the middle of a batch, are not reached.
         groups = {os.getpgid(child.pid) for child in psutil.Process(process.pid).children()}
         assert groups
@@ -152,6 +165,54 @@ def test_two_pipelines_run_on_one_spark_whatever_becomes_of_one_and_ctrl_c_lets_
     with Client(broker.http) as client:
         seen = {name: client.send(pipelines.describe(name)) for name in ("endless", "shaky")}
     assert {(each.state, each.queries[0].rows) for each in seen.values()} == {("ended", 3)}
+
+
+def test_broker_and_java_that_are_killed_are_named_with_what_happens_next(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(COPYING)
+    with ServeProcess(tmp_path / "data", "--http-port", str(free_port())) as broker:
+        create_topic(broker.bootstrap, "orders", partitions=1)
+        publish(broker.bootstrap, "orders", ["a", "b"])
+        address: Any = SimpleNamespace(bootstrap=broker.bootstrap, http=broker.http)
+        process = started(address, file)
+        assert process.stdout is not None
+        try:
+            told = iter(process.stdout)
+            seen = read_until(told, "copying/out batch")
+            broker.kill()
+            seen += read_until(told, f"the broker at {broker.http} does not answer")
+            broker.start()
+            seen += read_until(told, f"the broker at {broker.http} answers again")
+            publish(broker.bootstrap, "orders", ["c"])
+            seen += read_until(told, "copying/out batch")
+            (java,) = psutil.Process(process.pid).children()
+            java.kill()
+            seen += list(told)
+            assert process.wait(WAIT_S) == SPARK_LOST_EXIT
+        finally:
+            process.kill()
+            _, errors = process.communicate()
+    killed = f"Spark's Java (process {java.pid}) was killed by SIGKILL"
+    assert f"pipeline copying failed: {killed}\n" in "".join(seen) or f", 1 restart: {killed}" in "".join(seen)
+    assert errors.count("\n") == 1
+    assert errors.startswith(f"goqueue: {killed}; the pipelines have stopped")
+    assert "run the same command again" in errors
+    assert "Traceback" not in "".join(seen)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def read_until(lines: Iterator[str], text: str) -> list[str]:
+    """Return the lines up to one that has a text; there must be one."""
+    seen: list[str] = []
+    for line in lines:
+        seen.append(line)
+        if text in line:
+            return seen
+    raise AssertionError("".join(seen))
 
 
 def test_a_second_signal_does_not_wait_for_the_batch_under_way(broker: Broker, file: Path, tmp_path: Path) -> None:

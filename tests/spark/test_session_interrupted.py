@@ -18,7 +18,7 @@ _START = """\
 from goqueue.spark.session import SessionRequest, start_session
 start_session(SessionRequest(master="local[1]", output=2))
 """
-_WAIT_S = 120.0
+_WAIT_S = 600.0
 
 
 def javas(pid: int) -> list[int]:

@@ -16,7 +16,7 @@ from tests.spark.sink_kit import committed, create_topic, open_transactions, req
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WAIT_S = 240
+WAIT_S = 600
 
 
 def drive(directory: Path, broker: ServeProcess, fault: str) -> int:

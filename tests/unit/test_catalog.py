@@ -21,6 +21,7 @@ from goqueue.machines.catalog import (
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.model.topic import PARTITIONS_MAX
 
+KEY = bytes(range(32))
 NOW = Now(1_700_000_000_000, 5_000)
 CLUSTER, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -58,7 +59,7 @@ def folded(*records: KeyedRecord) -> Catalog:
 
 def test_the_life_of_a_topic() -> None:
     catalog = Catalog()
-    carry_out(catalog, NameCluster(CLUSTER))
+    carry_out(catalog, NameCluster(CLUSTER, KEY))
     carry_out(catalog, create(config={"retention.ms": "5"}))
     topic = catalog.topic("orders")
     assert (topic.id, topic.partitions, topic.created_ms) == (FIRST, 3, 1000)
@@ -87,7 +88,7 @@ def test_the_life_of_a_topic() -> None:
 
 def test_deciding_changes_nothing() -> None:
     catalog = Catalog()
-    for command in (NameCluster(CLUSTER), create(), TakeProducerIds(10)):
+    for command in (NameCluster(CLUSTER, KEY), create(), TakeProducerIds(10)):
         assert catalog.decide(command, 5, NOW) == Decision(catalog.plan(command), [Answer(5, None)])
     assert (catalog.cluster_id, list(catalog.topics), catalog.next_producer_id) == (None, [], 0)
 
@@ -128,13 +129,21 @@ def test_partitions_cannot_become_fewer_or_stay_as_many() -> None:
 
 def test_what_changes_nothing_makes_no_record() -> None:
     catalog = Catalog()
-    carry_out(catalog, NameCluster(CLUSTER))
+    carry_out(catalog, NameCluster(CLUSTER, KEY))
     carry_out(catalog, create(config={"retention.ms": "5"}))
-    assert catalog.plan(NameCluster(FIRST)) == []
+    assert catalog.plan(NameCluster(FIRST, b"other")) == []
     assert catalog.plan(AlterTopic("orders", {"retention.ms": "5"})) == []
     assert catalog.plan(ForgetTopic("orders")) == []
     assert catalog.plan(ForgetTopic("nothing")) == []
-    assert catalog.cluster_id == CLUSTER
+    assert (catalog.cluster_id, catalog.receipt_key) == (CLUSTER, KEY)
+
+
+def test_catalogue_of_a_former_version_gets_a_key_for_receipts_and_keeps_its_id() -> None:
+    cluster, _ = Catalog().plan(NameCluster(CLUSTER, b"never stored"))
+    former = folded(cluster)
+    stored = carry_out(former, NameCluster(FIRST, KEY))
+    assert (former.cluster_id, former.receipt_key) == (CLUSTER, KEY)
+    assert folded(cluster, *stored).receipt_key == KEY
 
 
 def test_producer_ids_are_given_once() -> None:
@@ -146,7 +155,7 @@ def test_producer_ids_are_given_once() -> None:
 
 def test_its_records_make_an_equal_catalogue() -> None:
     catalog = Catalog()
-    carry_out(catalog, NameCluster(CLUSTER))
+    carry_out(catalog, NameCluster(CLUSTER, KEY))
     carry_out(catalog, create("a", FIRST))
     carry_out(catalog, create("b", SECOND, 7, {"retention.ms": "5"}))
     carry_out(catalog, DeleteTopic("a"))

@@ -1,8 +1,7 @@
-"""Protocols of classic groups: which one is chosen, who does not fit, and which sessions are allowed."""
+"""Protocols of classic groups: which one is chosen, and who does not fit."""
 
 from __future__ import annotations
 
-import pytest
 from tests.unit.classic_kit import OPEN_MS, RANGE, Stage, all_joined, stable
 from tests.unit.consumer_bytes import subscription
 
@@ -78,12 +77,3 @@ def test_a_sync_for_another_protocol_is_refused() -> None:
         stage.sync("b", protocol_type="connect"),
         stage.sync("b", protocol="range", protocol_type="consumer"),
     ) == ["inconsistent_group_protocol", "inconsistent_group_protocol", "waits"]
-
-
-@pytest.mark.parametrize(
-    ("session_ms", "word"), [(5_999, "invalid"), (6_000, ""), (1_800_000, ""), (1_800_001, "invalid")]
-)
-def test_sessions_have_bounds(session_ms: int, word: str) -> None:
-    stage = Stage()
-    ticket = stage.join(session_timeout_ms=session_ms)
-    assert stage.told(ticket) == ["invalid_session_timeout" if word else "waits"]

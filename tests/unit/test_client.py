@@ -351,7 +351,10 @@ def test_an_option_that_nobody_knows_is_refused_with_those_that_there_are() -> N
     with pytest.raises(TypeError, match="'concurency' is no option of clients; there are timeout_s, patience"):
         Client(**unknown)
     for client in (Client(), AsyncClient()):
-        with pytest.raises(TypeError, match=r"'concurency' is no option of workers; there are concurrency, .*, sink"):
+        with pytest.raises(
+            TypeError,
+            match=r"'concurency' is no option of workers; did you mean 'concurrency'.; there are concurrency, .*, sink",
+        ):
             client.worker("billing", "orders", print, **unknown)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="'concurency' is no option of consumers; there are client_id"):
             client.consumer("billing", **unknown)

@@ -10,7 +10,7 @@ from goqueue.client import AsyncClient, Client, Letters, NewMessage, Redrive, de
 from goqueue.errors import RedriveRunning, UnknownRedrive, UnknownTopic
 from goqueue.testing import Broker
 
-_WAIT_S = 30
+_WAIT_S = 120
 
 
 async def _ended(client: AsyncClient, job: Redrive) -> Redrive:

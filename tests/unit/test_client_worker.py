@@ -161,7 +161,7 @@ def test_a_delay_that_is_none_is_a_failure_like_any_other(broker: Broker, kind: 
     publish(broker, ["first"])
     with hired(kind, broker.http, Handling(act)) as worker:
         eventually(lambda: worker.stats.retried == 1, "it has failed")
-    assert "is no delay" in worker.sink.of(WorkFailed)[0].error
+    assert "delay_s is" in worker.sink.of(WorkFailed)[0].error
 
 
 def test_a_handler_that_waits_for_nobody_is_refused_or_fails(broker: Broker, kind: Kind) -> None:

@@ -11,7 +11,13 @@ from goqueue.testing import Broker
 
 STARTED = "2026-01-31T10:00:00Z"
 LAKE = QueryProgress(
-    name="lake", rows=70, rows_per_second=12.5, batch_seconds=0.5, lag=40, bad_rows={"has_id": 3, "late": 0}
+    name="lake",
+    rows=70,
+    rows_per_second=12.5,
+    batch_seconds=0.5,
+    lag=40,
+    bad_rows={"has_id": 3, "late": 0},
+    warned_rows={"small": 6},
 )
 
 
@@ -34,6 +40,7 @@ def test_what_runs_report_is_told_by_query_and_rule() -> None:
         assert value(found, "goqueue_pipeline_batch_seconds", **labels) == 0.5
         assert value(found, "goqueue_pipeline_bad_rows_total", **labels, rule="has_id") == 3
         assert value(found, "goqueue_pipeline_bad_rows_total", **labels, rule="late") == 0
+        assert value(found, "goqueue_pipeline_warned_rows_total", **labels, rule="small") == 6
         told = {name for name, pairs in found if ("query", "dead letters") in pairs}
         assert told == {"goqueue_pipeline_rows_total", "goqueue_pipeline_rows_per_second"}, "null is no number"
 

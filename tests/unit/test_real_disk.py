@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from goqueue.errors import DataDirectoryLocked, LogOffline
 from goqueue.log.log import Log
 from goqueue.model.log_settings import LogSettings
-from goqueue.seams.disk import Disk, RealDisk, lock_directory, remove_tree
+from goqueue.seams.disk import Disk, RealDisk, lock_directory, remove_tree, unusable_directory
 
 
 def test_real_disk_is_a_disk(tmp_path: Path) -> None:
@@ -167,3 +168,19 @@ def test_removing_a_tree_removes_symbolic_links_and_not_what_they_point_at(tmp_p
         assert not path.is_symlink()
         assert not path.exists()
     assert (foreign / "file").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EACCES, f"cannot be made: user {os.geteuid()} may not write to {{parent}}"),
+        (errno.EROFS, "cannot be made: the file system of {parent} is read-only"),
+        (errno.ENOSPC, "cannot be made: the disk is full"),
+        (errno.EIO, "cannot be made: Input/output error"),
+    ],
+)
+def test_data_directory_that_cannot_be_made_says_why(number: int, reason: str, tmp_path: Path) -> None:
+    wanted = tmp_path / "deep" / "data"
+    error = unusable_directory(wanted, OSError(number, os.strerror(number)), "made")
+    assert error.message == f"the data directory {wanted} {reason.format(parent=tmp_path)}"
+    assert "--data-dir" in error.hint

@@ -12,7 +12,7 @@ from typing_extensions import override
 from goqueue.seams.network import Address, Network, RealNetwork
 from goqueue.testing.simulation import Simulation, simulate
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 
 
 class Story(asyncio.Protocol):

@@ -1,8 +1,10 @@
-"""Receipts: opaque to consumers, believed by nobody who has not written them."""
+"""Receipts: opaque to consumers, and refused unless the broker has written them."""
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from hashlib import blake2b
 
 import pytest
 
@@ -11,6 +13,7 @@ from goqueue.machines.delivery_commands import Claim
 from goqueue.machines.delivery_values import Delivery
 from goqueue.machines.group_values import TopicPartition
 
+KEY = bytes(range(32))
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 
 
@@ -23,8 +26,8 @@ def write(receipts: Receipts, group: str, lease_id: int = 7) -> list[str]:
 
 
 def test_what_was_written_together_is_read_as_it_was() -> None:
-    written = write(Receipts(), "billing", 2**64 - 1)
-    shown, unreadable = Receipts().read(written)
+    written = write(Receipts(KEY), "billing", 2**64 - 1)
+    shown, unreadable = Receipts(KEY).read(written)
     assert unreadable == {}
     assert list(shown) == ["billing"]
     assert list(shown["billing"].numbers) == list(range(6))
@@ -32,22 +35,58 @@ def test_what_was_written_together_is_read_as_it_was() -> None:
     assert len(set(written)) == 6
 
 
+def test_receipt_is_not_taken_by_a_broker_with_another_key() -> None:
+    written = write(Receipts(KEY), "billing")
+    shown, unreadable = Receipts(bytes(32)).read(written)
+    assert shown == {}
+    assert list(unreadable) == list(range(6))
+    assert {each.code for each in unreadable.values()} == {"invalid_receipt"}
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        # By a writer who knows the id of another lease, another partition, number of deliveries, group or topic.
+        lambda written: b64encode((8).to_bytes(8) + b64decode(written[:32])[8:]).decode() + written[32:],
+        lambda written: written[:22] + b64encode(bytes.fromhex("00000001 0002 0000"))[:10].decode() + written[32:],
+        lambda written: written[:26] + "A" * 6 + written[32:],
+        lambda written: written[:44] + b64encode(b"billing2\0orders").decode(),
+        lambda written: written[:44] + b64encode(b"billing\0bills").decode(),
+        # Without a tag, or with a wrong one.
+        lambda written: written[:32] + written[44:],
+        lambda written: written[:32] + "A" * 12 + written[44:],
+    ],
+)
+@pytest.mark.parametrize("count", [1, 3])
+def test_forged_receipt_is_refused_alone_and_among_others(forge: Callable[[str], str], count: int) -> None:
+    receipts = Receipts(KEY)
+    written = write(receipts, "billing")[:count]
+    forged = forge(written[0])
+    assert forged != written[0]
+    shown, unreadable = receipts.read([forged, *written[1:]])
+    assert {number: error.code for number, error in unreadable.items()} == {0: "invalid_receipt"}
+    assert [list(each.numbers) for each in shown.values()] == ([list(range(1, count))] if count > 1 else [])
+
+
 def test_a_receipt_is_the_same_on_every_machine() -> None:
-    assert Receipts().write("g", 1, Delivery(TopicPartition("t", 3), [2], 4)) == [
+    signed = bytes.fromhex("0000000000000001 00000003 0004 0000") + b64encode(b"g\0t")
+    tag = b64encode(blake2b(signed, key=KEY, digest_size=9).digest()).decode()
+    assert Receipts(KEY).write("g", 1, Delivery(TopicPartition("t", 3), [2], 4)) == [
         b64encode(bytes.fromhex("0000000000000001 0000000000000002 00000003 0004 0000")).decode()
+        + tag
         + b64encode(b"g\0t").decode()
     ]
 
 
 def test_a_group_may_have_any_name() -> None:
     group = "a\0b\0é"
-    shown, unreadable = Receipts().read(write(Receipts(), group))
+    shown, unreadable = Receipts(KEY).read(write(Receipts(KEY), group))
     assert unreadable == {}
     assert shown[group].claims == [Claim(each, OFFSETS, 7) for each in ORDERS]
 
 
 def test_receipts_of_several_groups_and_topics_are_told_apart() -> None:
-    receipts = Receipts()
+    receipts = Receipts(KEY)
     (first,) = receipts.write("a", 1, Delivery(ORDERS[0], [5], 1))
     (second,) = receipts.write("b", 2, Delivery(ORDERS[0], [5], 1))
     (third,) = receipts.write("a", 3, Delivery(TopicPartition("bills", 0), [6], 70_000))
@@ -78,7 +117,7 @@ def test_receipts_of_several_groups_and_topics_are_told_apart() -> None:
 )
 def test_one_that_is_none_is_told_and_spoils_no_other(spoil: object) -> None:
     assert callable(spoil)
-    receipts = Receipts()
+    receipts = Receipts(KEY)
     first, second, third, *_ = write(receipts, "billing")
     shown, unreadable = receipts.read([first, spoil(second), third])
     assert list(unreadable) == [1]
@@ -88,14 +127,14 @@ def test_one_that_is_none_is_told_and_spoils_no_other(spoil: object) -> None:
 
 
 def test_none_is_no_receipts() -> None:
-    assert Receipts().read([]) == ({}, {})
+    assert Receipts(KEY).read([]) == ({}, {})
 
 
 def test_a_receipt_of_the_longest_names_is_read_and_a_longer_one_is_none() -> None:
     group = "\U0001f4ee" * 250
-    (written,) = Receipts().write(group, 1, Delivery(TopicPartition("t" * 249, 0), [0], 1))
+    (written,) = Receipts(KEY).write(group, 1, Delivery(TopicPartition("t" * 249, 0), [0], 1))
     assert len(written) <= RECEIPT_CHARS_MAX
-    shown, _ = Receipts().read([written])
+    shown, _ = Receipts(KEY).read([written])
     assert list(shown) == [group]
-    _, unreadable = Receipts().read(["A" * (RECEIPT_CHARS_MAX + 4)])
+    _, unreadable = Receipts(KEY).read(["A" * (RECEIPT_CHARS_MAX + 4)])
     assert list(unreadable) == [0]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from goqueue.errors import CorruptBatch, TooLarge
+from goqueue.records import payload, reader
 from goqueue.records.builder import NewRecord, assemble, build_batch, empty_batch
 from goqueue.records.compression import Codec
-from goqueue.records.layout import LOG_APPEND_TIME_BIT, BatchHeader, read_header, write_header
-from goqueue.records.reader import RECORDS_MAX, Record, decompressed_payload, read_records
+from goqueue.records.layout import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader, read_header, write_header
+from goqueue.records.payload import Columns
+from goqueue.records.reader import RECORDS_MAX, SLICE_RECORDS, Record, read_pairs, read_records, verified
+from goqueue.records.rewrite import retain
+from goqueue.records.scan import skip
 
 # length, attributes, timestamp delta, offset delta, key "k", value "v", one header "h": null
 GOOD = bytes.fromhex("16 00 00 00 02 6b 02 76 02 02 68 01")
@@ -49,7 +53,7 @@ def test_only_the_first_batch_of_a_buffer_is_read() -> None:
 
 def test_payload_over_the_limit_is_too_large() -> None:
     batch = build_batch([NewRecord(0, None, bytes(10_000))], codec=Codec.ZSTD)
-    payload = decompressed_payload(batch, 20_000)
+    payload = verified(batch).payload(20_000)
     assert len(payload) > 10_000
     with pytest.raises(TooLarge):
         read_records(batch, decompressed_bytes_max=len(payload) - 1)
@@ -57,12 +61,90 @@ def test_payload_over_the_limit_is_too_large() -> None:
 
 def test_more_records_than_the_limit_are_too_large() -> None:
     with pytest.raises(TooLarge, match="records"):
-        read_records(batch_of(GOOD, HEADER._replace(record_count=RECORDS_MAX + 1)))
+        read_records(batch_of(GOOD, HEADER._replace(record_count=RECORDS_MAX + 1, last_offset_delta=RECORDS_MAX)))
 
 
 def test_batch_that_is_cut_off_is_corrupt() -> None:
-    with pytest.raises(CorruptBatch, match="only"):
+    with pytest.raises(CorruptBatch, match="73 bytes, 72 are there"):
         read_records(batch_of(GOOD)[:-1])
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_no_record_is_read_from_a_batch_with_a_flipped_byte(codec: Codec) -> None:
+    batch = build_batch([NewRecord(1000, b"key", b"value")] * 3, codec=codec)
+    # What the broker sets is not covered by the checksum.
+    for position in range(CRC_START, len(batch)):
+        damaged = bytearray(batch)
+        damaged[position] ^= 0x40
+        with pytest.raises(CorruptBatch):
+            read_records(damaged)
+        with pytest.raises(CorruptBatch):
+            list(read_pairs(damaged))
+        with pytest.raises(CorruptBatch):
+            retain(damaged, [True, False, True])
+
+
+def _count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    counts: list[int] = []
+
+    def decode(opened: bytes, record_count: int) -> Columns:
+        counts.append(record_count)
+        return payload.decode(opened, record_count)
+
+    monkeypatch.setattr(reader, "decode", decode)
+    return counts
+
+
+def test_a_large_batch_is_decoded_only_as_far_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 10 * SLICE_RECORDS + 7
+    opened = verified(build_batch([NewRecord(0, None, b"")] * count, codec=Codec.ZSTD, base_offset=50)).open()
+    decoded = _count_decoded(monkeypatch)
+    assert next(opened.slices())[0].offset == 50
+    assert decoded == [SLICE_RECORDS]
+    assert [record.offset for records in opened.slices(50 + count - 3) for record in records] == [
+        50 + count - 3,
+        50 + count - 2,
+        50 + count - 1,
+    ]
+    assert decoded == [SLICE_RECORDS, 7]
+    assert [record.offset for record in opened.records()] == list(range(50, 50 + count))
+
+
+@pytest.mark.parametrize("size", [0, 40, 200])
+def test_slices_of_a_batch_with_gaps_begin_at_any_offset(size: int) -> None:
+    count = 3 * SLICE_RECORDS
+    whole = build_batch([NewRecord(5, b"k", bytes(size))] * count, base_offset=9)
+    batch = retain(whole, [number % 3 != 1 for number in range(count)])
+    assert batch is not None
+    records = read_records(batch)
+    assert len(records) == 2 * SLICE_RECORDS
+    for offset in (0, 9, 10, 9 + SLICE_RECORDS, 10 + 2 * SLICE_RECORDS, 9 + count - 1, 9 + count):
+        found = [record for part in verified(batch).open().slices(offset) for record in part]
+        assert found == [record for record in records if record.offset >= offset]
+
+
+@pytest.mark.parametrize("position", [0, SLICE_RECORDS, 2 * SLICE_RECORDS + 3])
+def test_a_malformed_record_of_a_large_batch_is_found_in_its_slice(position: int) -> None:
+    count = 2 * SLICE_RECORDS + 10
+    payload = bytearray(verified(build_batch([NewRecord(0, None, b"v")] * count)).payload())
+    # The reserved attributes of one record.
+    payload[skip(bytes(payload), 0, position) + 1] = 1
+    header = HEADER._replace(record_count=count, last_offset_delta=count - 1)
+    with pytest.raises(CorruptBatch, match="attributes"):
+        read_records(assemble(header, payload))
+
+
+def test_an_error_does_not_keep_what_was_opened() -> None:
+    batch = build_batch([NewRecord(0, None, bytes(4 << 20))], codec=Codec.ZSTD)
+    with pytest.raises(TooLarge) as caught:
+        read_records(batch, decompressed_bytes_max=3 << 20)
+    frame = caught.value.__traceback__
+    names = []
+    while frame is not None:
+        names.append(frame.tb_frame.f_code.co_name)
+        frame = frame.tb_next
+    assert "_unzstd" not in names
+    assert caught.value.__context__ is None
 
 
 def test_numbers_in_longer_form_than_needed_are_read() -> None:

@@ -30,6 +30,8 @@ OTHERS: dict[str, tuple[str, Any]] = {
     "insecure": ("true", True),
     "advertised_host": ("broker.example.com", "broker.example.com"),
     "advertised_kafka_port": ("443", 443),
+    "http_hosts": ("queue.example.com,10.0.0.1", ("queue.example.com", "10.0.0.1")),
+    "http_origins": ("https://app.example.com,http://[::1]:3000", ("https://app.example.com", "http://[::1]:3000")),
     "node_id": ("0", 0),
     "drain_timeout_ms": ("1m", 60_000),
     "upkeep_interval_ms": ("250", 250),
@@ -61,6 +63,8 @@ OTHERS: dict[str, tuple[str, Any]] = {
     "request_elements_max": ("10", 10),
     "reply_buffer_bytes_max": ("64KiB", 65_536),
     "http_body_bytes_max": ("1KiB", 1024),
+    "group_min_session_timeout_ms": ("1s", 1000),
+    "group_max_session_timeout_ms": ("1h", 3_600_000),
     "disk_guard_free_fraction": ("0", 0.0),
 }
 """A value that is not the default, for every setting: as text, and as it is stored."""
@@ -74,6 +78,8 @@ WRONG: dict[str, list[str]] = {
     "insecure": ["", "maybe", "2"],
     "advertised_host": ["a b", "host:9092", "http://host", "0.0.0.0", "::", "1.2.3.400", "x" * 64],
     "advertised_kafka_port": ["-1"],
+    "http_hosts": ["a b", "host:8080", "a,,b", "http://host", "*.example.com", ","],
+    "http_origins": ["app.example.com", "https://app.example.com/", "null", "ftp://x", "https://a,"],
     "node_id": ["-1", "2147483648"],
     "drain_timeout_ms": ["-1", "2d", UNLIMITED],
     "upkeep_interval_ms": ["0", "2h"],
@@ -105,6 +111,8 @@ WRONG: dict[str, list[str]] = {
     "request_elements_max": ["0"],
     "reply_buffer_bytes_max": ["1023", "2GiB"],
     "http_body_bytes_max": ["1023", "2GiB"],
+    "group_min_session_timeout_ms": ["0", "2d"],
+    "group_max_session_timeout_ms": ["0", "2d"],
     "disk_guard_free_fraction": ["-1", "10%"],
 }
 
@@ -276,6 +284,14 @@ def test_variables_that_kubernetes_makes_of_a_service_are_left_alone() -> None:
         "GOQUEUE_KAFKA_SERVICE_HOST": "10.0.0.8",
     }
     assert load({}, links).settings == Settings()
+
+
+def test_list_of_the_file_is_a_list_or_text_with_commas(file: Path) -> None:
+    for written in ('["a.example", "b.example"]', '"a.example, b.example"'):
+        assert with_file(file, f"http_hosts = {written}\n").settings.http_hosts == ("a.example", "b.example")
+    for wrong in ("[1]", "5", '["a b"]', "true"):
+        with pytest.raises(InvalidSettings, match=r"http_hosts is .*, but must be host names"):
+            with_file(file, f"http_hosts = {wrong}\n")
 
 
 def test_key_in_the_wrong_table_is_refused_with_the_right_one(file: Path) -> None:
@@ -460,3 +476,8 @@ def test_settings_are_light_to_import() -> None:
     code = "import sys, goqueue.server.settings_sources; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"pydantic", "typer", "rich", "asyncio", "tomllib", "socket"}.isdisjoint(loaded)
+
+
+def test_shortest_session_is_not_longer_than_the_longest() -> None:
+    (found,) = mistakes({"group_min_session_timeout_ms": "10s", "group_max_session_timeout_ms": "5s"})
+    assert "no session fits between them" in str(found)

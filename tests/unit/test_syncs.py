@@ -24,7 +24,7 @@ from goqueue.seams.clock import SystemClock
 from goqueue.seams.disk import RealDisk
 from goqueue.seams.syncs import Done, KernelSyncs, NotBegun, Syncs, kernel_syncs
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 NO_FILE = 99_999
 
 

@@ -13,7 +13,7 @@ from goqueue.testing.broker import Broker
 from goqueue.testing.sink import RecordingSink
 
 GROUP, TOPIC = "billing", "orders"
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 Kind = Literal["sync", "async"]
 

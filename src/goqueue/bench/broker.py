@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goqueue.bench.measure import BenchmarkFailed, require
+from goqueue.seams.children import dying_with_parent
 
 _READY = "ready "
 _SECONDS_MAX = 30.0
@@ -72,7 +73,13 @@ def private_broker(
     command = [sys.executable, "-m", "goqueue", "serve", "--data-dir", str(workspace / "data")]
     command += [part for kind in ("kafka", "http", "grpc") for part in (f"--{kind}-port", "0")]
     with shown.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl
+        )
     try:
         addresses = _wait_until_ready(process, shown, seconds_max)
         host, port = split_address(addresses["kafka"])

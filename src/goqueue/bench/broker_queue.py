@@ -22,6 +22,7 @@ from goqueue.bench.figures import Figures, figures, percentile, rounded
 from goqueue.bench.http_connection import HttpConnection
 from goqueue.bench.measure import Aim, BenchmarkFailed, Goal, Result, require
 from goqueue.bench.queue_client import STAMP_DIGITS, Order, Report, ranges_of
+from goqueue.seams.children import dying_with_parent
 
 BATCHES_GOAL = Goal(Aim.AT_LEAST, 100_000)
 CPU_US_GOAL = Goal(Aim.AT_MOST, 5)
@@ -250,7 +251,15 @@ def _clients(orders: Sequence[Order]) -> Iterator[_Clients]:
     try:
         for order in orders:
             command = [sys.executable, "-m", "goqueue.bench.queue_client", msgspec.json.encode(order).decode()]
-            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            processes.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl
+                )
+            )
         for process in processes:
             assert process.stdout is not None
             require(process.stdout.readline() == "ready\n", "a client is connected")

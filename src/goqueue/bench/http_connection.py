@@ -22,6 +22,7 @@ class HttpConnection:
     """A connection to a broker's HTTP port, for one request at a time."""
 
     def __init__(self, host: str, port: int) -> None:
+        self._host = f"[{host}]" if ":" in host else host
         self._socket = socket.create_connection((host, port), timeout=_REPLY_SECONDS_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -32,7 +33,8 @@ class HttpConnection:
 
     def send(self, path: str, body: bytes) -> None:
         """Send JSON; the reply is to be received."""
-        head = f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        head = f"POST {path} HTTP/1.1\r\nhost: {self._host}\r\ncontent-type: application/json\r\n"
+        head += f"content-length: {len(body)}"
         self._socket.sendall(head.encode() + _HEAD_END + body)
 
     def get(self, path: str) -> bytes:
@@ -46,7 +48,7 @@ class HttpConnection:
         self.receive()
 
     def _ask(self, method: str, path: str) -> None:
-        self._socket.sendall(f"{method} {path} HTTP/1.1\r\nhost: bench".encode() + _HEAD_END)
+        self._socket.sendall(f"{method} {path} HTTP/1.1\r\nhost: {self._host}".encode() + _HEAD_END)
 
     def receive(self) -> bytes:
         """Wait for the reply to what was sent, and return its body; the benchmark has failed unless it succeeded."""

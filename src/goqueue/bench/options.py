@@ -67,3 +67,15 @@ class QueuePart(StrEnum):
     BATCHES = "batches"
     SINGLES = "singles"
     DELIVERY = "delivery"
+
+
+class Neighbour(StrEnum):
+    """What a heavy client does while a modest one is measured."""
+
+    BULK_KAFKA = "bulk_kafka"
+    BULK_HTTP = "bulk_http"
+    PIPELINED = "pipelined"
+    QUEUE_STATS = "queue_stats"
+    DEAD_LETTERS = "dead_letters"
+    TINY_CHUNKS = "tiny_chunks"
+    MANY_MESSAGES = "many_messages"

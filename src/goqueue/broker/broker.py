@@ -7,6 +7,7 @@ Everything durable is a log below the data directory, named `TOPIC-PARTITION`; t
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.broker.coordinator import Coordinator
-from goqueue.broker.events import DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
+from goqueue.broker.events import BatchUnreadable, DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.finisher import Finisher
 from goqueue.broker.hanging import abort_unknown_transactions
 from goqueue.broker.letter_counts import LetterCounts
@@ -24,6 +25,7 @@ from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
 from goqueue.broker.queue_beginnings import retreat_all
 from goqueue.broker.queue_coordinator import QueueCoordinator
+from goqueue.broker.receipts import RECEIPT_KEY_BYTES, Receipts
 from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
 from goqueue.broker.share_sessions import Shares
@@ -36,14 +38,15 @@ from goqueue.errors import (
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
+    UnreadableBatch,
 )
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.log.rest import NEW, Rest
-from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster
+from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
 from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
-from goqueue.machines.group_values import KnownTopic
+from goqueue.machines.group_values import KnownTopic, TopicPartition
 from goqueue.machines.groups import Command as GroupCommand
 from goqueue.machines.groups import Groups
 from goqueue.machines.heartbeat_pace import HeartbeatPace
@@ -58,6 +61,7 @@ from goqueue.model.sinks import coordination_key
 from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TopicSettings, parse
 from goqueue.runtime.loading import open_logs
+from goqueue.runtime.opened_batches import OpenedBatches
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.resting import RESTING_LOG, Place, leave_rests, take_rests
 from goqueue.runtime.shard import Shard
@@ -128,6 +132,7 @@ class Broker:
         self.directory = directory
         self.threads = threads
         self._syncs = syncs
+        self.opened = OpenedBatches(self._report_unreadable)
         self.pipeline = Pipeline(clock)
         self.tasks = Tasks(sink)
         self.catalog = Catalog()
@@ -137,6 +142,8 @@ class Broker:
         self.topics_by_wire_name: dict[bytes, OpenTopic] = {}  # as names travel: publishing decodes none
         # Changes whenever what Metadata says may have changed, so that encoded replies can be kept.
         self.revision = 0
+        # By topic, since the start: how many batches could not be read.
+        self.unreadable_batches: Counter[str] = Counter()
         self.known_topics: dict[str, KnownTopic] = {}  # which groups look at
         self.heartbeat_pace = HeartbeatPace()
         self.groups: Coordinator[Groups, GroupCommand] = Coordinator(
@@ -180,7 +187,11 @@ class Broker:
     async def start(self) -> None:
         """Read the catalogue and open all logs; Corrupt or LogOffline if the catalogue cannot be read."""
         self._shard = self._load_catalog()
-        await self.submit(NameCluster(self.entropy.uuid()))
+        await self.submit(NameCluster(self.entropy.uuid(), self.entropy.token(RECEIPT_KEY_BYTES)))
+        assert self.catalog.receipt_key is not None
+        self.queues.receipts = Receipts(self.catalog.receipt_key)
+        self.queues.wall_jump_ms = self.catalog.wall_jump_ms(self._clocks())
+        await self.submit(self._clocks())
         loop = asyncio.get_running_loop()
         rests = await loop.run_in_executor(self.threads, take_rests, self.disk, self.directory, self.sink)
         present = frozenset(self.disk.list_directory(self.directory))
@@ -220,6 +231,9 @@ class Broker:
 
     def _hint(self) -> str:
         return f"run: goqueue log repair {self.directory} (it shows what would be lost, and asks)"
+
+    def _clocks(self) -> NoteClock:
+        return NoteClock(self.clock.boot_id(), self.clock.now_ms(), int(self.clock.monotonic() * 1000))
 
     async def stop(self) -> None:
         """End all work and make every log durable; harmless if the broker was never started."""
@@ -269,7 +283,7 @@ class Broker:
         """Return the topic of that name; UnknownTopic if there is none."""
         found = self.topics.get(name)
         if found is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return found
 
     def topic_by_id(self, topic_id: UUID) -> OpenTopic:
@@ -336,9 +350,14 @@ class Broker:
         return Log(self.disk, path, entry.settings.log, self.sink, self._handles, rest=rest)
 
     def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
-        made = Partition(entry.topic.name, index, log, entry.settings, self.clock, self.threads, self._syncs)
+        name, settings = entry.topic.name, entry.settings
+        made = Partition(name, index, log, settings, self.clock, self.threads, self._syncs, self.opened)
         self._caretaker.add(made.flusher)
         return made
+
+    def _report_unreadable(self, place: TopicPartition, fault: UnreadableBatch) -> None:
+        self.unreadable_batches[place.topic] += 1
+        self.sink.emit(BatchUnreadable(place.topic, place.partition, fault.base_offset, fault.reason))
 
     def _unavailable(self, entry: OpenTopic, index: int, fault: GoQueueError | OSError) -> GoQueueError:
         self.sink.emit(PartitionUnavailable(entry.topic.name, index, str(fault)))
@@ -355,6 +374,9 @@ class Broker:
             # No fault to be reported: it just takes no more.
             partition.log.fault = "the topic was deleted"
             self.queues.stretches.forget(partition)
+            self.queues.timestamps.forget(partition)
+            self.opened.forget(partition.place)
+        self.unreadable_batches.pop(name, None)
         for partition in partitions:
             await self._caretaker.leave(partition.flusher)
             await partition.close()
@@ -397,6 +419,13 @@ class Broker:
 
     def _log_directory(self, topic: str, index: int) -> PurePath:
         return self.directory / f"{topic}-{index}"
+
+    @property
+    def catalog_partition(self) -> Partition:
+        """The partition that holds the catalogue."""
+        if self._shard is None:
+            raise Unavailable("the broker has not been started")
+        return self._shard.partition
 
     @property
     def partitions(self) -> Iterable[Partition]:

@@ -51,6 +51,29 @@ class PartitionUnavailable(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchUnreadable(Event):
+    """A stored batch is damaged, or its records are malformed. It is told once, by the first reader that meets it."""
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableSkipped(Event):
+    """A queue group goes on after a batch or a message that cannot be read, which becomes a dead letter."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownDirectory(Event):
     """There is a log that the catalogue does not know. It is left alone: data is never removed for want of metadata."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.pipeline import OK, Caller
+from goqueue.broker.private_topics import private_topic
 from goqueue.errors import GoQueueError
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.records.layout import read_header
@@ -65,7 +66,7 @@ class Fetch:
     ) -> None:
         self._broker = broker
         self._caller = caller
-        self._wanted = wanted
+        self._wanted = [_admitted(each) for each in wanted]
         self._terms = terms._replace(bytes_max=min(terms.bytes_max, broker.options.fetch_bytes_max))
         self._done = done
         self._loop = asyncio.get_running_loop()
@@ -190,6 +191,14 @@ class Fetch:
         for wanted in self._wanted:
             if isinstance(wanted.partition, Partition):
                 wanted.partition.waiters.forget(self._woken)
+
+
+def _admitted(wanted: Wanted) -> Wanted:
+    """Return what is wanted, or TopicPrivate in place of a partition that holds the broker's own state."""
+    partition = wanted.partition
+    if isinstance(partition, GoQueueError) or not partition.is_internal:
+        return wanted
+    return wanted._replace(partition=private_topic(partition.topic))
 
 
 def aborted_in(partition: Partition, offset: int, data: bytes) -> Sequence[AbortedTransaction]:

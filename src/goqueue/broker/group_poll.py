@@ -120,7 +120,7 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
         standing = _current(broker, poll)
         mine.keep(standing.member)
         own = [(each, result) for each, result in fetched if each in standing.member.assigned]
-        records = _take(mine, own, poll, errors)
+        records = _take(mine, own, wanted, poll, errors)
         if records or loop.time() >= deadline or polls.is_closed:
             break
         # What was read may all be of aborted transactions, and there may be much of it: others have a turn in between.
@@ -263,6 +263,7 @@ async def _fetch(
 def _take(
     mine: MemberPositions,
     fetched: Iterable[tuple[TopicPartition, Fetched]],
+    wanted: Mapping[TopicPartition, Wanted],
     poll: Poll,
     errors: dict[TopicPartition, GoQueueError],
 ) -> Mapping[TopicPartition, Sequence[Record]]:
@@ -275,10 +276,13 @@ def _take(
             errors[each] = result.error
         if position is None or not result.data or messages_left <= 0 or bytes_left <= 0:
             continue
+        partition = wanted[each].partition
+        assert isinstance(partition, Partition)
+        reading = Reading(limit=messages_left, bytes_max=bytes_left)
         try:
-            records, offset = opened(result, position.offset, Reading(limit=messages_left, bytes_max=bytes_left))
+            records, offset = opened(partition, result, position.offset, reading)
         except Corrupt as error:
-            errors[each] = error
+            errors[each] = error.without_frames()
             continue
         mine.move(each, offset)
         if records:

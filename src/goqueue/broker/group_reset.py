@@ -110,11 +110,12 @@ async def look_up_scope(broker: Broker, reset: Reset) -> Mapping[TopicPartition,
     own = _offsets(broker, reset.group)
     other = _offsets(broker, reset.other_group) if reset.target is ResetTarget.GROUP else {}
     if reset.target is ResetTarget.GROUP and not other:
-        raise UnknownGroup(f"group {reset.other_group!r} has no offsets")
+        raise UnknownGroup(f"group {reset.other_group!r} has no offsets").about(reset.other_group)
     if reset.topics is None and reset.partitions is None:
         wanted = set(other if reset.target is ResetTarget.GROUP else own)
         if not wanted:
-            raise UnknownGroup(f"group {reset.group!r} has no offsets", hint="name the topics to give it some")
+            hint = "name the topics to give it some"
+            raise UnknownGroup(f"group {reset.group!r} has no offsets", hint=hint).about(reset.group)
     else:
         wanted = set(reset.partitions or ())
         for topic in reset.topics or ():

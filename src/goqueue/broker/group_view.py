@@ -115,7 +115,7 @@ def _find(broker: Broker, name: str) -> tuple[Group | None, OffsetTable]:
     check_group_name(name)
     machine = broker.groups.peek(name)
     if machine is None or (machine.find(name) is None and not machine.offsets.has(name)):
-        raise UnknownGroup(f"there is no group {name!r}")
+        raise UnknownGroup(f"there is no group {name!r}").about(name)
     return machine.find(name), machine.offsets
 
 

@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.pipeline import operation
+from goqueue.broker.private_topics import require_public
 from goqueue.errors import (
     GoQueueError,
     InconsistentProtocol,
     InvalidGroup,
+    InvalidSessionTimeout,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
     UnknownMember,
@@ -42,8 +44,18 @@ async def join_group(broker: Broker, command: Join) -> Joined:
     """Join a classic group; returns when the round is over that makes the caller a member."""
     check_group_name(command.group)
     require_no_queue(broker, command.group)
+    _check_session(broker, command.session_timeout_ms)
     joined: Joined = await broker.groups.submit(command.group, command)
     return joined
+
+
+def _check_session(broker: Broker, session_timeout_ms: int) -> None:
+    shortest, longest = broker.options.group_min_session_timeout_ms, broker.options.group_max_session_timeout_ms
+    if not shortest <= session_timeout_ms <= longest:
+        raise InvalidSessionTimeout(
+            f"a session of {session_timeout_ms} ms is not allowed, but one of {shortest} to {longest} ms",
+            hint="see group_min_session_timeout_ms and group_max_session_timeout_ms of the broker",
+        )
 
 
 @operation("groups.sync")
@@ -78,6 +90,7 @@ async def consumer_heartbeat(broker: Broker, command: ConsumerHeartbeat) -> Cons
     machine = broker.groups.peek(command.group)
     group = machine.find(command.group) if machine is not None else None
     check_heartbeat(command, group if isinstance(group, ConsumerGroup) else None)
+    require_public(command.topics or ())
     reply: ConsumerReply = await broker.groups.submit(command.group, command)
     return reply
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.retention_risk import Risk
-from goqueue.errors import CorruptBatch, GoQueueError, TooLarge, UnsupportedFormat
+from goqueue.errors import GoQueueError, UnreadableBatch
 from goqueue.records.layout import BatchHeader, TimestampType
 from goqueue.records.layout import headers as headers_of
-from goqueue.records.reader import read_records
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
@@ -78,22 +77,22 @@ async def lag_of(broker: Broker, partition: TopicPartition, offset: int | None) 
 def _first_timestamp(partition: Partition, offset: int) -> int | None:
     """Return the timestamp of the first message from an offset on."""
     data = partition.read(offset, bytes_max=_READ_BYTES)
-    view = memoryview(data)
     for position, header in headers_of(data):
         if header.is_control or not header.record_count:
             continue
         try:
-            found = _timestamp(header, view[position:], offset)
-        except (CorruptBatch, TooLarge, UnsupportedFormat):
+            found = _timestamp(partition, data, position, header, offset)
+        except UnreadableBatch:
             return None
         if found is not None:
             return found if found >= 0 else None
     return None
 
 
-def _timestamp(header: BatchHeader, batch: memoryview, offset: int) -> int | None:
+def _timestamp(partition: Partition, data: bytes, position: int, header: BatchHeader, offset: int) -> int | None:
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return header.max_timestamp
     if header.base_offset >= offset and not header.has_delete_horizon:
         return header.base_timestamp
-    return next((record.timestamp for record in read_records(batch) if record.offset >= offset), None)
+    records = partition.open_batch(data, position, header).next_slice(offset)
+    return records[0].timestamp if records else None

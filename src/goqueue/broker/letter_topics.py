@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from goqueue.broker.letters import read_some
+from goqueue.broker.private_topics import require_public
 from goqueue.errors import Conflict
 from goqueue.model.dead_letters import dead_letters_of, is_for_dead_letters, says_why
 from goqueue.model.letter_selection import Selection
@@ -63,6 +64,7 @@ def chosen_topics(broker: Broker) -> set[str]:
 
 
 def _find_by_name(broker: Broker, name: str) -> Place | None:
+    require_public([name])
     if name in broker.topics and is_for_dead_letters(name):
         return Place(broker.topic(name))
     usual = dead_letters_of(name)

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import aborted_in
-from goqueue.errors import CorruptBatch, TooLarge, UnsupportedFormat
+from goqueue.errors import UnreadableBatch
 from goqueue.model.dead_letters import Cause
 from goqueue.records.layout import headers as headers_of
-from goqueue.records.layout import validate
-from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, Record, read_records
+from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
@@ -91,7 +90,8 @@ def open_batches(
 ) -> Iterator[OpenedBatch]:
     """Yield batches, from the one with an offset on, as many as one read brings; each is opened when asked for.
 
-    Without transactions there are more: what was written while one is open is seen, too.
+    Of a large batch only what lies from the offset on comes, in several parts. Without transactions there are more:
+    what was written while one is open is seen, too.
     """
     start = max(start, partition.log.start_offset)
     is_committed_only = not leaves_out_transactions
@@ -99,24 +99,27 @@ def open_batches(
     if not data:
         return
     aborted = Aborted(aborted_in(partition, start, data) if is_committed_only else ())
-    view = memoryview(data)
     for position, header in headers_of(data):
         base, next_offset = header.base_offset, header.next_offset
         is_left_out = leaves_out_transactions and header.is_transactional
-        if is_left_out or aborted.hides(header) or header.is_control:
-            yield OpenedBatch(base, next_offset, [])
-            continue
-        is_damaged = True
+        begin = start if header.record_count > SLICE_RECORDS else base
         try:
-            # Since they were written, nobody may have looked at these bytes.
-            validate(data, position)
-            is_damaged = False
-            yield OpenedBatch(
-                base, next_offset, read_records(view[position:], decompressed_bytes_max=_OPENED_BYTES_MAX)
-            )
-        except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
-            told = f"the records from offset {base} on cannot be read: {error.message}"
-            yield OpenedBatch(base, next_offset, [], max(header.record_count, 1), told, is_damaged)
+            if is_left_out or aborted.hides(header) or header.is_control:
+                partition.verify_batch(data, position, header)
+                yield OpenedBatch(base, next_offset, [])
+                continue
+            opened = partition.open_batch(data, position, header, _OPENED_BYTES_MAX)
+            # Small batches are used as a whole, by those who go backwards as well.
+            for records in opened.slices(start if header.record_count > SLICE_RECORDS else 0):
+                reached = records[-1].offset + 1
+                is_last = reached > header.last_offset
+                yield OpenedBatch(max(base, begin), next_offset if is_last else reached, records)
+                begin = reached
+            if begin < next_offset:
+                yield OpenedBatch(max(base, begin), next_offset, [])
+        except UnreadableBatch as error:
+            count = error.record_count
+            yield OpenedBatch(max(base, begin), error.next_offset, [], count, error.message, error.is_damaged)
 
 
 class Stretch:

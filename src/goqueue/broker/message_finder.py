@@ -8,26 +8,49 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
 
-from goqueue.broker.opened_batches import open_batch
-from goqueue.errors import Corrupt
+from goqueue.errors import Corrupt, UnreadableBatch
 from goqueue.records.layout import headers
 from goqueue.records.reader import Record
+from goqueue.runtime.opened_batches import StoredRecords
 from goqueue.runtime.partition import Partition
 
 # What a record takes in memory beside its key and value.
 _RECORD_BYTES = 300
 
 
-class _Batch(NamedTuple):
-    """What is known once a batch is opened: the messages from one offset to another, or why they cannot be read."""
+class _Batch:
+    """A batch with the messages from one offset to another, opened, or why they cannot be read.
 
-    start: int
-    end: int
-    records: Mapping[int, Record]
-    size_bytes: int = 0
-    error: Corrupt | None = None
+    They are decoded in slices as they are asked for, and the last slice is kept. `size_bytes` is about how much was
+    decoded.
+    """
+
+    def __init__(self, start: int, end: int, opened: StoredRecords | None = None, error: Corrupt | None = None) -> None:
+        self.start = start
+        self.end = end
+        self.size_bytes = 0
+        self._opened = opened
+        self._error = error
+        # The messages of the last slice, which begins at or before the first of these offsets and ends with the other.
+        self._records: Mapping[int, Record] = {}
+        self._decoded = (-1, -1)
+
+    def find(self, offset: int) -> Record | Corrupt | None:
+        """Return the message at an offset, None if there is none, or why it cannot be read."""
+        if self._error is None and self._opened is not None and not self._decoded[0] <= offset <= self._decoded[1]:
+            self._decode(self._opened, offset)
+        return self._error or self._records.get(offset)
+
+    def _decode(self, opened: StoredRecords, offset: int) -> None:
+        try:
+            records = opened.next_slice(offset)
+        except UnreadableBatch as error:
+            self._error = error.without_frames()
+            return
+        self._records = {record.offset: record for record in records}
+        self._decoded = (offset, records[-1].offset if records else self.end)
+        self.size_bytes += sum([_size(record) for record in records])
 
 
 def between(wanted: Set[int], start: int, end: int) -> list[int]:
@@ -78,7 +101,7 @@ class MessageFinder:
         record = self._near.pop(offset)
         self._near_bytes -= _size(record)
         if isinstance(record, Corrupt):
-            raise record.with_traceback(None)
+            raise record.without_frames()
         return record
 
     def near(self) -> list[int]:
@@ -87,7 +110,6 @@ class MessageFinder:
 
     def _open(self, offset: int) -> None:
         batch = _batch(self.partition, offset)
-        self.opened_bytes += batch.size_bytes
         if self._near_bytes > self._bytes_max:
             self._near, self._near_bytes = {}, 0
         self._keep(offset, batch)
@@ -95,29 +117,31 @@ class MessageFinder:
             if self._near_bytes > 2 * self._bytes_max:
                 break
             self._keep(each, batch)
+        self.opened_bytes += batch.size_bytes
 
     def _keep(self, offset: int, batch: _Batch) -> None:
         if offset not in self._near:
-            record = self._near[offset] = batch.error or batch.records.get(offset)
+            record = self._near[offset] = batch.find(offset)
             self._near_bytes += _size(record)
 
 
 def _batch(partition: Partition, offset: int) -> _Batch:
     if offset < partition.log.start_offset:
-        return _Batch(offset, offset + 1, {})
+        return _Batch(offset, offset + 1)
     try:
         data = partition.read(offset, bytes_max=1)
+        for position, header in headers(data):
+            begin, end = min(offset, header.base_offset), max(offset + 1, header.next_offset)
+            if header.is_control:
+                partition.verify_batch(data, position, header)
+                return _Batch(begin, end)
+            return _Batch(begin, end, partition.open_batch(data, position, header))
+    except UnreadableBatch as error:
+        begin, end = min(offset, error.base_offset), max(offset + 1, error.next_offset)
+        return _Batch(begin, end, error=error.without_frames())
     except Corrupt as error:
-        return _Batch(offset, offset + 1, {}, error=error)
-    for _, header in headers(data):
-        begin, end = min(offset, header.base_offset), max(offset + 1, header.next_offset)
-        try:
-            records: Sequence[Record] = () if header.is_control else open_batch(header, data)
-        except Corrupt as error:
-            return _Batch(begin, end, {}, len(data), error)
-        size = sum([_size(record) for record in records])
-        return _Batch(begin, end, {record.offset: record for record in records}, size)
-    return _Batch(offset, offset + 1, {})
+        return _Batch(offset, offset + 1, error=error.without_frames())
+    return _Batch(offset, offset + 1)
 
 
 def _size(record: Record | Corrupt | None) -> int:

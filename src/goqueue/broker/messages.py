@@ -28,7 +28,7 @@ from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.runtime.partition import Outcome, Partition
-from goqueue.runtime.waiters import hand_over
+from goqueue.runtime.waiters import hand_over, pieces
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -217,7 +217,13 @@ async def sort_messages(
     fates: list[Fate | None] = [None] * len(messages)
     is_limited = limits is Limits.CLIENT
     chosen = await _choose(broker, turns, opened, messages, is_limited=is_limited)
-    return Sorted(_shares(opened, messages, chosen, broker.clock.now_ms(), fates, is_limited=is_limited), fates)
+    shares: dict[int, Share] = {}
+    now_ms = broker.clock.now_ms()
+    number = 0
+    async for piece in pieces(messages):
+        _share_out(opened, piece, number, chosen, now_ms, shares, fates, is_limited=is_limited)
+        number += len(piece)
+    return Sorted(shares, fates)
 
 
 async def _choose(
@@ -233,10 +239,14 @@ async def _choose(
             else:
                 key_bytes += len(message.key)
     turn = turns.next_partition(broker, opened) if needs_turn else 0
-    choose = partial(_chosen, messages, len(opened.partitions), turn, is_limited=is_limited)
-    if key_bytes <= _HASHED_ON_LOOP_BYTES:
-        return choose()
-    return await asyncio.get_running_loop().run_in_executor(broker.threads, choose)
+    count = len(opened.partitions)
+    if key_bytes > _HASHED_ON_LOOP_BYTES:
+        choose = partial(_chosen, messages, count, turn, is_limited=is_limited)
+        return await asyncio.get_running_loop().run_in_executor(broker.threads, choose)
+    chosen: list[int] = []
+    async for piece in pieces(messages):
+        chosen += _chosen(piece, count, turn, is_limited=is_limited)
+    return chosen
 
 
 def _chosen(messages: Sequence[NewMessage | GoQueueError], count: int, turn: int, *, is_limited: bool) -> list[int]:
@@ -256,21 +266,22 @@ def _chosen(messages: Sequence[NewMessage | GoQueueError], count: int, turn: int
     return chosen
 
 
-def _shares(
+def _share_out(
     opened: OpenTopic,
     messages: Sequence[NewMessage | GoQueueError],
+    first: int,
     chosen: Sequence[int],
     now_ms: int,
+    shares: dict[int, Share],
     fates: list[Fate | None],
     *,
     is_limited: bool,
-) -> dict[int, Share]:
-    """Sort messages by partition; those that cannot be stored get their fate instead."""
+) -> None:
+    """Sort messages, from number `first` on, by partition; those that cannot be stored get their fate instead."""
     batch_bytes_max = opened.settings.log.max_message_bytes
     # No limit can be exceeded below the smallest of them.
     unsuspicious_bytes = min(batch_bytes_max - HEADER_BYTES, KEY_BYTES_MAX, HEADERS_BYTES_MAX) if is_limited else inf
-    shares: dict[int, Share] = {}
-    for number, message in enumerate(messages):
+    for number, message in enumerate(messages, first):
         if isinstance(message, GoQueueError):
             fates[number] = message
             continue
@@ -288,7 +299,6 @@ def _shares(
         share.numbers.append(number)
         share.records.append(record)
         share.sizes.append(size)
-    return shares
 
 
 def _fault(record: NewRecord, size: int, batch_bytes_max: int) -> GoQueueError | None:

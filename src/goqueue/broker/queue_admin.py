@@ -10,9 +10,8 @@ from goqueue.broker.groups import check_group_name
 from goqueue.broker.offsets import NO_OFFSET, find_offset
 from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.queue_beginnings import ensure_group, ensure_partitions, require_topic
-from goqueue.broker.queue_offers import find
 from goqueue.broker.share_groups import members_of
-from goqueue.errors import GoQueueError, GroupNotEmpty
+from goqueue.errors import Corrupt, GoQueueError, GroupNotEmpty
 from goqueue.machines.delivery_admin import require
 from goqueue.machines.delivery_commands import Configure, DeleteQueue, Pause, Seek
 from goqueue.machines.delivery_group import QueueGroup
@@ -23,6 +22,7 @@ from goqueue.machines.share_values import ShareMember
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -92,7 +92,11 @@ class QueueMove(NamedTuple):
 async def list_queues(broker: Broker) -> Sequence[QueueView]:
     """Return all queue groups, in the order of their names."""
     groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
-    return [_view(broker, group) for group in sorted(groups, key=lambda each: each.name)]
+    views = []
+    for group in sorted(groups, key=lambda each: each.name):
+        await turns(1)
+        views.append(_view(broker, group))
+    return views
 
 
 @operation("queues.describe")
@@ -135,6 +139,12 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
 
     The topic may be one with which the group has not begun yet.
     """
+    moves = await move_queue(broker, name, seek)
+    return _view(broker, require_queue(broker, name)), moves
+
+
+async def move_queue(broker: Broker, name: str, seek: QueueSeek) -> Sequence[QueueMove]:
+    """Seek as `seek_queue` does, for operations that have more to do."""
     opened = require_topic(broker, seek.topic)
     group = require_queue(broker, name)
     moves = []
@@ -142,7 +152,7 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
         move = await _planned(broker, group, partition, seek)
         await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
         moves.append(move)
-    return _view(broker, require_queue(broker, name)), moves
+    return moves
 
 
 def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> Sequence[Partition]:
@@ -155,8 +165,7 @@ async def _planned(broker: Broker, group: QueueGroup, partition: Partition, seek
     window = group.windows.get(where)
     if window is None or window.topic_id != broker.topic(seek.topic).topic.id:
         return QueueMove(where, None, offset)
-    flying = sum(each < offset for chunk in window.chunks.values() for each in chunk.flights)
-    skipped = flying + max(offset - max(window.cursor, partition.log.start_offset), 0)
+    skipped = window.in_flight_before(offset) + max(offset - max(window.cursor, partition.log.start_offset), 0)
     return QueueMove(where, window.cursor, offset, window.in_flight, skipped, max(window.cursor - offset, 0))
 
 
@@ -200,15 +209,19 @@ def _view(broker: Broker, group: QueueGroup) -> QueueView:
 
 def partition_view(broker: Broker, group: str, where: TopicPartition, window: Window) -> PartitionView:
     """Return how a group stands in a partition."""
-    in_flight = Counter(flight.state for chunk in window.chunks.values() for flight in chunk.flights.values())
+    in_flight = window.states()
     trouble = broker.queues.undertaker.troubles.get((group, where), "")
     view = PartitionView(where, window.floor, window.cursor, NO_OFFSET, 0, in_flight, None, trouble)
     try:
         partition = broker.topic(where.topic).partition(where.partition)
         # Messages that wait for the end of a transaction are there as well, and get old.
         end = partition.high_watermark
-        oldest = find(partition, max(window.floor, partition.log.start_offset)) if window.floor < end else None
+        first = max(window.floor, partition.log.start_offset)
+        oldest_ms = broker.queues.timestamps.find(partition, first) if window.floor < end else None
+    except Corrupt:
+        # That the first message cannot be read says nothing of the others.
+        oldest_ms = None
     except GoQueueError as error:
-        return view._replace(error=error)
+        return view._replace(error=error.without_frames())
     backlog = max(end - max(window.cursor, partition.log.start_offset), 0)
-    return view._replace(end_offset=end, backlog=backlog, oldest_ms=None if oldest is None else oldest.timestamp)
+    return view._replace(end_offset=end, backlog=backlog, oldest_ms=oldest_ms)

@@ -58,9 +58,9 @@ def require_topic(broker: Broker, name: str) -> OpenTopic:
 
 def require_topics(broker: Broker, names: Sequence[str]) -> None:
     """Raise UnknownTopic if some of these topics are not there; it tells which."""
-    missing = [repr(name) for name in dict.fromkeys(names) if name not in broker.topics]
+    missing = [name for name in dict.fromkeys(names) if name not in broker.topics]
     if missing:
-        raise UnknownTopic(f"there is no topic {', and none '.join(missing)}")
+        raise UnknownTopic(f"there is no topic {', and none '.join(map(repr, missing))}").about(missing[0])
 
 
 def _topics_there(broker: Broker, names: Sequence[str]) -> list[OpenTopic]:

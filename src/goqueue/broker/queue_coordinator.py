@@ -13,6 +13,7 @@ from goqueue.broker.queue_reading import Stretches
 from goqueue.broker.queue_receiving import ROUND_MESSAGES_MAX, receive_together
 from goqueue.broker.queue_settling import settle_together
 from goqueue.broker.queue_tallies import Partitions, QueueTallies, causes_of_death
+from goqueue.broker.queue_timestamps import Timestamps
 from goqueue.broker.queue_waits import Waits
 from goqueue.broker.receipts import Receipts
 from goqueue.broker.undertaker import Undertaker
@@ -32,11 +33,16 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
     """All queue groups of a broker."""
 
     def __init__(self, broker: Broker, partitions: int) -> None:
-        super().__init__(broker, DELIVERIES_TOPIC, partitions, Deliveries, changed=self._has_changed)
-        self.receipts = Receipts()
+        super().__init__(
+            broker, DELIVERIES_TOPIC, partitions, lambda: Deliveries(self.wall_jump_ms), changed=self._has_changed
+        )
+        # By how much the wall clock was set while the broker was not running, as far as that is known.
+        self.wall_jump_ms = 0
+        self.receipts: Receipts  # once the broker has started, which knows the key
         self.waits = Waits()
         self.stretches = Stretches()
         self.tallies = QueueTallies()
+        self.timestamps = Timestamps()
         self.undertaker = Undertaker(broker)
         self.receives = Rounds(broker.tasks, partial(receive_together, broker), size_max=ROUND_MESSAGES_MAX)
         # What somebody has said holds, though they may have left since.

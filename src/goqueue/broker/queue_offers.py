@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.events import UnreadableSkipped
 from goqueue.broker.message_finder import MessageFinder
 from goqueue.broker.queue_reading import Stretches
-from goqueue.errors import Corrupt
-from goqueue.machines.delivery_commands import Offer
+from goqueue.errors import Corrupt, CorruptLog, UnreadableBatch
+from goqueue.machines.delivery_commands import Offer, Unreadable
 from goqueue.machines.delivery_steps import waits_in_vain, within_reach
 from goqueue.machines.delivery_window import Window
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
 
 # How many reads of one look may bring nothing: there may be much that nobody gets.
 _FRUITLESS_READS_MAX = 4
@@ -23,6 +27,9 @@ _OPENED_BYTES_MAX = 32 * 1024 * 1024
 # How many of those one look goes through: there may be very many that cannot be read.
 _READY_MAX = 20_000
 _KEY_BYTES_MAX = 16
+# How many unreadable messages one look tells of, and how much of why: all of that is stored with them.
+UNREADABLE_MAX = 100
+ERROR_CHARS_MAX = 300
 
 
 class Look(NamedTuple):
@@ -36,7 +43,7 @@ class Look(NamedTuple):
     def is_empty(self) -> bool:
         """Whether there is nothing to be decided about."""
         offer = self.offer
-        return not (offer.fresh or offer.again or offer.gone) and not self.has_moved
+        return not (offer.fresh or offer.again or offer.gone or offer.unreadable) and not self.has_moved
 
     @property
     def has_moved(self) -> bool:
@@ -62,7 +69,8 @@ def look(
     """Look for messages that a group may get: those that are ready again first, then those behind its cursor."""
     start = partition.log.start_offset
     records: dict[int, Record] = {}
-    again, gone, size, fault = _find_again(partition, window, limit, bytes_max, records)
+    unreadable: list[Unreadable] = []
+    again, gone, size, fault = _find_again(partition, window, limit, bytes_max, records, unreadable)
     if waits_in_vain(window, start):
         gone.append(window.floor)
     fresh, end, fresh_size = _find_fresh(
@@ -71,12 +79,14 @@ def look(
         stretches,
         limit - len(again),
         bytes_max - size,
-        has_others=bool(again or gone or fault),
+        unreadable,
+        has_others=bool(again or gone),
     )
     offsets = [record.offset for record in fresh]
     records.update(zip(offsets, fresh, strict=True))
     keys = {record.offset: short_key(record.key) for record in fresh if record.key is not None} if is_ordered else None
-    offer = Offer(partition.place, offsets, end, again, gone, start, keys, window.cursor, partition.leader_epoch)
+    epoch = partition.leader_epoch
+    offer = Offer(partition.place, offsets, end, again, gone, start, keys, window.cursor, epoch, unreadable)
     seen = Look(within_reach(window, offer), records, size + fresh_size)
     if fault is not None and seen.is_empty:
         raise fault
@@ -84,11 +94,19 @@ def look(
 
 
 def _find_fresh(
-    partition: Partition, end: int, stretches: Stretches, limit: int, bytes_max: int, *, has_others: bool
+    partition: Partition,
+    end: int,
+    stretches: Stretches,
+    limit: int,
+    bytes_max: int,
+    unreadable: list[Unreadable],
+    *,
+    has_others: bool,
 ) -> tuple[list[Record], int, int]:
     """Return messages from an offset on, how far was looked, and how many bytes they have.
 
-    What cannot be read is told to whoever gets nothing else.
+    Batches that cannot be read are passed, and added to those that are `unreadable`. A fault of another kind is raised
+    if there is nothing else.
     """
     found: list[Record] = []
     size = 0
@@ -97,8 +115,16 @@ def _find_fresh(
         try:
             stretch = stretches.read(partition, end, limit - len(found), bytes_max - size)
             records, taken = stretch.take(limit - len(found), bytes_max - size)
+        except (UnreadableBatch, CorruptLog) as error:
+            begin, after = stretch_of(error, end)
+            if after is None:
+                raise
+            unreadable.append(Unreadable(begin, error.message[:ERROR_CHARS_MAX]))
+            end = min(after, partition.last_stable_offset)
+            reads_left -= 1
+            continue
         except Corrupt:
-            if found or has_others:
+            if found or has_others or unreadable:
                 break
             raise
         if stretch.is_empty:
@@ -111,13 +137,25 @@ def _find_fresh(
     return found, end, size
 
 
+def stretch_of(error: UnreadableBatch | CorruptLog, offset: int) -> tuple[int, int | None]:
+    """Return from where to where nothing can be read, for a reader at an offset; no end if that is not known."""
+    if isinstance(error, UnreadableBatch):
+        return max(offset, error.base_offset), max(offset + 1, error.next_offset)
+    return offset, error.resume_offset
+
+
 def _find_again(
-    partition: Partition, window: Window, limit: int, bytes_max: int, records: dict[int, Record]
+    partition: Partition,
+    window: Window,
+    limit: int,
+    bytes_max: int,
+    records: dict[int, Record],
+    unreadable: list[Unreadable],
 ) -> tuple[list[int], list[int], int, Corrupt | None]:
     """Return which messages are ready again and still there, which are gone, and how many bytes the former have.
 
-    They are put to the records, up to so many bytes; one of any size always is. What cannot be read is passed over, and
-    why is returned as well: it keeps no other back.
+    They are put to the records, up to so many bytes; one of any size always is. Those that cannot be read are added to
+    the `unreadable` ones. A fault of another kind is returned as well: it keeps no other back.
     """
     again: list[int] = []
     gone: list[int] = []
@@ -132,8 +170,13 @@ def _find_again(
             break
         try:
             record = finder.take(offset)
+        except (UnreadableBatch, CorruptLog) as error:
+            unreadable.append(Unreadable(offset, error.message[:ERROR_CHARS_MAX]))
+            if len(unreadable) >= UNREADABLE_MAX:
+                break
+            continue
         except Corrupt as error:
-            fault = error
+            fault = error.without_frames()
             continue
         if record is None:
             gone.append(offset)
@@ -164,6 +207,12 @@ def _row(window: Window, finder: MessageFinder) -> Iterator[int]:
             if offset not in seen:
                 seen.add(offset)
                 yield offset
+
+
+def report_skipped(broker: Broker, group: str, offer: Offer) -> None:
+    """Report messages that a group skips since they cannot be read; each becomes a dead letter."""
+    for offset, error in offer.unreadable:
+        broker.sink.emit(UnreadableSkipped(group, offer.partition.topic, offer.partition.partition, offset, error))
 
 
 def find(partition: Partition, offset: int) -> Record | None:

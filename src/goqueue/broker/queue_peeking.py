@@ -47,7 +47,7 @@ async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Seque
             try:
                 records = await _peek(broker, group, partition, window, limit - len(found))
             except GoQueueError as error:
-                fault = error
+                fault = error.without_frames()
                 continue
             found += [(partition.place, record) for record in records]
     if fault is not None and not found:

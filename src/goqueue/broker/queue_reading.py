@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import aborted_in
-from goqueue.errors import Corrupt, CorruptBatch, TooLarge, UnsupportedFormat
-from goqueue.records.compression import Codec
+from goqueue.errors import Corrupt, CorruptBatch, UnreadableBatch, UnsupportedFormat
 from goqueue.records.layout import BatchHeader, headers
-from goqueue.records.reader import Record, read_records
+from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
 # Producers fill batches of a megabyte, which open to some more, and consumers come for a few messages at a time: what
@@ -42,6 +41,9 @@ class Stretch:
         self._taken = 0
         self._next_offset = offset
         self._opened_bytes = 0
+        # The batch of which not all records were decoded yet.
+        self._current: tuple[int, BatchHeader] | None = None
+        self._has_begun = False
 
     @property
     def size_bytes(self) -> int:
@@ -87,27 +89,38 @@ class Stretch:
         return found, size
 
     def _open_next(self) -> None:
-        """Open the next batch; those that nobody is to see have no messages."""
-        try:
-            position, header = next(self._headers)
-        except StopIteration:
-            self.is_over = True
-            return
+        """Decode the next records; batches that nobody is to see have none. UnreadableBatch ends the stretch."""
+        if self._current is None:
+            try:
+                self._current = next(self._headers, None)
+            except (CorruptBatch, UnsupportedFormat):
+                if not self._has_begun:
+                    raise
+                # Whoever reads from here on is told by the log how far the damage goes.
+                self._current = None
+            if self._current is None:
+                self.is_over = True
+                return
+            self._has_begun = True
+        position, header = self._current
         self._next_offset = max(self.offset, header.next_offset)
         records: Sequence[Record] = ()
-        if not (header.is_control or (header.is_transactional and self._is_aborted(header))):
-            try:
-                records = read_records(memoryview(self._data)[position:])
-            except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
-                raise Corrupt(
-                    f"the records from offset {header.base_offset} on cannot be read: {error.message}",
-                    hint=f"reading can go on at offset {header.next_offset}",
-                ) from error
-            if records and records[0].offset < self.offset:
-                records = [record for record in records if record.offset >= self.offset]
+        try:
+            if header.is_control or (header.is_transactional and self._is_aborted(header)):
+                self._partition.verify_batch(self._data, position, header)
+            else:
+                # A large batch is kept opened where all find it, and not here.
+                records = self._partition.open_batch(self._data, position, header).next_slice(self.offset)
+        except UnreadableBatch:
+            self.is_over = True
+            raise
+        if not records or records[-1].offset >= header.last_offset:
+            self._current = None
+        else:
+            self._next_offset = records[-1].offset + 1
         self._put(records, records[0].offset if records else self._next_offset)
         # What was not compressed lies in memory twice; what was may be far more than its batch.
-        opened = header.size_bytes if header.codec is Codec.NONE else sum([each.size_bytes for each in records])
+        opened = sum([each.size_bytes for each in records])
         self._opened_bytes = opened + _RECORD_BYTES * len(records)
 
     def _put(self, records: Sequence[Record], offset: int) -> None:

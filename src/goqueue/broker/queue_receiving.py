@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.queue_beginnings import prepare
-from goqueue.broker.queue_offers import Look, is_worth_a_look, look
+from goqueue.broker.queue_offers import Look, is_worth_a_look, look, report_skipped
 from goqueue.broker.queue_reading import Stretches
 from goqueue.broker.receipts import Receipts
 from goqueue.errors import GoQueueError, TooLarge
@@ -108,11 +108,15 @@ class View(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What came of a look, what was seen before, and where that was, if there was no pause since."""
+    """What came of a look, what was seen before, and where that was, if there was no pause since.
+
+    `fault` is why partitions could not be read, if nothing else was there.
+    """
 
     receiving: Receiving
     sight: Sight
     view: View | None = None
+    fault: GoQueueError | None = None
 
 
 async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> list[Looked]:
@@ -126,9 +130,9 @@ async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> 
     takers = [_taker(broker, group, wishes[number]) for number in served]
     limit = sum([taker.limit for taker in takers])
     while True:
-        looks = _look_around(broker.queues.stretches, group, promising, takers, limit)
+        looks, fault = _look_around(broker.queues.stretches, group, promising, takers, limit)
         if not looks:
-            return told
+            return [each if each.sight.shortfall else each._replace(fault=fault) for each in told]
         try:
             leased = await broker.queues.submit(group.name, Receive(group.name, takers, [each.offer for each in looks]))
             break
@@ -137,6 +141,8 @@ async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> 
             if limit <= 1:
                 raise
             limit //= 4
+    for each in looks:
+        report_skipped(broker, group.name, each.offer)
     records = {each.offer.partition: each.records for each in looks}
     for number, taker, each in zip(served, takers, leased, strict=True):
         received = _received(broker.queues.receipts, group.name, taker, each, records)
@@ -202,13 +208,13 @@ def _look_around(
     promising: Sequence[tuple[Partition, Window]],
     takers: Sequence[Taker],
     limit: int,
-) -> list[Look]:
+) -> tuple[list[Look], GoQueueError | None]:
     """Look for messages in partitions in turn, until there are so many.
 
-    One that cannot be read does not keep the others back; if nothing else is there, it is told.
+    A partition that cannot be read does not keep the others back; if nothing else is there, the reason is returned.
     """
     if not takers or not promising:
-        return []
+        return [], None
     bytes_max = _BYTES_MAX
     # Whoever comes next begins elsewhere.
     first = takers[0].lease_id % len(promising)
@@ -221,15 +227,13 @@ def _look_around(
         try:
             found = look(partition, window, stretches, limit, bytes_max, is_ordered=is_ordered)
         except GoQueueError as error:
-            fault = error
+            fault = error.without_frames()
             continue
         if not found.is_empty:
             looks.append(found)
             limit -= len(found.offer.fresh) + len(found.offer.again)
             bytes_max -= found.size_bytes
-    if fault is not None and not looks:
-        raise fault
-    return looks
+    return looks, fault
 
 
 def _received(

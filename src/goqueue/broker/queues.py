@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
     """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself.
 
-    If nothing has come, `shortfall` says why, as far as the group has a reason; if it has none and a topic is not
-    there, UnknownTopic tells which.
+    If nothing has come, `shortfall` says why, as far as the group has a reason. If it has none, what keeps a partition
+    from being read is raised, or UnknownTopic if a topic is not there.
     """
     waits = broker.queues.waits
     deadline = asyncio.get_running_loop().time() + wish.wait_ms / 1000
@@ -49,6 +49,8 @@ async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
             looked = await _receive(broker, wish, is_alone=is_alone)
         if looked.receiving.received or looked.receiving.shortfall:
             return looked.receiving
+        if looked.fault is not None:
+            raise looked.fault
         # It might be a name that is misspelt.
         require_topics(broker, topics)
         return looked.receiving._replace(shortfall=held_up(looked.sight))

@@ -8,16 +8,16 @@ were compressed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import Fetch, Fetched, Terms, Wanted
 from goqueue.broker.offsets import NO_OFFSET, Place, find_offset
-from goqueue.errors import Corrupt, CorruptBatch, GoQueueError, TooLarge, UnsupportedFormat
+from goqueue.errors import GoQueueError, UnreadableBatch
 from goqueue.records.layout import headers as headers_of
-from goqueue.records.reader import Record, read_records
+from goqueue.records.reader import SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over
 
@@ -97,7 +97,8 @@ async def read_messages(
         polls.end(fetch)
     if fetched.error is not None:
         raise fetched.error
-    records, next_offset = opened(fetched, offset, reading)
+    assert isinstance(wanted.partition, Partition)
+    records, next_offset = opened(wanted.partition, fetched, offset, reading)
     end = fetched.last_stable_offset if reading.is_committed_only else fetched.high_watermark
     return Messages(records, next_offset, fetched.start_offset, end)
 
@@ -120,36 +121,40 @@ async def _first_offset(broker: Broker, caller: Caller, topic: str, index: int, 
     return found.offset
 
 
-def opened(
-    fetched: Fetched, offset: int, reading: Reading, read: Callable[[memoryview], list[Record]] = read_records
-) -> tuple[list[Record], int]:
-    """Return the records from an offset on, within the limits, and the offset behind them."""
+def opened(partition: Partition, fetched: Fetched, offset: int, reading: Reading) -> tuple[list[Record], int]:
+    """Return the records from an offset on, within the limits, and the offset after them.
+
+    No more records are decoded than it takes. UnreadableBatch if the first batch with records for the reader is damaged
+    or malformed; a later one ends the reading before it.
+    """
     found: list[Record] = []
     size = 0
-    aborted = Aborted(fetched.aborted or ())
-    view = memoryview(fetched.data)
-    for position, header in headers_of(fetched.data):
-        if aborted.hides(header) or header.is_control:
-            offset = max(offset, header.next_offset)
-            continue
-        try:
-            records = read(view[position:])
-        except (CorruptBatch, TooLarge, UnsupportedFormat) as error:
-            if found:
+    try:
+        for records, after in _slices(partition, fetched, offset):
+            for record in records:
+                size += record.size_bytes
+                if found and (size > reading.bytes_max or len(found) == reading.limit):
+                    return found, offset
+                found.append(record)
+                offset = record.offset + 1
+            offset = max(offset, after)
+            if len(found) >= reading.limit:
                 break
-            raise Corrupt(
-                f"the records from offset {header.base_offset} on cannot be read: {error.message}",
-                hint=f"reading can go on at offset {header.next_offset}",
-            ) from error
-        for record in records:
-            if record.offset < offset:
-                continue
-            size += record.size_bytes
-            if found and (size > reading.bytes_max or len(found) == reading.limit):
-                return found, offset
-            found.append(record)
-            offset = record.offset + 1
-        offset = max(offset, header.next_offset)
-        if len(found) >= reading.limit:
-            break
+    except UnreadableBatch:
+        if not found:
+            raise
     return found, offset
+
+
+def _slices(partition: Partition, fetched: Fetched, offset: int) -> Iterator[tuple[list[Record], int]]:
+    """Yield the records that a reader may see from an offset on, and the offset at which it goes on after each part."""
+    aborted = Aborted(fetched.aborted or ())
+    data = fetched.data
+    for position, header in headers_of(data):
+        if aborted.hides(header) or header.is_control:
+            partition.verify_batch(data, position, header)
+        else:
+            is_whole = header.record_count <= SLICE_RECORDS
+            for records in partition.open_batch(data, position, header).slices(offset):
+                yield records, header.next_offset if is_whole else records[-1].offset + 1
+        yield [], header.next_offset

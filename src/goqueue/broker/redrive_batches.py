@@ -21,7 +21,7 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.machines.redrive_values import Moves, Redrive, Terms
-from goqueue.model.dead_letters import Cause, cause_of, is_for_dead_letters, redriven_headers, says_why
+from goqueue.model.dead_letters import Cause, cause_of, is_for_dead_letters, is_unreadable, redriven_headers, says_why
 from goqueue.model.sinks import stage_id
 from goqueue.model.topic import check_name
 from goqueue.records.reader import Record
@@ -94,6 +94,9 @@ def judge(broker: Broker, topic: str, terms: Terms, letter: Letter) -> Verdict |
         return Verdict(Moves(looping=1))
     if not is_for_dead_letters(topic) and not says_why(record.headers):
         return Verdict(Moves(failed=1), "a message does not say why it died, so it may be no letter")
+    if is_unreadable(record.headers):
+        where = f"offset {cause.offset} of {cause.topic}-{cause.partition}"
+        return Verdict(Moves(failed=1), f"the message at {where} could not be read, so there is none to publish again")
     # A target that was named is the same for all, and was looked at before.
     if terms.target is None and (refusal := _refusal(broker, cause.topic)) is not None:
         return Verdict(Moves(failed=1), refusal.message[:ERROR_CHARS_MAX])

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Protocol
-from uuid import UUID
 
 from goqueue.broker.broker import (
     CATALOG_TOPIC,
@@ -32,6 +31,7 @@ from goqueue.broker.broker import (
 )
 from goqueue.broker.coordinator import INTERNAL_CONFIG
 from goqueue.broker.queue_coordinator import DELIVERIES_TOPIC
+from goqueue.broker.receipts import RECEIPT_KEY_BYTES
 from goqueue.broker.redrive_coordinator import REDRIVES_TOPIC
 from goqueue.errors import GoQueueError
 from goqueue.log.batches import own_batch
@@ -184,7 +184,7 @@ def _plan_catalog(
     if not found.faults:
         return
     plan = RepairPlan(name, found.faults, found.bytes_lost, [])
-    _complete(catalog, partitions, plan, entropy.uuid, now_ms)
+    _complete(catalog, partitions, plan, entropy, now_ms)
     plan.records = [NewRecord(now_ms, record.key, record.value) for record in catalog.records()]
     yield plan
 
@@ -203,9 +203,7 @@ def _partitions_of_directories(present: Iterable[str]) -> Mapping[str, int]:
     return partitions
 
 
-def _complete(
-    catalog: Catalog, partitions: Mapping[str, int], plan: RepairPlan, new_id: Callable[[], UUID], now_ms: int
-) -> None:
+def _complete(catalog: Catalog, partitions: Mapping[str, int], plan: RepairPlan, entropy: Entropy, now_ms: int) -> None:
     """Add what directories tell to what could be read of a catalogue."""
 
     def carry_out(command: Command) -> None:
@@ -214,14 +212,14 @@ def _complete(
 
     if catalog.cluster_id is None:
         plan.notes.append("the id of the cluster is lost; it gets another")
-    carry_out(NameCluster(new_id()))
+    carry_out(NameCluster(entropy.uuid(), entropy.token(RECEIPT_KEY_BYTES)))
     carry_out(TakeProducerIds(_PRODUCER_IDS_SKIPPED))
     known = {topic.name: topic for topic in catalog.topics}
     plan.notes.append(f"{sum(not topic.is_internal for topic in known.values())} topics are kept as they are")
     for name, count in sorted(partitions.items()):
         topic = known.get(name)
         if topic is None:
-            carry_out(CreateTopic(name, new_id(), count, INTERNAL_CONFIG if is_internal(name) else {}, now_ms))
+            carry_out(CreateTopic(name, entropy.uuid(), count, INTERNAL_CONFIG if is_internal(name) else {}, now_ms))
             if not is_internal(name):
                 lost = "its settings and its id are lost, and so are partitions that were never written to"
                 plan.notes.append(f"topic {name} is known from its directories: {count} partitions; {lost}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.groups import check_group_name
 from goqueue.broker.pipeline import operation
+from goqueue.broker.private_topics import require_public
 from goqueue.broker.queue_beginnings import ensure_group
 from goqueue.errors import UnknownGroup
 from goqueue.machines.share_members import check_share_heartbeat
@@ -31,6 +32,7 @@ async def share_heartbeat(broker: Broker, command: ShareHeartbeat) -> ShareReply
     """Let a member join, stay or leave, and tell it where to look; the group is made if need be."""
     check_group_name(command.group)
     check_share_heartbeat(command)
+    require_public(command.topics or ())
     if command.epoch == JOIN_EPOCH:
         await ensure_group(broker, command.group)
     reply = broker.shares.members.heartbeat(command, broker.shares.now_ms())
@@ -50,7 +52,7 @@ async def describe_share_group(broker: Broker, name: str) -> ShareGroup:
     """Return a group with its members as they are now; UnknownGroup if there is none."""
     check_group_name(name)
     if not is_share_group(broker, name):
-        raise UnknownGroup(f"there is no share group {name!r}")
+        raise UnknownGroup(f"there is no share group {name!r}").about(name)
     return _view(broker, name)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.presence import Presence
+from goqueue.broker.queue_offers import report_skipped
 from goqueue.broker.queue_waits import Condition
 from goqueue.broker.share_offers import Search, Supply, Wanted
 from goqueue.broker.share_sessions import Place, ShareSession
@@ -99,9 +100,9 @@ def _look_around(broker: Broker, sources: Sources, terms: ShareTerms, room: int)
         limit_max = left if terms.is_strict else room
         wanted = Wanted(left, limit_max, bytes_left, is_ordered=group.settings.ordering is Ordering.KEY)
         try:
-            supply = Search(partition, window, wanted, broker.shares.opened_batches).run()
+            supply = Search(partition, window, wanted, broker.shares.full_batches).run()
         except GoQueueError as error:
-            sources.faults[place] = error
+            sources.faults[place] = error.without_frames()
             continue
         sources.faults.pop(place, None)
         if not supply.is_empty:
@@ -132,6 +133,8 @@ async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supp
     except UnknownQueue:
         return Leased((), 0, "")
     assert isinstance(leased, Leased)
+    for offer in offers:
+        report_skipped(broker, group, offer)
     return leased
 
 

@@ -31,7 +31,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from goqueue.broker.opened_batches import OpenedBatches
+from goqueue.broker.opened_batches import FullBatches
 from goqueue.broker.presence import Presence
 from goqueue.errors import (
     GoQueueError,
@@ -140,7 +140,7 @@ class Shares:
         self._broker = broker
         self.members = ShareMembers(broker.known_topics)
         self.sessions: dict[MemberKey, ShareSession] = {}
-        self.opened_batches = OpenedBatches()
+        self.full_batches = FullBatches()
         self._without_connection: Deadlines[MemberKey] = Deadlines()
         # When somebody looks whether the member of a session is there.
         self._membership: Deadlines[MemberKey] = Deadlines()

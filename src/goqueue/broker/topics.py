@@ -26,6 +26,11 @@ from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.presence import Presence
+
+
+CREATED_ON_DEMAND_MAX = 100
+"""How many missing topics one request may make by naming them; the next request goes on."""
 
 
 @operation("topics.create", writes=True)
@@ -80,12 +85,24 @@ async def _make(broker: Broker, command: CreateTopic) -> Topic:
 
 @operation("topics.find")
 async def find_topics(
-    broker: Broker, wanted: Sequence[str | UUID] | None, *, may_create: bool = False
+    broker: Broker, wanted: Sequence[str | UUID] | None, *, may_create: bool = False, presence: Presence | None = None
 ) -> Sequence[OpenTopic | GoQueueError]:
-    """Return topics by name or id, or why there is none; all of them for None, in order of their names."""
+    """Return topics by name or id, or why there is none; all of them for None, in order of their names.
+
+    Makes at most `CREATED_ON_DEMAND_MAX` topics, and none after the caller has left (`presence`) or the broker drains;
+    the others are unknown until the caller asks again.
+    """
     if wanted is None:
         return [broker.topics[name] for name in sorted(broker.topics)]
-    return [await _find(broker, each, may_create=may_create) for each in wanted]
+    found = []
+    left = CREATED_ON_DEMAND_MAX if may_create else 0
+    for each in wanted:
+        if broker.pipeline.is_draining or (presence is not None and presence.is_over):
+            left = 0
+        is_missing = isinstance(each, str) and each not in broker.topics
+        found.append(await _find(broker, each, may_create=left > 0))
+        left -= is_missing
+    return found
 
 
 async def _find(broker: Broker, wanted: str | UUID, *, may_create: bool) -> OpenTopic | GoQueueError:
@@ -204,6 +221,7 @@ async def delete_records(broker: Broker, name: str, index: int, offset: int) -> 
     """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
     opened = broker.topic(name)
     partition = opened.partition(index)
+    _refuse_internal(name)
     require_deletes(opened)
     return await partition.delete_before(offset)
 

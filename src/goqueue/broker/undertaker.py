@@ -4,8 +4,9 @@ A letter is an ordinary publish, durable before its message is settled: so none 
 Where letters will lie is stored before the first one is written. So whoever cannot know whether one was (after a start,
 or when its message could not be settled) can look for it there, and none is written twice.
 
-Whatever was delivered can become a letter, however large it is. What cannot be written or read now stays where it is,
-and is tried again, and keeps no other back.
+Whatever was delivered can become a letter, however large it is. A message that cannot be read becomes a letter that
+carries its stored batch as it is, and says why (`unreadable_letters`). What cannot be written now stays where it is, is
+tried again, and keeps no other back.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from goqueue.broker.pipeline import INSIDE
 from goqueue.broker.produce import Acks, Section
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics import create_topic
+from goqueue.broker.unreadable_letters import cause_headers, unreadable_letter
 from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists, Unavailable
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Retreat
@@ -59,11 +61,10 @@ _REST_S_MAX = 60.0
 
 
 class _Gathered(NamedTuple):
-    """Dead messages that were looked at, by offset: the leases they died of, letters, and why others cannot be read."""
+    """Dead messages that were looked at, by offset: the leases they died of, and their letters."""
 
     leases: dict[int, int]
     letters: Letters
-    unreadable: dict[int, GoQueueError]
 
 
 class _Target(NamedTuple):
@@ -205,7 +206,7 @@ class Undertaker:
         if not found.leases:
             return False
         letters, unknown = await self._doubts.unwritten((name, where), window, found.letters, found.leases)
-        refused |= found.unreadable | unknown
+        refused |= unknown
         # What is gone, or has its letter, is done whatever becomes of the others.
         await self._settle(burial, window, {each: found.leases[each] for each in found.leases if each not in letters})
         if letters:
@@ -235,7 +236,8 @@ class Undertaker:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
-        found = _Gathered({}, {}, {})
+        found = _Gathered({}, {})
+        carried: set[int] = set()
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -249,15 +251,26 @@ class Undertaker:
                 # Somebody has moved the group meanwhile.
                 continue
             found.leases[offset] = flight.lease.id
+            now_ms = self._broker.clock.now_ms()
             try:
                 record = finder.take(offset)
             except Corrupt as error:
-                found.unreadable[offset] = error
+                told = cause_headers(group.name, where, offset, None, flight)
+                bytes_max = self._bytes_max(group, where)
+                letter = unreadable_letter(finder.partition, offset, error, told, now_ms, carried, bytes_max)
+                size += len(letter.value or b"")
+                found.letters[offset] = letter
                 continue
             if record is not None:
                 size += record.size_bytes
-                found.letters[offset] = _letter(group, where, record, flight, self._broker.clock.now_ms())
+                found.letters[offset] = _letter(group, where, record, flight, now_ms)
         return found
+
+    def _bytes_max(self, group: QueueGroup, where: TopicPartition) -> int:
+        """Return how large a letter may be, for those that can be made smaller."""
+        home = self._broker.topics.get(group.settings.dead_letters or dead_letters_of(where.topic))
+        opened = self._broker.topic(where.topic) if home is None else home
+        return opened.settings.log.max_message_bytes - _HEADERS_BYTES
 
     async def _write(
         self, burial: _Burial, window: Window, target: _Target, letters: Letters, leases: Leases
@@ -325,20 +338,8 @@ class Undertaker:
 
 
 def _letter(group: QueueGroup, where: TopicPartition, record: Record, flight: Flight, now_ms: int) -> NewRecord:
-    cause = {
-        dead_letters.REASON_HEADER: flight.reason,
-        dead_letters.ERROR_HEADER: flight.error,
-        dead_letters.ATTEMPTS_HEADER: flight.deliveries,
-        dead_letters.FIRST_DELIVERY_HEADER: flight.first_ms,
-        dead_letters.LAST_DELIVERY_HEADER: -1 if flight.lease is None else flight.lease.since_ms,
-        dead_letters.CONSUMER_HEADER: "" if flight.lease is None else flight.lease.consumer,
-        dead_letters.GROUP_HEADER: group.name,
-        dead_letters.TOPIC_HEADER: where.topic,
-        dead_letters.PARTITION_HEADER: where.partition,
-        dead_letters.OFFSET_HEADER: record.offset,
-        dead_letters.TIMESTAMP_HEADER: record.timestamp,
-    }
+    told = cause_headers(group.name, where, record.offset, record.timestamp, flight)
     # A letter that died before says why it is here now; what it said then is of no use any more.
-    kept = [(name, value) for name, value in record.headers if name not in cause]
-    told = [(name, str(value).encode("utf-8", "surrogateescape")) for name, value in cause.items()]
+    names = {name for name, _ in told}
+    kept = [(name, value) for name, value in record.headers if name not in names]
     return NewRecord(now_ms, record.key, record.value, [*kept, *told])

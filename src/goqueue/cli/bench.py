@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli import bench_broker, bench_groups, bench_partitions, bench_queue, bench_spark
+from goqueue.cli import bench_broker, bench_fairness, bench_groups, bench_partitions, bench_queue, bench_spark
 from goqueue.cli.bench_results import measure, present
 
 app = typer.Typer(no_args_is_help=True, help="Measure what GoQueue does on this machine.")
@@ -20,6 +20,7 @@ for command in (
     bench_groups.transactions,
     bench_partitions.partitions,
     bench_queue.queue,
+    bench_fairness.fairness,
     bench_spark.spark,
 ):
     app.command()(command)
@@ -28,6 +29,25 @@ for command in (
 @app.callback()
 def bench() -> None:
     """Measure what GoQueue does on this machine."""
+
+
+@app.command()
+def checksum(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Also write the JSON object to this file.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, rougher numbers.")] = False,
+) -> None:
+    """Measure what it costs to verify the checksums of batches whose records are read.
+
+    The same work is done with and without it, in this process. A goal that is missed does not make the command fail.
+
+    Example: [bold]goqueue bench checksum --json[/bold]
+    """
+    from goqueue.bench.checksum import FULL, QUICK, run
+
+    machine, results = measure(None, lambda _, announce: run(QUICK if quick else FULL, announce))
+    present(machine, results, {}, output, as_json=as_json)
 
 
 @app.command()

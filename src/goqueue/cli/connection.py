@@ -20,6 +20,7 @@ UNREACHABLE_HINT = f"start one with `goqueue serve`, or name another with --serv
 
 # Whoever presses the tab key does not wait.
 _COMPLETION_TIMEOUT_S = 0.5
+_PROBE_TIMEOUT_S = 2.0
 
 
 class _Named(Protocol):
@@ -44,7 +45,7 @@ ServerOption = Annotated[
         metavar="URL",
         envvar=SERVER_VARIABLE,
         callback=_check_server,
-        help="The HTTP address of the broker.",
+        help="The HTTP address of the broker: HOST:PORT or a URL.",
     ),
 ]
 
@@ -54,21 +55,42 @@ def connected(server: str, *, timeout_s: float = 30.0) -> Iterator[Client]:
     """Talk to a broker; one that does not answer is said so at once, with what to do."""
     from goqueue.client import Client, Patience
 
-    with telling_what_to_do(), Client(server, timeout_s=timeout_s, patience=Patience(attempts=1)) as client:
+    with telling_what_to_do(server), Client(server, timeout_s=timeout_s, patience=Patience(attempts=1)) as client:
         yield client
 
 
 @contextmanager
-def telling_what_to_do() -> Iterator[None]:
-    """Say of a broker that nobody can reach how to start or name one."""
+def telling_what_to_do(server: str) -> Iterator[None]:
+    """Say of a broker that nobody can reach how to start or name one, and of a Kafka port that it is one."""
     from goqueue.client import ServerUnreachable
+    from goqueue.errors import Invalid
 
     try:
         yield
     except ServerUnreachable as error:
-        if error.is_sent:
+        if not error.is_sent:
+            raise ServerUnreachable(error.message, hint=UNREACHABLE_HINT) from None
+        if not _is_kafka(server):
             raise
-        raise ServerUnreachable(error.message, hint=UNREACHABLE_HINT) from None
+        raise Invalid(
+            f"{server} is the Kafka port of a broker, and commands talk to its HTTP port",
+            hint=f"name that one with --server or {SERVER_VARIABLE}, such as {DEFAULT_SERVER}",
+        ) from None
+
+
+def _is_kafka(server: str) -> bool:
+    """Tell whether a Kafka listener answers at an address."""
+    from urllib.parse import urlsplit
+
+    from goqueue.cli.doctor_kafka import ask
+    from goqueue.errors import GoQueueError
+
+    parts = urlsplit(server)
+    try:
+        ask(parts.hostname or "", parts.port or 80, _PROBE_TIMEOUT_S)
+    except (OSError, GoQueueError):
+        return False
+    return True
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Coroutine
 from enum import StrEnum
@@ -14,6 +12,7 @@ import typer
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, complete_group, telling_what_to_do
 from goqueue.cli.consume_output import MessageFormat, Writer, writer
 from goqueue.cli.consume_start import AtOffset, FromEnd, Start, parse_start
+from goqueue.cli.streams import forget_output, require_output
 
 _INTERRUPTED = 130
 
@@ -87,25 +86,26 @@ def consume(
         where = parse_start(start, now_ms=time.time_ns() // 1_000_000)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
+    require_output()
     write = writer(output_format, with_key=key)
     wanted = _Wanted(server, topic, count, write, isolation is Isolation.READ_COMMITTED)
     if group is not None:
-        _run(_consume_as_member(wanted, group, is_from_end=_is_from_end(where, partition)))
+        _run(server, _consume_as_member(wanted, group, is_from_end=_is_from_end(where, partition)))
     else:
-        _run(_consume(wanted, partition, where, is_following=follow))
+        _run(server, _consume(wanted, partition, where, is_following=follow))
 
 
-def _run(reading: Coroutine[Any, Any, int]) -> None:
+def _run(server: str, reading: Coroutine[Any, Any, int]) -> None:
     """Read until it ends by itself, is interrupted, or nobody reads what it prints."""
     import asyncio
 
     try:
-        with telling_what_to_do():
+        with telling_what_to_do(server):
             exit_code = asyncio.run(reading)
     except KeyboardInterrupt:
         exit_code = _INTERRUPTED
     except BrokenPipeError:
-        _forget_output()
+        forget_output()
         return
     if exit_code:
         raise typer.Exit(exit_code)
@@ -161,10 +161,3 @@ async def _consume(wanted: _Wanted, partition: int | None, where: Start, *, is_f
                 if left <= 0:
                     break
     return 0
-
-
-def _forget_output() -> None:
-    """Leave nothing that would be written at exit to a pipe that nobody reads any more."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

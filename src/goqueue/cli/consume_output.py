@@ -2,7 +2,8 @@
 
 | format | shape                                                                                              |
 |--------|----------------------------------------------------------------------------------------------------|
-| lines  | the bytes of each value and a line feed; a value that is null is an empty line                     |
+| lines  | the bytes of each value and a line feed; a value that is null is an empty line. On a terminal,     |
+|        | control characters are written out                                                                 |
 | json   | a JSON object per message and line, as the HTTP interface writes it                                |
 | yaml   | a list with an entry per message, see `yaml_rows`                                                  |
 | table  | columns for people; on a terminal values are cut to its width, and nothing in them can control it |
@@ -10,7 +11,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from goqueue.cli.tables import time_text
 from goqueue.cli.yaml_rows import yaml_entry
+from goqueue.model.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
     from goqueue.client import Message
 
 Writer = Callable[[Sequence["Message"]], None]
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _KEY_WIDTH = 20
 
 
@@ -43,9 +43,11 @@ def writer(output_format: MessageFormat, *, with_key: bool) -> Writer:
     """Return what writes messages to standard output, without a buffer, so that whoever reads there need not wait."""
     match output_format:
         case MessageFormat.LINES:
+            if sys.stdout.isatty():
+                return _writer(_visible_keyed_lines if with_key else _visible_lines)
             return _writer(_keyed_lines if with_key else _lines)
         case MessageFormat.JSON:
-            return _writer(_json)
+            return _writer(_visible_json if sys.stdout.isatty() else _json)
         case MessageFormat.YAML:
             return _writer(_yaml)
         case MessageFormat.TABLE:
@@ -73,6 +75,22 @@ def _lines(messages: Iterable[Message]) -> bytes:
 
 def _keyed_lines(messages: Iterable[Message]) -> bytes:
     return b"".join([b"%b\t%b\n" % (message.key or b"", message.value or b"") for message in messages])
+
+
+def _visible_lines(messages: Iterable[Message]) -> bytes:
+    return "".join([f"{_line(message.value)}\n" for message in messages]).encode()
+
+
+def _visible_keyed_lines(messages: Iterable[Message]) -> bytes:
+    return "".join([f"{_line(message.key)}\t{_line(message.value)}\n" for message in messages]).encode()
+
+
+def _line(data: bytes | None) -> str:
+    return "" if data is None else _shown(data)
+
+
+def _visible_json(messages: Iterable[Message]) -> bytes:
+    return visible_json(_json(messages).decode()).encode()
 
 
 def _json(messages: Iterable[Message]) -> bytes:
@@ -115,7 +133,7 @@ def _shown(data: bytes | None) -> str:
     """Return bytes as text that says where they are not text, and that cannot control a terminal."""
     if data is None:
         return "-"
-    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", data.decode("utf-8", "backslashreplace"))
+    return visible(data.decode("utf-8", "backslashreplace"))
 
 
 def _cut(text: str, width: int) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +16,8 @@ import typer
 from goqueue.errors import Unavailable
 
 if TYPE_CHECKING:
-    from goqueue.cli.demo_parts import BrokerProcess
+    from goqueue.cli.demo_stage import Stage
 
-_WATCH_S = 0.5
 _FOR_EVER_S = threading.TIMEOUT_MAX / 2
 
 _INTRODUCTION = """\
@@ -27,7 +25,7 @@ A shop publishes {rate:g} orders a second to the topic orders; some are malforme
 The pipeline {pipeline} decodes, checks and enriches them, and adds them up by the minute.
 Spark takes a quarter of a minute to start. Meanwhile, in another terminal:
 
-  goqueue consume orders.revenue --follow --server {server}     revenue by country, minute by minute
+  goqueue consume orders.revenue --follow --key --server {server}    revenue by country, minute by minute
   goqueue consume orders.dlq --format json --server {server}    what was refused, and why, in headers
   goqueue pipeline list --server {server}                       the pipeline, as the broker sees it
   goqueue pipeline plan {pipeline}                              what it does, as a drawing
@@ -57,6 +55,7 @@ def demo(
     except ModuleNotFoundError as error:
         raise Unavailable(f"{error.name} is not installed", hint="pip install 'goqueue[spark]'") from None
     from goqueue.cli.demo_parts import BrokerProcess, Shop, start_pipeline, write_files
+    from goqueue.cli.demo_stage import Stage
 
     find_java(os.environ)
     broker = BrokerProcess(data_dir, kafka_port=kafka_port, http_port=http_port)
@@ -69,8 +68,10 @@ def demo(
         typer.echo(shown, err=True)
         shop = Shop(server, orders_per_second=rate)
         shop.open()
-        running = start_pipeline(pipeline, bootstrap=addresses["kafka"], server=server, master=master)
-        code = _wait_for(running, broker, seconds)
+        stage = Stage(
+            broker, lambda: start_pipeline(pipeline, bootstrap=addresses["kafka"], server=server, master=master)
+        )
+        code = _wait_for(stage, seconds)
         tally = shop.close()
     finally:
         broker.stop()
@@ -82,33 +83,30 @@ def demo(
         raise typer.Exit(1)
 
 
-def _wait_for(running: subprocess.Popen[bytes], broker: BrokerProcess, seconds: float | None) -> int:
-    """Wait until the pipeline has ended, by itself or since somebody wants it to; return its exit code."""
-    timer = threading.Timer(_FOR_EVER_S if seconds is None else seconds, running.terminate)
+def _wait_for(stage: Stage, seconds: float | None) -> int:
+    """Wait until the pipeline has ended, by itself or since the user wants it to; return its exit code."""
+    timer = threading.Timer(_FOR_EVER_S if seconds is None else seconds, stage.stop)
     timer.daemon = True
     timer.start()
-    is_told = False
-    with _passing_on(running):
-        while running.poll() is None:
-            if not broker.is_running and not is_told:
-                # There is nothing left to read or write. Once: told twice, it would not finish its batch.
-                running.terminate()
-                is_told = True
-            with suppress(subprocess.TimeoutExpired):
-                running.wait(_WATCH_S)
+    with _passing_on(stage):
+        code = stage.watch(lambda line: typer.echo(f"demo: {line}", err=True))
     timer.cancel()
-    return running.returncode
+    return code
 
 
 @contextmanager
-def _passing_on(running: subprocess.Popen[bytes]) -> Iterator[None]:
+def _passing_on(stage: Stage) -> Iterator[None]:
     """Leave Ctrl-C to the pipeline, which the terminal tells as well, and pass on SIGTERM, of which it is not told."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stage.is_stopping = True
 
     def terminate(number: int, frame: FrameType | None) -> None:
         del number, frame
-        running.terminate()
+        stage.stop()
 
-    before = (signal.signal(signal.SIGINT, signal.SIG_IGN), signal.signal(signal.SIGTERM, terminate))
+    before = (signal.signal(signal.SIGINT, interrupt), signal.signal(signal.SIGTERM, terminate))
     try:
         yield
     finally:

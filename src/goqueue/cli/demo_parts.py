@@ -21,6 +21,7 @@ from goqueue.bench.broker import parse_ready
 from goqueue.cli.demo_orders import CUSTOMERS, TOPIC, Orders, Tally
 from goqueue.client import Client, messages
 from goqueue.errors import GoQueueError, Unavailable
+from goqueue.seams.children import dying_with_parent
 from goqueue.seams.entropy import SystemEntropy
 
 PIPELINE_FILE = "orders.yaml"
@@ -37,15 +38,25 @@ class BrokerProcess:
     def __init__(self, data_dir: Path, *, kafka_port: int, http_port: int) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
         self.log = data_dir / _LOG
-        command = [sys.executable, "-m", "goqueue", "serve", "--data-dir", str(data_dir / "broker")]
+        self._data_dir = data_dir
+        self._process = self._launch(kafka_port, http_port)
+
+    def _launch(self, kafka_port: int, http_port: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "goqueue", "serve", "--data-dir", str(self._data_dir / "broker")]
         command += ["--kafka-port", str(kafka_port), "--http-port", str(http_port)]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl
             )
         self._is_ready = threading.Event()
         self._addresses: Mapping[str, str] = {}
-        threading.Thread(target=self._listen, name="broker's output", daemon=True).start()
+        threading.Thread(target=self._listen, args=(process,), name="broker's output", daemon=True).start()
+        return process
 
     def ready(self) -> Mapping[str, str]:
         """Wait until it takes connections; return where, by protocol. Unavailable if it never does."""
@@ -61,6 +72,17 @@ class BrokerProcess:
         """Whether it is still there."""
         return self._process.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it has ended; None if it runs."""
+        return self._process.poll()
+
+    def start_again(self) -> None:
+        """Start it at the same addresses, and wait until it takes connections."""
+        ports = {protocol: int(address.rpartition(":")[2]) for protocol, address in self._addresses.items()}
+        self._process = self._launch(ports["kafka"], ports["http"])
+        self.ready()
+
     def stop(self) -> None:
         """Let it finish what is under way; harmless if it is gone."""
         if not self.is_running:
@@ -72,14 +94,16 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._addresses = self._addresses or parse_ready(line.decode("utf-8", "replace")) or {}
-            if self._addresses:
-                self._is_ready.set()
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        is_ready = self._is_ready
+        assert process.stdout is not None
+        with process.stdout as output:
+            for line in output:
+                self._addresses = self._addresses or parse_ready(line.decode("utf-8", "replace")) or {}
+                if self._addresses:
+                    is_ready.set()
         # It has closed its output, and will not become ready any more.
-        self._is_ready.set()
+        is_ready.set()
 
 
 class Shop:
@@ -139,4 +163,8 @@ def start_pipeline(pipeline: Path, *, bootstrap: str, server: str, master: str) 
     command += ["--checkpoint", str(pipeline.parent / "checkpoints")]
     if master:
         command += ["--master", master]
-    return subprocess.Popen(command, env={**os.environ, "GOQUEUE_BOOTSTRAP": bootstrap})
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "GOQUEUE_BOOTSTRAP": bootstrap},
+        preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl
+    )

@@ -90,4 +90,5 @@ def _process(pid: int) -> Process:
     command = ""
     with suppress(OSError):
         command = (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    command = "".join(character if character.isprintable() else "?" for character in command)
     return Process(pid, command if len(command) <= _COMMAND_MAX else command[:_COMMAND_MAX] + "...")

@@ -18,6 +18,7 @@ from goqueue.cli.connection import (
 )
 from goqueue.cli.group_seek import SeekTo, parse_seek
 from goqueue.cli.output import Format, FormatOption
+from goqueue.cli.tables import clean
 from goqueue.errors import GroupNotEmpty, InconsistentProtocol, UnknownGroup
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def delete(
         _require_empty(client, group)
         if not dry_run:
             if not yes:
-                typer.echo(f"This deletes {group_output.summary(doomed)}, for good.", err=True)
+                typer.echo(f"This deletes {clean(group_output.summary(doomed))}, for good.", err=True)
                 require_typed(group, "the name of the group", "nothing was deleted")
             client.send(groups.delete(group))
     group_output.show_deletion(doomed, output_format, is_done=not dry_run)

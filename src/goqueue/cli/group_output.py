@@ -12,7 +12,7 @@ from goqueue.cli.group_explain import Sentence
 from goqueue.cli.group_retention import retention_line
 from goqueue.cli.group_words import age_text, member_name, moment_text, partitions_text
 from goqueue.cli.output import Format, show
-from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table
+from goqueue.cli.tables import Column, Row, clean, count_text, print_facts, print_table
 from goqueue.client import Group, GroupMember, GroupOffset, GroupRebalance, GroupSummary, OffsetMove
 from goqueue.client.groups import GroupList
 
@@ -114,12 +114,12 @@ def show_sentences(sentences: Sequence[Sentence], output_format: Format) -> None
         if about and sentence.about != about:
             typer.echo()
         about = sentence.about
-        typer.secho(sentence.text, bold=sentence.is_trouble)
+        typer.secho(clean(sentence.text), bold=sentence.is_trouble)
 
 
 def show_plan(group: str, moves: Sequence[OffsetMove]) -> None:
     """Show whoever is asked what would be moved."""
-    typer.echo(f"This moves {count_text(len(moves), 'offset')} of group {group}:\n", err=True)
+    typer.echo(f"This moves {count_text(len(moves), 'offset')} of group {clean(group)}:\n", err=True)
     _print_moves(moves, is_aside=True)
     typer.echo(err=True)
 
@@ -129,7 +129,7 @@ def show_moves(group: str, moves: Sequence[OffsetMove], output_format: Format, *
     if output_format is not Format.TABLE:
         show("move", [{"group": group, **_fields(each), "is_done": is_done} for each in moves], output_format)
         return
-    typer.echo(f"{'moved' if is_done else 'would move'} {count_text(len(moves), 'offset')} of group {group}\n")
+    typer.echo(f"{'moved' if is_done else 'would move'} {count_text(len(moves), 'offset')} of group {clean(group)}\n")
     _print_moves(moves, is_aside=False)
 
 
@@ -149,7 +149,7 @@ def summary(group: Group) -> str:
 def show_deletion(group: Group, output_format: Format, *, is_done: bool) -> None:
     """Tell what is gone, or would be."""
     if output_format is Format.TABLE:
-        typer.echo(f"{'deleted' if is_done else 'would delete'} {summary(group)}")
+        typer.echo(f"{'deleted' if is_done else 'would delete'} {clean(summary(group))}")
         return
     committed = sum(1 for each in group.offsets if each.offset is not None)
     row: dict[str, Any] = {"group": group.name, "offsets": committed, "lag": group.lag, "is_done": is_done}

@@ -1,8 +1,9 @@
 """The `goqueue` command: `goqueue NOUN VERB`.
 
 Owns the root of the command tree and how failures end: exit code 0 is success, 1 a failure or a problem that was
-found, 2 a mistake in the call. An expected failure is one line on stderr, never a traceback. Commands import what
-they need when they run, so that help is quick.
+found, 2 a mistake in the call. An expected failure is one line on stderr, never a traceback. If the reader of the
+output leaves early, the command ends with 0 and without a word. Commands import what they need when they run, so that
+help is quick.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from goqueue.cli import (
     topic,
     txn,
 )
+from goqueue.cli.streams import flush_output, forget_output
 from goqueue.errors import GoQueueError
+from goqueue.model.visible_text import visible
 
 
 class _Commands(TyperGroup):
@@ -42,14 +45,18 @@ class _Commands(TyperGroup):
     @override
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            flush_output()
+            return result
         except GoQueueError as error:
             reason = f"{error} [{error.code}]"
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise
+                # The reader has seen enough, as `head` has: that is no failure.
+                forget_output()
+                raise typer.Exit(0) from None
             reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        typer.echo(f"goqueue: {reason}", err=True)
+        typer.echo(f"goqueue: {visible(reason)}", err=True)
         raise typer.Exit(1)
 
 

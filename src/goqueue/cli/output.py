@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goqueue.cli.streams import console
 from goqueue.cli.yaml_rows import yaml_entry
+from goqueue.model.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,16 +54,14 @@ def show(kind: str, rows: Iterable[Row], output_format: Format, *, title: str = 
     for row in rows:
         labelled = {"kind": kind, **row}
         if output_format is Format.JSON:
-            sys.stdout.write(json.dumps(labelled) + "\n")
+            sys.stdout.write(visible_json(json.dumps(labelled)) + "\n")
         else:
             sys.stdout.write(yaml_entry(labelled))
 
 
 def wide_console() -> Console:
     """Return a console that never shortens a line."""
-    from rich.console import Console
-
-    return Console(width=_WIDTH_MAX, soft_wrap=True, highlight=False, emoji=False)
+    return console(width=_WIDTH_MAX, soft_wrap=True, highlight=False, emoji=False)
 
 
 def _show_table(title: str, rows: Iterable[Row]) -> None:
@@ -69,15 +69,17 @@ def _show_table(title: str, rows: Iterable[Row]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console = wide_console()
+    screen = wide_console()
     for number, block in enumerate(_blocks(rows)):
-        table = Table(box=SIMPLE_HEAD, title=None if number else escape(title), title_justify="left", pad_edge=False)
+        table = Table(
+            box=SIMPLE_HEAD, title=None if number else escape(visible(title)), title_justify="left", pad_edge=False
+        )
         for name, value in block[0].items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            table.add_column(name.replace("_", " "), justify="right" if is_number else "left", no_wrap=True)
+            table.add_column(visible(name).replace("_", " "), justify="right" if is_number else "left", no_wrap=True)
         for row in block:
-            table.add_row(*(escape(_cell(value)) for value in row.values()))
-        console.print(table)
+            table.add_row(*(escape(visible(_cell(value))) for value in row.values()))
+        screen.print(table)
 
 
 def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from goqueue.spark.pipelines import Reading
 
 
+SPARK_LOST_EXIT = 75
+"""As sendmail has it: it may work if it is tried again."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """What the command was told; empty texts leave it to the files, or to the broker."""
@@ -78,7 +82,8 @@ def run(
     A query that fails starts again by itself, after a second at first and
     after a minute at most. SIGTERM and Ctrl-C let batches under way end; a
     second one does not wait for them. Exits with 0 if all has ended well,
-    with 1 if a pipeline has failed for good.
+    with 1 if a pipeline has failed for good, with 75 if Spark itself has
+    ended: the same command then goes on from the checkpoints.
 
     Example: [bold]goqueue pipeline run pipeline.yaml[/bold]
 
@@ -88,6 +93,7 @@ def run(
         raise typer.BadParameter("what may never end is printed as a table or as json", param_hint="--format")
     readings = _read(files)
     from goqueue.cli.pipeline_run_session import run_all
+    from goqueue.spark.session import SparkLost
 
     options = RunOptions(
         master=master,
@@ -100,7 +106,12 @@ def run(
         stop_seconds=stop_timeout,
         has_spark_logs=spark_logs,
     )
-    if not run_all(readings, options, output_format):
+    try:
+        is_well = run_all(readings, options, output_format)
+    except SparkLost as error:
+        typer.echo(f"goqueue: {error} [{error.code}]", err=True)
+        raise typer.Exit(SPARK_LOST_EXIT) from None
+    if not is_well:
         raise typer.Exit(1)
 
 

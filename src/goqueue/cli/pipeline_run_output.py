@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from goqueue.cli.output import Format, show
 from goqueue.cli.tables import count_text, size_text
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.pipelines.progress import LETTERS_NAME, QueryProgress
+from goqueue.spark.pipelines.progress import LETTERS_NAME, Figures, QueryProgress
 from goqueue.spark.pipelines.run_failures import Failure
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ class Screen(Protocol):
 
     def show_rows(self, shown: ShownRows) -> None:
         """Show rows of a console sink; called from threads of Spark."""
+        ...
+
+    def wait_for(self, what: str, waited_s: float) -> None:
+        """Show that something is waited for; called from a thread, and the less often the longer it takes."""
         ...
 
     def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
@@ -76,7 +80,8 @@ class JsonLines:
         from goqueue.spark.pipelines.run_query import BatchDone
 
         if isinstance(event, BatchDone):
-            self._show("batch", {"pipeline": event.pipeline, **asdict(event.progress)})
+            fields = {"pipeline": event.pipeline, **_progress_fields(event.progress), **asdict(event.figures)}
+            self._show("batch", {**fields, "totals": asdict(event.progress.totals)})
             return
         fields = {"pipeline": event.pipeline, "query": event.query, "reason": event.failure.reason}
         self._show("failure", {**fields, "hint": event.failure.hint, "retry_seconds": event.retry_s})
@@ -85,12 +90,15 @@ class JsonLines:
         rows = [dict(zip(shown.columns, row, strict=True)) for row in shown.rows]
         self._show("rows", {"sink": shown.sink, "batch": shown.batch, "rows": rows, "is_all": shown.is_all})
 
+    def wait_for(self, what: str, waited_s: float) -> None:
+        self.say(f"{what}, {waited_s:.0f} s so far")
+
     def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
         del pipelines
 
     def finish(self, pipelines: tuple[PipelineStatus, ...]) -> None:
         for status in pipelines:
-            queries = [{"state": query.state.value, **asdict(query.progress)} for query in status.queries]
+            queries = [{"state": query.state.value, **_progress_fields(query.progress)} for query in status.queries]
             error = str(status.failure) if status.failure else None
             fields = {"name": status.name, "state": status.state.value, "restarts": status.restarts, "error": error}
             self._show("pipeline", {**fields, "queries": queries})
@@ -119,10 +127,13 @@ class Lines:
         key, now = (event.pipeline, event.progress.name), self._clock.monotonic()
         if now - self._told_at.get(key, -_LINES_EVERY_S) >= _LINES_EVERY_S:
             self._told_at[key] = now
-            self._print(batch_line(event.pipeline, event.progress))
+            self._print(batch_line(event.pipeline, event.progress, event.figures))
 
     def show_rows(self, shown: ShownRows) -> None:
         _print_rows(shown, self._print)
+
+    def wait_for(self, what: str, waited_s: float) -> None:
+        self._print(f"{what}, {waited_s:.0f} s so far")
 
     def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
         del pipelines
@@ -164,6 +175,11 @@ class LiveTable:
     def show_rows(self, shown: ShownRows) -> None:
         _print_rows(shown, self._print)
 
+    def wait_for(self, what: str, waited_s: float) -> None:
+        from rich.spinner import Spinner
+
+        self._live.update(Spinner("dots", f"{what}, {waited_s:.0f} s so far"))
+
     def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
         self._live.update(progress_table(pipelines))
 
@@ -188,7 +204,7 @@ def progress_table(pipelines: Sequence[PipelineStatus]) -> RenderableType:
     table: Table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("query", "state"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("batch", "rows/s", "rows", "written", "lag", "batch time", "kept", "bad"):
+    for heading in ("batch", "rows/s", "rows", "written", "lag", "batch time", "kept", "bad", "warned"):
         table.add_column(heading, justify="right", no_wrap=True)
     for pipeline in pipelines:
         for query in pipeline.queries:
@@ -200,7 +216,7 @@ def progress_table(pipelines: Sequence[PipelineStatus]) -> RenderableType:
 def _cells(query: QueryStatus) -> list[str]:
     progress = query.progress
     if progress.batch < 0:
-        return ["-"] * 8
+        return ["-"] * 9
     return [
         str(progress.batch),
         f"{progress.rows_per_second:,.0f}",
@@ -210,13 +226,21 @@ def _cells(query: QueryStatus) -> list[str]:
         f"{progress.batch_seconds:.1f} s",
         f"{count_text(progress.state_rows)}, {size_text(progress.state_bytes)}" if progress.state_rows else "-",
         count_text(sum(progress.bad_rows.values())) if progress.bad_rows else "-",
+        count_text(sum(progress.warned_rows.values())) if progress.warned_rows else "-",
     ]
 
 
-def batch_line(pipeline: str, progress: QueryProgress) -> str:
-    """Return what a query has done so far, and how fast the last batch was."""
+def _progress_fields(progress: QueryProgress) -> dict[str, object]:
+    fields = asdict(progress)
+    # Pairs are no keys in JSON, and the lag is made of them.
+    del fields["positions"]
+    return fields
+
+
+def batch_line(pipeline: str, progress: QueryProgress, batch: Figures) -> str:
+    """Return what the last batch of a query has done, how fast it was, and how much is left."""
     words = [
-        _amounts(progress),
+        _amounts(progress.name, batch),
         f"{progress.rows_per_second:,.0f} rows/s",
         f"batch took {progress.batch_seconds:.1f} s",
     ]
@@ -224,7 +248,7 @@ def batch_line(pipeline: str, progress: QueryProgress) -> str:
         words.append(f"lag {count_text(progress.lag)}")
     if progress.state_rows:
         words.append(f"keeps {count_text(progress.state_rows, 'row')}")
-    words += [f"{rule} {count_text(count)}" for rule, count in progress.bad_rows.items() if count]
+    words += [f"{kind} rows: {rules}" for kind, rules in _broken(batch)]
     return f"{pipeline}/{progress.name} batch {progress.batch}: {', '.join(words)}"
 
 
@@ -243,16 +267,23 @@ def ending_lines(pipelines: Sequence[PipelineStatus]) -> Iterator[str]:
         yield f"pipeline {pipeline.name} {state}{again}{why}"
         for query in pipeline.queries:
             progress = query.progress
-            bad = [f"{rule} {count_text(count)}" for rule, count in progress.bad_rows.items() if count]
-            broken = f"; rules broken: {', '.join(bad)}" if bad else ""
-            yield f"  {progress.name}: {_amounts(progress)}{broken}"
+            broken = "".join(f"; {kind} rows: {rules}" for kind, rules in _broken(progress.totals))
+            yield f"  {progress.name}: {_amounts(progress.name, progress.totals)}{broken}"
 
 
-def _amounts(progress: QueryProgress) -> str:
-    written = f"{count_text(progress.rows_written)} written"
-    if progress.name == LETTERS_NAME:
+def _broken(figures: Figures) -> Iterator[tuple[str, str]]:
+    """Yield which rules were broken how often: by bad rows, and by rows that went on."""
+    for kind, counts in (("bad", figures.bad_rows), ("warned", figures.warned_rows)):
+        rules = ", ".join(f"{rule} {count_text(count)}" for rule, count in counts.items() if count)
+        if rules:
+            yield kind, rules
+
+
+def _amounts(name: str, figures: Figures) -> str:
+    written = f"{count_text(figures.rows_written)} written"
+    if name == LETTERS_NAME:
         return written
-    return f"{count_text(progress.rows, 'row')} read, {written}"
+    return f"{count_text(figures.rows, 'row')} read, {written}"
 
 
 def _print_rows(shown: ShownRows, say: Callable[[str], None]) -> None:

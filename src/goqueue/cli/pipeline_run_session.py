@@ -6,8 +6,9 @@ The broker is asked first, then Spark is started, which takes ten seconds: what 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import PurePath
 from queue import SimpleQueue
@@ -17,19 +18,23 @@ from goqueue.cli.output import Format
 from goqueue.cli.pipeline_run import RunOptions
 from goqueue.cli.pipeline_run_output import Screen, make_screen
 from goqueue.cli.pipeline_run_spark import STDERR, spark_output
-from goqueue.cli.spark_run import require_spark, stop_signals
+from goqueue.cli.spark_run import quiet, require_spark, stop_signals
 from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines.model import AvailableNow, PipelineSpec
-from goqueue.spark.session import SessionRequest, SparkLost, is_remote, start_session
+from goqueue.spark.session import SessionRequest, SparkLost, is_remote, java_end, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from goqueue.spark.pipelines import Reading
     from goqueue.spark.pipelines.run import PipelineStatus, RunSettings
+    from goqueue.spark.pipelines.run_lag import LiveEnds
+    from goqueue.spark.pipelines.run_query import Event
     from goqueue.spark.pipelines.run_report import Reporter
+
+_TELL_S = 5.0
 
 
 def run_all(readings: Sequence[Reading], options: RunOptions, output_format: Format) -> bool:
@@ -43,17 +48,22 @@ def run_all(readings: Sequence[Reading], options: RunOptions, output_format: For
         reporters = _reporters(specs, settings, options, stops, stack)
         screen.say(f"starting Spark for {', '.join(spec.name for spec in specs)}")
         output = STDERR if options.has_spark_logs else stack.enter_context(spark_output())
+        if not options.has_spark_logs:
+            # When Java is gone, Py4J logs a stack trace for each call.
+            stack.enter_context(quiet())
         request = SessionRequest("goqueue pipeline", options.master or None, settings_of_spark, output=output)
-        session = start_session(request)
+        with _telling(screen, "Spark is starting"):
+            session = start_session(request)
         if is_remote(session):
             # Otherwise the server would go on with what is left in the middle.
             stack.callback(session.stop)
         elif not options.has_spark_logs:
             # Why a query fails is told by ourselves, and in a sentence.
             session.sparkContext.setLogLevel("OFF")
+        watch = _Watch(screen, reporters, _live_ends(specs, settings, stack))
         with stop_signals(stops):
-            statuses = _run(specs, settings, session, stops, _Watch(screen, reporters), options)
-        screen.finish(statuses)
+            statuses = _run(specs, settings, session, stops, watch, options)
+        screen.finish(watch.applied(statuses))
         is_well = all(status.state.value == "ended" for status in statuses)
         if all(status.state.is_over for status in statuses):
             session.stop()
@@ -84,33 +94,92 @@ def _run(
         return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
     except (PySparkException, Py4JError, ConnectionError) as error:
         # What goes wrong with a query is the query's; this is Spark itself.
+        what = java_end(session) or f"Spark does not answer any more: {reason_in(str(error))}"
+        lost = tuple(_lost(run.status, what) for run in runs)
+        watch.refresh(lost)
+        watch.screen.finish(lost)
         raise SparkLost(
-            f"Spark does not answer any more: {reason_in(str(error))}",
-            hint="run it again: it goes on from its checkpoints",
+            f"{what}; the pipelines have stopped, and what they have committed is kept",
+            hint="run the same command again: it goes on from the checkpoints",
         ) from error
     finally:
         for run in runs:
             run.close()
 
 
-class _Watch:
-    """Hands on what happens, to people and to the broker."""
+def _lost(status: PipelineStatus, what: str) -> PipelineStatus:
+    """Return how a pipeline is when Spark is gone: what has not ended has failed."""
+    from goqueue.spark.pipelines.run_failures import Failure
+    from goqueue.spark.pipelines.run_query import State
 
-    def __init__(self, screen: Screen, reporters: Sequence[Reporter]) -> None:
+    failure = Failure(what)
+    queries = tuple(
+        query if query.state.is_over else replace(query, state=State.FAILED, failure=failure)
+        for query in status.queries
+    )
+    return status if status.state.is_over else replace(status, state=State.FAILED, failure=failure, queries=queries)
+
+
+@contextmanager
+def _telling(screen: Screen, what: str) -> Iterator[None]:
+    """Show every few seconds that something is still waited for."""
+    is_over = threading.Event()
+    clock = SystemClock()
+    began = clock.monotonic()
+
+    def tell() -> None:
+        while not is_over.wait(_TELL_S):
+            screen.wait_for(what, clock.monotonic() - began)
+
+    thread = threading.Thread(target=tell, name="telling", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+class _Watch:
+    """Hands on what happens, to people and to the broker, with the lag of now."""
+
+    def __init__(self, screen: Screen, reporters: Sequence[Reporter], ends: Mapping[str, LiveEnds]) -> None:
         self.screen = screen
-        self.tell = screen.tell
         self._reporters = reporters
+        self._ends = ends
         self._problem: str | None = None
 
+    def tell(self, event: Event) -> None:
+        from goqueue.spark.pipelines.run_query import BatchDone
+
+        if isinstance(event, BatchDone):
+            event = replace(event, progress=self._ends[event.pipeline].applied(event.progress))
+        self.screen.tell(event)
+
+    def applied(self, pipelines: tuple[PipelineStatus, ...]) -> tuple[PipelineStatus, ...]:
+        return tuple(self._ends[status.name].applied_to_all(status) for status in pipelines)
+
     def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
+        pipelines = self.applied(pipelines)
         by_name = {status.name: status for status in pipelines}
         for reporter in self._reporters:
             reporter.update(by_name[reporter.pipeline])
-        problem = next((reporter.problem for reporter in self._reporters if reporter.problem), None)
-        if problem is not None and self._problem is None:
-            self.screen.say(f"the broker is not told how it goes: {problem}")
-        self._problem = problem
+        self._tell_of_broker()
         self.screen.refresh(pipelines)
+
+    def _tell_of_broker(self) -> None:
+        silent = next((reporter for reporter in self._reporters if reporter.problem), None)
+        problem = silent.problem if silent else None
+        if silent is not None and self._problem is None:
+            self.screen.say(
+                f"the broker at {silent.server} does not answer: {problem}; queries that need it fail, start again by "
+                f"themselves, and go on from their checkpoints when it is back"
+                if silent.is_unreachable
+                else f"the broker at {silent.server} is not told how it goes: {problem}"
+            )
+        elif silent is None and self._problem is not None:
+            self.screen.say(f"the broker at {self._reporters[0].server} answers again")
+        self._problem = problem
 
 
 def _chosen(reading: Reading, options: RunOptions) -> PipelineSpec:
@@ -150,6 +219,17 @@ def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen:
     checkpoints = checkpoints_of(spec, PurePath(reading.file), options.checkpoint)
     failures_max = None if options.restarts is None else options.restarts + 1
     return RunSettings(bootstrap, checkpoints, http_url, failures_max)
+
+
+def _live_ends(specs: Sequence[PipelineSpec], settings: Sequence[RunSettings], stack: ExitStack) -> dict[str, LiveEnds]:
+    """Begin to ask where the topics of pipelines end."""
+    from goqueue.spark.pipelines.run_lag import LiveEnds, topics_of
+
+    found = {spec.name: LiveEnds(made.bootstrap, topics_of(spec)) for spec, made in zip(specs, settings, strict=True)}
+    for ends in found.values():
+        ends.begin()
+        stack.callback(ends.end)
+    return found
 
 
 def _reporters(

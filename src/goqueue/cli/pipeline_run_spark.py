@@ -25,6 +25,7 @@ _FILE = re.compile(r'^  File "([^"]+)"', re.MULTILINE)
 _SPARK = re.compile(r"(-packages|pyspark\.zip)/pyspark/")
 _LIBRARY = re.compile(rf"{_SPARK.pattern}|/lib/python3[^/]*/(?!site-packages|dist-packages)|^<frozen ")
 _NOISE = ("WARNING: Using incubator modules",)
+_JAVA_FRAME = re.compile(r"^\s+(at [\w.$/<>@]+\(.*\)|\.\.\. \d+ more)$")
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def _hand_on(reading: int) -> None:
 
 
 def worth_reading(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the stack traces of Spark's helpers."""
+    """Yield lines without the stack traces of Spark's helpers, and without the frames of those of Java."""
     trace: list[str] = []
     is_behind_helper = False
     for line in lines:
@@ -67,7 +68,7 @@ def worth_reading(lines: Iterable[str]) -> Iterator[str]:
             trace = [line]
         elif is_behind_helper and (not line.strip() or line.startswith(_BETWEEN)):
             continue
-        elif not line.startswith(_NOISE):
+        elif not line.startswith(_NOISE) and not _JAVA_FRAME.match(line):
             is_behind_helper = False
             yield line
     yield from trace
@@ -77,4 +78,6 @@ def _is_of_helper(trace: list[str]) -> bool:
     """Tell whether PySpark's own code was cut off from whoever it talks to; what else went wrong there is news."""
     files = _FILE.findall("".join(trace))
     is_spark_alone = all(_LIBRARY.search(file) for file in files) and any(_SPARK.search(file) for file in files)
-    return is_spark_alone and trace[-1].strip().split(":")[0] in _CUT_OFF
+    error = trace[-1].strip()
+    # One that a busy machine starts too late finds that Spark does not wait for it any more.
+    return is_spark_alone and (error.split(":")[0] in _CUT_OFF or "[CANNOT_OPEN_SOCKET]" in error)

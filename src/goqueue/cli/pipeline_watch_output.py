@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ _LIST = (
     Column("lag", is_number=True),
     Column("rows", is_number=True, spared=1),
     Column("bad rows", is_number=True, spared=2),
+    Column("warned", is_number=True, spared=8),
     Column("queries", is_number=True, spared=5),
     Column("restarts", is_number=True, spared=4),
     Column("last report", is_number=True, spared=3),
@@ -36,11 +37,13 @@ _QUERIES = (
     Column("batch time", is_number=True),
     Column("rows", is_number=True),
     Column("bad rows", is_number=True),
+    Column("warned", is_number=True, spared=5),
     Column("state", is_number=True, spared=1),
     Column("watermark", spared=3),
     Column("last batch", spared=4),
 )
 _BAD_ROWS = (Column("query"), Column("rule"), Column("bad rows", is_number=True))
+_WARNED_ROWS = (Column("query"), Column("rule"), Column("warned rows", is_number=True))
 _STYLES = {"failed": "bold red", "lost": "bold red", "restarting": "yellow", "ended": "dim"}
 
 
@@ -66,10 +69,16 @@ def show_pipeline(found: Pipeline, output_format: Format) -> None:
     if found.queries:
         typer.echo()
         print_table(_QUERIES, [Row(_query_cells(each, is_running=found.is_running)) for each in found.queries])
-    bad = [(each.name, rule, count) for each in found.queries for rule, count in each.bad_rows.items() if count]
-    if bad:
+    _show_rules(_BAD_ROWS, {each.name: each.bad_rows for each in found.queries})
+    _show_rules(_WARNED_ROWS, {each.name: each.warned_rows for each in found.queries})
+
+
+def _show_rules(columns: Sequence[Column], counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Print how often the rules of each query were broken, if any was."""
+    broken = [(query, rule, count) for query, rules in counts.items() for rule, count in rules.items() if count]
+    if broken:
         typer.echo()
-        print_table(_BAD_ROWS, [Row([_line(query), _line(rule), count_text(count)]) for query, rule, count in bad])
+        print_table(columns, [Row([_line(query), _line(rule), count_text(count)]) for query, rule, count in broken])
 
 
 def show_stop(outcome: StopOutcome, output_format: Format) -> None:
@@ -139,6 +148,7 @@ def _summary_cells(found: PipelineSummary) -> list[str]:
         _number(found.lag),
         count_text(found.rows),
         count_text(found.bad_rows),
+        count_text(found.warned_rows),
         count_text(found.queries),
         count_text(found.restarts),
         f"{age_text(found.silent_seconds)} ago",
@@ -174,6 +184,7 @@ def _query_cells(query: QueryProgress, *, is_running: bool) -> list[str]:
         "-" if query.batch_seconds is None else age_text(query.batch_seconds),
         count_text(query.rows),
         count_text(sum(query.bad_rows.values())),
+        count_text(sum(query.warned_rows.values())),
         kept,
         _line(query.watermark or ""),
         "-" if query.updated_at is None else moment_text(query.updated_at),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, 
 from goqueue.cli.output import Format, FormatOption
 from goqueue.cli.produce_options import AcksChoice, parse_headers, unescaped
 from goqueue.cli.produce_tally import Tally, ignore
+from goqueue.cli.streams import require_input
 
 if TYPE_CHECKING:
     from goqueue.cli.produce_input import Shape
@@ -70,8 +70,7 @@ def produce(
     template = NewMessage(key=key, headers=parse_headers(header or []), partition=partition)
     separator = unescaped(key_separator or "").encode()
     shape = Shape(template, key_separator=separator, is_json=json_lines, is_whole_file=whole_file)
-    _greet(server, topic)
-    tally = Tally(topic, output_format)
+    tally = Tally(topic, output_format, is_new_topic=not _exists(server, topic))
     try:
         stopped_by = _send(server, topic, acks, shape, files or [], tally)
     except KeyboardInterrupt:
@@ -115,8 +114,11 @@ def _check_files(files: Sequence[Path]) -> None:
             raise typer.BadParameter(f"there is no file {file}", param_hint="FILE")
 
 
-def _greet(server: str, topic: str) -> None:
-    """Fail now if there is no broker, or no topic can have that name, and not after reading input."""
+def _exists(server: str, topic: str) -> bool:
+    """Tell whether there is such a topic; if not, the first message may create it.
+
+    Fails now if there is no broker, or no topic can have that name, and not after reading input.
+    """
     from goqueue.client import topics
     from goqueue.errors import UnknownTopic
 
@@ -124,7 +126,8 @@ def _greet(server: str, topic: str) -> None:
         try:
             client.send(topics.describe(topic))
         except UnknownTopic:
-            return  # it may be made by the first message
+            return False
+    return True
 
 
 def _send(
@@ -135,7 +138,11 @@ def _send(
     from goqueue.client import Acks, Client, Patience
 
     stopped_by: KeyboardInterrupt | OSError | None = None
-    with telling_what_to_do(), Client(server, patience=Patience(attempts=_ATTEMPTS)) as client, _bar(files) as advance:
+    with (
+        telling_what_to_do(server),
+        Client(server, patience=Patience(attempts=_ATTEMPTS)) as client,
+        _bar(files) as advance,
+    ):
         tally.advance = advance
         outbox = Outbox(client, topic, Acks(acks.value), tally.add)
         try:
@@ -170,7 +177,7 @@ def _bar(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
     from goqueue.cli.produce_input import STANDARD_INPUT, size_of
 
     console = Console(stderr=True)
-    is_typed = (not files or STANDARD_INPUT in files) and sys.stdin.isatty()
+    is_typed = (not files or STANDARD_INPUT in files) and require_input().isatty()
     if not console.is_terminal or is_typed:
         yield ignore
         return

@@ -6,7 +6,6 @@ handed on as a flaw, so that it is told with its place like everything else that
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from typing_extensions import override
 
+from goqueue.cli.streams import require_input
 from goqueue.client.messages import NewMessage, as_new, encode
 from goqueue.errors import GoQueueError, Invalid
 
@@ -100,7 +100,7 @@ def size_of(files: Sequence[Path]) -> int | None:
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO]:
     if file == STANDARD_INPUT:
-        yield sys.stdin.buffer
+        yield require_input().buffer
         return
     with file.open("rb") as opened:
         yield opened

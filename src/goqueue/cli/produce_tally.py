@@ -28,7 +28,8 @@ def ignore(step: int) -> None:
 class Tally:
     """Counts what became of messages, and tells of those that failed."""
 
-    def __init__(self, topic: str, output_format: Format) -> None:
+    def __init__(self, topic: str, output_format: Format, *, is_new_topic: bool = False) -> None:
+        self._is_new_topic = is_new_topic
         self.advance: Callable[[int], None] = ignore
         self.failed = 0
         self._topic = topic
@@ -65,13 +66,16 @@ class Tally:
     def show(self) -> None:
         """Print how many messages were sent, how fast, and how many were not."""
         seconds = time.monotonic() - self._began
+        is_created = self._is_new_topic and self._messages > 0
         if self._format is not Format.TABLE:
             row: Row = {"topic": self._topic, "messages": self._messages, "bytes": self._bytes}
-            show("summary", [{**row, "seconds": round(seconds, 3), "failed": self.failed}], self._format)
+            fates: Row = {"failed": self.failed, "topic_created": is_created}
+            show("summary", [{**row, "seconds": round(seconds, 3), **fates}], self._format)
             return
         if self.failed > _FAILURES_SHOWN:
             typer.echo(f"... and {count_text(self.failed - _FAILURES_SHOWN, 'more failure')}", err=True)
         speed = f" ({self._messages / seconds:,.0f} a second)" if self._messages >= 1000 else ""
         failed = f"; {self.failed:,} failed" if self.failed else ""
+        created = "; the topic did not exist and was created" if is_created else ""
         amount = f"{count_text(self._messages, 'message')}, {size_text(self._bytes)}"
-        typer.echo(f"published to {self._topic}: {amount} in {seconds:.1f} s{speed}{failed}")
+        typer.echo(f"published to {self._topic}: {amount} in {seconds:.1f} s{speed}{failed}{created}")

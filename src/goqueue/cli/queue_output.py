@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -15,7 +14,6 @@ from goqueue.client import Message, Queue, QueueMember, QueueMessage, QueueMove,
 from goqueue.client.messages import as_json
 from goqueue.errors import GoQueueError
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _VALUE_CHARS_MAX = 60
 # Enough to tell messages of one partition apart.
 _RECEIPT_CHARS_MAX = 40
@@ -72,7 +70,7 @@ def show_received(received: Received, output_format: Format) -> None:
     else:
         show("message", [_received_row(each) for each in received.messages], output_format)
     if received.shortfall:
-        typer.echo(received.shortfall, err=True)
+        typer.echo(clean(received.shortfall), err=True)
     elif not received.messages:
         typer.echo("there is nothing to receive now", err=True)
 
@@ -180,13 +178,13 @@ def show_queue(found: Queue, output_format: Format) -> None:
     for each in found.partitions:
         if each.dead_letter_trouble:
             waiting = f"{count_text(each.dead, 'dead message')} of {each.topic}-{each.partition}"
-            typer.echo(f"{waiting} cannot become dead letters now: {each.dead_letter_trouble}")
+            typer.echo(f"{waiting} cannot become dead letters now: {clean(each.dead_letter_trouble)}")
 
 
 def show_changed(found: Queue, done: str, output_format: Format) -> None:
     """Print what was done to a queue group: in a sentence, or the group as it is now."""
     if output_format is Format.TABLE:
-        typer.echo(done)
+        typer.echo(clean(done))
     else:
         show_queue(found, output_format)
 
@@ -220,7 +218,7 @@ def _member_text(member: QueueMember) -> str:
 
 def show_plan(group: str, topic: str, moves: Sequence[QueueMove]) -> None:
     """Tell whoever is about to move a group what that means."""
-    typer.echo(f"This moves {group} in {topic}, and forgets what is in flight there:\n", err=True)
+    typer.echo(f"This moves {clean(group)} in {topic}, and forgets what is in flight there:\n", err=True)
     print_table(_MOVES, [Row(_move_cells(each)) for each in moves], is_aside=True)
     typer.echo(err=True)
 
@@ -230,7 +228,7 @@ def show_moves(group: str, moves: Sequence[QueueMove], output_format: Format, *,
     if output_format is not Format.TABLE:
         show("move", [{"group": group, **_plain(each), "is_done": is_done} for each in moves], output_format)
         return
-    typer.echo(f"{'moved' if is_done else 'would move'} {group} in {count_text(len(moves), 'partition')}\n")
+    typer.echo(f"{'moved' if is_done else 'would move'} {clean(group)} in {count_text(len(moves), 'partition')}\n")
     print_table(_MOVES, [Row(_move_cells(each)) for each in moves])
 
 
@@ -280,7 +278,7 @@ def _plain(fields: object) -> dict[str, Value]:
 def _text(data: bytes | None) -> str:
     if data is None:
         return "-"
-    text = _CONTROL.sub(" ", data.decode("utf-8", "replace"))
+    text = clean(data.decode("utf-8", "replace"))
     return text if len(text) <= _VALUE_CHARS_MAX else text[: _VALUE_CHARS_MAX - 3] + "..."
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
 from goqueue.cli.moments import moment_ms_of
+from goqueue.cli.streams import require_input
 from goqueue.errors import Invalid
 from goqueue.model.queue_limits import CONSUMER_CHARS_MAX, PAUSE_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX
 from goqueue.model.topic import check_name
@@ -96,7 +96,7 @@ def given_receipts(arguments: Sequence[str]) -> Sequence[str]:
     """Return receipts: those that are written, or lines of standard input; a mistake in the call if there are none."""
     if list(arguments) != ["-"]:
         return arguments
-    given = [line.strip() for line in sys.stdin if line.strip()]
+    given = [line.strip() for line in require_input() if line.strip()]
     if not given:
         raise typer.BadParameter("standard input has no receipts; `goqueue queue receive` prints them")
     return given

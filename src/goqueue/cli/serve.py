@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from goqueue.cli.config import takes_settings
+from goqueue.cli.connection import DEFAULT_SERVER
+from goqueue.errors import DataDirectoryLocked, PortInUse
 from goqueue.server.settings_sources import Loaded
 
 if TYPE_CHECKING:
@@ -19,10 +23,13 @@ _HINTS = """
   kcat            echo hello | kcat -P -b {kafka} -t greetings
                   kcat -C -e -b {kafka} -t greetings
   HTTP            curl http://{http}/topics
-  command line    echo hello | goqueue produce greetings
-                  goqueue consume greetings --follow
+  browser         http://{http}/
+  command line    echo hello | goqueue produce greetings{server}
+                  goqueue consume greetings --follow{server}
   to stop         Ctrl-C
 """
+# A listener on all addresses is reached at the one of the machine itself.
+_REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @takes_settings
@@ -31,7 +38,7 @@ def serve(loaded: Loaded) -> None:
 
     It prints one line when it takes connections: ready kafka=HOST:PORT http=HOST:PORT
 
-    SIGTERM and Ctrl-C let it finish what is under way. What it reports goes to stderr.
+    SIGTERM and Ctrl-C let it finish what is under way; SIGHUP is ignored. What it reports goes to stderr.
 
     Example: [bold]goqueue serve --data-dir /var/lib/goqueue[/bold]
 
@@ -41,11 +48,37 @@ def serve(loaded: Loaded) -> None:
     from goqueue.server.run import run
 
     logging.basicConfig(level=loaded.settings.log_level.value.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    run(loaded.settings, LoggingSink(), _announce)
+    with _naming_holders(loaded.settings.data_dir):
+        run(loaded.settings, LoggingSink(), _announce)
+
+
+@contextmanager
+def _naming_holders(data_dir: Path) -> Iterator[None]:
+    """Name the process that has what the broker needs, if it can be known."""
+    from goqueue.cli.doctor_processes import holder_of_lock, listener_on
+
+    try:
+        yield
+    except PortInUse as error:
+        holder = listener_on(error.port)
+        if holder is None:
+            raise
+        raise PortInUse(error.option, error.port, free_port=error.free_port, holder=str(holder)) from error
+    except DataDirectoryLocked as error:
+        holder = holder_of_lock(data_dir / "lock")
+        if holder is None:
+            raise
+        raise DataDirectoryLocked(f"{data_dir} is in use by {holder}", hint=error.hint) from error
 
 
 def _announce(addresses: Mapping[str, Address]) -> None:
     """Print the line that programs wait for, and for people what to try next."""
-    shown = {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in addresses.items()}
-    typer.echo("ready " + " ".join(f"{name}={address}" for name, address in shown.items()))
-    typer.echo(_HINTS.format(**shown), err=True)
+    typer.echo("ready " + " ".join(f"{name}={_shown(*address)}" for name, address in addresses.items()))
+    reached = {name: _shown(_REACHED_AT.get(host, host), port) for name, (host, port) in addresses.items()}
+    url = f"http://{reached['http']}"
+    server = "" if url == DEFAULT_SERVER else f" --server {url}"
+    typer.echo(_HINTS.format(**reached, server=server), err=True)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -41,7 +41,7 @@ def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSess
     with ExitStack() as stack:
         output = None if has_logs else stack.enter_context(spark_output())
         if not has_logs:
-            stack.enter_context(_quiet())
+            stack.enter_context(quiet())
         session = start_session(SessionRequest(name, master or None, output=output))
         if not has_logs and not is_remote(session):
             # Why something fails is told by ourselves, and in a sentence.
@@ -55,8 +55,8 @@ def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSess
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what PySpark logs here from the terminal: it tells of a Ctrl-C with a stack trace."""
+def quiet() -> Iterator[None]:
+    """Keep what PySpark logs here from the terminal: stack traces of a Ctrl-C, or of a Java that is gone."""
     root, silence = logging.getLogger(), logging.NullHandler()
     root.addHandler(silence)
     try:

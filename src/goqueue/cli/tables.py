@@ -2,22 +2,22 @@
 
 Cells are never wrapped or shortened, so that what is copied is whole. If a terminal is too narrow for all columns,
 those that can be spared are left out; what goes elsewhere than to a terminal has all of them. Programs read the
-formats of `output` instead.
+formats of `output` instead. Control characters in cells and facts are written out (`\\x1b`), whoever chose them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.cli.streams import console
+from goqueue.model.visible_text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP = 2
-# What moves the cursor of a terminal, or turns the direction of what is written.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -37,37 +37,37 @@ class Row(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """Return what others have written as it can be shown on a terminal: with spaces for whatever controls that."""
-    return _CONTROL.sub(" ", text)
+    """Return what clients have chosen as a sentence can show it; cells and facts are cleaned anyway."""
+    return visible(text)
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row], *, is_aside: bool = False) -> None:
     """Print a table; nothing but its headings if there are no rows. What is aside goes to standard error."""
     from rich.text import Text
 
-    console = _console(is_aside=is_aside)
-    rows = list(rows)
+    screen = _console(is_aside=is_aside)
+    rows = [Row([visible(cell) for cell in row.cells], row.style) for row in rows]
     widths = _widths(columns, rows)
-    shown = _fitting(columns, widths, console)
+    shown = _fitting(columns, widths, screen)
     rule = ["─" * width for width in widths]
     headings = [column.heading for column in columns]
     for cells, style in ((headings, "bold"), (rule, "dim"), *rows):
         line = (" " * _GAP).join(_aligned(cells[index], widths[index], columns[index]) for index in shown)
         # A line that is still too long is broken by the terminal, which copies it whole.
-        console.print(Text(line.rstrip(), style=style), soft_wrap=True)
+        screen.print(Text(line.rstrip(), style=style), soft_wrap=True)
 
 
 def print_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
     """Print names and what they stand for, one below the other."""
     from rich.text import Text
 
-    facts = list(facts)
-    console = _console()
+    facts = [(visible(name), visible(value)) for name, value in facts]
+    screen = _console()
     if title:
-        console.print(Text(title, style="bold"), soft_wrap=True)
+        screen.print(Text(visible(title), style="bold"), soft_wrap=True)
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
-        console.print(Text.assemble((f"  {name:<{width}}", "dim"), f"  {value}"), soft_wrap=True)
+        screen.print(Text.assemble((f"  {name:<{width}}", "dim"), f"  {value}"), soft_wrap=True)
 
 
 def size_text(size: float) -> str:
@@ -98,9 +98,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def _console(*, is_aside: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, emoji=False, markup=False, stderr=is_aside)
+    return console(highlight=False, emoji=False, markup=False, stderr=is_aside)
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:

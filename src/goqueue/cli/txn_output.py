@@ -9,7 +9,7 @@ import typer
 
 from goqueue.cli.group_words import age_text, moment_text
 from goqueue.cli.output import Format, Value, show
-from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table
+from goqueue.cli.tables import Column, Row, clean, count_text, print_facts, print_table
 from goqueue.client import OpenTransaction, TransactionView
 
 _LIST = (
@@ -62,7 +62,7 @@ def show_abort(doomed: TransactionView, output_format: Format, *, is_done: bool)
     """Tell what was aborted, or would be."""
     if output_format is Format.TABLE:
         verb = "aborted" if is_done else "would abort"
-        typer.echo(f"{verb} the transaction of {doomed.transactional_id} with {content_text(doomed)}")
+        typer.echo(f"{verb} the transaction of {clean(doomed.transactional_id)} with {content_text(doomed)}")
         return
     show("abort", [{**_row(doomed), "is_done": is_done}], output_format)
 

@@ -7,6 +7,7 @@ of the environment are not used: a broker is near.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from goqueue import __version__
 from goqueue.client.calls import Call, Lost, Reply
 from goqueue.client.consumer import AsyncConsumer, Consumer
 from goqueue.client.conversation import Exchange, Patience, Pause, Steps, converse
+from goqueue.client.durations import Duration, seconds_of
 from goqueue.client.member_script import ConsumerOptions, MemberScript
 from goqueue.client.transactional import AsyncTransaction, Seat, Transaction
 from goqueue.client.worker import AsyncWorker, Worker, topics_of
@@ -30,6 +32,7 @@ from goqueue.client.worker_options import WorkerOptions
 from goqueue.client.worker_script import WorkerScript
 from goqueue.client.worker_threads import Handler
 from goqueue.errors import Conflict, Invalid
+from goqueue.model.near_names import did_you_mean
 from goqueue.model.units import quoted
 from goqueue.seams.clock import Clock, SystemClock
 from goqueue.seams.entropy import Entropy, SystemEntropy
@@ -38,13 +41,18 @@ T = TypeVar("T")
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 _TIMEOUT_S = 30.0
+_TIMEOUT_S_MIN = 0.001
 _CONNECT_TIMEOUT_S = 5.0
+# httpcore looks at all connections of a pool for each request: with 64 of them, that costs more than the request.
+_CONNECTIONS_MAX = 8
+# HOST, HOST:PORT or [IPv6]:PORT.
+_BARE_ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
 
 
 class Options(TypedDict, total=False):
     """How a client goes about it; `timeout_s` (30) bounds every wait, on top of what a call lets the broker take."""
 
-    timeout_s: float
+    timeout_s: Duration
     patience: Patience
     entropy: Entropy
     clock: Clock
@@ -57,7 +65,7 @@ class _Line:
         self.server = check_server(server)
         _require_known(options, Options, "clients")
         self._options = options
-        self._timeout_s = options.get("timeout_s", _TIMEOUT_S)
+        self._timeout_s = seconds_of(options.get("timeout_s", _TIMEOUT_S), "timeout_s", least_s=_TIMEOUT_S_MIN)
         self._patience = options.get("patience") or Patience()
         self._entropy = options.get("entropy") or SystemEntropy()
         self._clock = options.get("clock") or SystemClock()
@@ -126,12 +134,17 @@ class Client(_Line):
                 return result
             outcome = self._carry_out(step)
 
-    def transaction(self, transactional_id: str, *, timeout_s: float | None = None) -> Transaction:
+    def transaction(
+        self, transactional_id: str, *, timeout_s: Duration | None = None, consumer: Consumer | None = None
+    ) -> Transaction:
         """Return a transaction for a with statement: its end commits, an exception aborts. See `transactional`.
 
-        It may take a minute unless the first one of this client says otherwise.
+        It may take a minute unless the first one of this client says otherwise. `consumer` goes back to the committed
+        offsets if the transaction does not commit; it need not be named if `send_offsets` names it, or if the thread
+        of the block polls it.
         """
-        return Transaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
+        seat = self._seats.setdefault(transactional_id, Seat())
+        return Transaction(self, seat, transactional_id, timeout_s, consumer)
 
     def consumer(self, group: str, topics: Iterable[str] = (), **options: Unpack[ConsumerOptions]) -> Consumer:
         """Return a member of a group, for a with statement; it joins when it polls. See `consumer`."""
@@ -178,6 +191,9 @@ class AsyncClient(_Line):
     def __init__(self, server: str = DEFAULT_SERVER, **options: Unpack[Options]) -> None:
         super().__init__(server, options)
         self._http = httpx.AsyncClient(**self._wiring())
+        # Calls that let the broker wait hold a connection for long, so that they have a pool of their own.
+        self._waiting_http = httpx.AsyncClient(**self._wiring())
+        self._turns = asyncio.Semaphore(_CONNECTIONS_MAX)
         self._closed = asyncio.Event()
 
     @property
@@ -197,9 +213,12 @@ class AsyncClient(_Line):
                 return result
             outcome = await self._carry_out(step)
 
-    def transaction(self, transactional_id: str, *, timeout_s: float | None = None) -> AsyncTransaction:
+    def transaction(
+        self, transactional_id: str, *, timeout_s: Duration | None = None, consumer: AsyncConsumer | None = None
+    ) -> AsyncTransaction:
         """Return a transaction for an async with statement, as that of `Client`."""
-        return AsyncTransaction(self, self._seats.setdefault(transactional_id, Seat()), transactional_id, timeout_s)
+        seat = self._seats.setdefault(transactional_id, Seat())
+        return AsyncTransaction(self, seat, transactional_id, timeout_s, consumer)
 
     def consumer(self, group: str, topics: Iterable[str] = (), **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
         """Return a member of a group, for an async with statement, as that of `Client`."""
@@ -215,6 +234,13 @@ class AsyncClient(_Line):
         """Close all connections; a pause between two attempts ends at once."""
         self._closed.set()
         await self._http.aclose()
+        await self._waiting_http.aclose()
+
+    async def _exchange(self, call: Call[Any]) -> httpx.Response:
+        if call.wait_s:
+            return await self._waiting_http.send(self._request(call))
+        async with self._turns:
+            return await self._http.send(self._request(call))
 
     async def _carry_out(self, step: Exchange | Pause) -> Reply | Lost | None:
         if isinstance(step, Pause):
@@ -224,7 +250,7 @@ class AsyncClient(_Line):
             return None
         _require_open(is_closed=self.is_closed)
         try:
-            return _as_reply(await self._http.send(self._request(step.call)))
+            return _as_reply(await self._exchange(step.call))
         except httpx.TransportError as error:
             return _as_lost(error)
         except RuntimeError:
@@ -242,8 +268,13 @@ class AsyncClient(_Line):
 
 
 def check_server(server: str) -> str:
-    """Return the address of a broker without a slash at its end; Invalid if it cannot be one."""
-    hint = "write http://HOST:PORT"
+    """Return the address of a broker, with a scheme and without a slash at its end; Invalid if it cannot be one.
+
+    HOST:PORT is taken for http://HOST:PORT.
+    """
+    hint = "write http://HOST:PORT or HOST:PORT"
+    if _BARE_ADDRESS.fullmatch(server):
+        server = f"http://{server}"
     try:
         httpx.URL(server)
         parts = urlsplit(server)
@@ -262,7 +293,8 @@ def _require_known(options: Mapping[str, object], known: type, whose: str) -> No
     names = list(known.__annotations__)
     for name in options:
         if name not in names:
-            raise TypeError(f"{name!r} is no option of {whose}; there are {', '.join(names)}")
+            near = did_you_mean(name, names)
+            raise TypeError(f"{name!r} is no option of {whose}; {near}{'; ' * bool(near)}there are {', '.join(names)}")
 
 
 def _require_open(*, is_closed: bool) -> None:

@@ -9,6 +9,9 @@ A member joins when it polls first. Every 5 s a poll commits what the polls befo
 the block; if an exception ends it, without what came last. What is not committed comes again, to whoever has the
 partition then. With `auto_commit_s=None` a program commits by itself, before it polls again.
 
+A consumer whose offsets are sent in a transaction (`transactional`) leaves commits to transactions. If a transaction
+does not commit, the next poll of its consumer begins at the committed offsets.
+
 Heartbeats are sent while the program works, however long that takes. Partitions that the broker asks for are given back
 by the next poll: within a minute, or the member is removed. A member that was removed, or was not heard of for 30 s,
 drops what it had, joins again at its next poll, and tells so (`on_change`); `commit` raises that it was too late.
@@ -27,9 +30,11 @@ from typing import TYPE_CHECKING, Self
 
 from goqueue.client.acts import carry_out, carry_out_async
 from goqueue.client.conversation import Patience
+from goqueue.client.durations import Duration, seconds_of
 from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
 from goqueue.client.member_script import AssignmentChange, MemberScript, Reading
 from goqueue.client.messages import Message
+from goqueue.client.transaction_inputs import current_task, current_thread, register
 from goqueue.errors import Conflict, GoQueueError
 
 if TYPE_CHECKING:
@@ -49,6 +54,7 @@ class _Seen:
         self._script = script
         self._is_closed = False
         self._beat_failure: Exception | None = None
+        register(script)
         if wanted := list(topics):
             script.subscribe(wanted)
 
@@ -114,9 +120,10 @@ class Consumer(_Seen):
         self._ending = threading.Event()
         self._beating: threading.Thread | None = None
 
-    def poll(self, *, limit: int = 500, wait_s: float = 1.0) -> list[Message]:
+    def poll(self, *, limit: int = 500, wait_s: Duration = 1.0) -> list[Message]:
         """Return messages of the member's partitions, each partition's in order; waits for the first one."""
-        deadline = self._script.deadline(wait_s)
+        deadline = self._script.deadline(seconds_of(wait_s, "wait_s"))
+        self._script.polled_by = current_thread()
         while True:
             with self._membership:
                 # Whoever closes waits for the lock before it leaves: from then on nothing may join again.
@@ -189,9 +196,10 @@ class AsyncConsumer(_Seen):
         self._ending = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
-    async def poll(self, *, limit: int = 500, wait_s: float = 1.0) -> list[Message]:
+    async def poll(self, *, limit: int = 500, wait_s: Duration = 1.0) -> list[Message]:
         """Return messages of the member's partitions, each partition's in order; waits for the first one."""
-        deadline = self._script.deadline(wait_s)
+        deadline = self._script.deadline(seconds_of(wait_s, "wait_s"))
+        self._script.polled_by = current_task()
         while True:
             async with self._membership:
                 self._require_open()

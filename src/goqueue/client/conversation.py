@@ -93,7 +93,7 @@ def _error_of(outcome: Reply | Lost, server: str) -> GoQueueError:
     if outcome.is_sent:
         return ServerUnreachable(
             f"{server} was lost before it replied: {outcome.reason}",
-            hint="the request may have been carried out",
+            hint="the request may have been carried out; or this is not the HTTP port of a broker",
             is_sent=True,
         )
     return ServerUnreachable(

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from goqueue.client.calls import Call, Reply, read_nothing, reading
+from goqueue.client.durations import Duration, milliseconds, seconds_of
 from goqueue.client.group_values import (
     AllRebalanceStats,
     CooperativeGroup,
@@ -224,7 +225,7 @@ def poll(
     member: Known,
     *,
     limit: int = 100,
-    wait_s: float = 0.0,
+    wait_s: Duration = 0.0,
     is_auto_commit: bool = False,
     start_at: StartAt = StartAt.EARLIEST,
     after: int = 0,
@@ -237,6 +238,7 @@ def poll(
     auto-commit, each poll commits what the one before has brought. `seeks` is where to go on instead. Messages of
     transactions that have not committed are left out, unless `is_committed_only` is False.
     """
+    wait_s = seconds_of(wait_s, "wait_s")
     query = {
         "member_id": member.member_id,
         "generation": str(member.generation),
@@ -246,7 +248,7 @@ def poll(
         "after": str(after),
     }
     if wait_s:
-        query["wait"] = f"{round(wait_s * 1000)}ms"
+        query["wait"] = f"{milliseconds(wait_s)}ms"
     if sought := ",".join(f"{each.topic}:{each.partition}:{each.offset}" for each in seeks):
         query["seek"] = sought
     if not is_committed_only:

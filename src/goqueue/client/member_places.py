@@ -74,6 +74,19 @@ class Places:
         """Forget all partitions."""
         self.keep(())
 
+    def go_back(self, committed: Mapping[GroupPartition, int]) -> None:
+        """Seek the committed offset of each partition; where nothing is committed, the offset where reading began."""
+        with self._lock:
+            for each in list(self._now):
+                target = committed.get(each, self._began.get(each))
+                if target is None:
+                    continue
+                if each in committed:
+                    self._committed[each] = target
+                if target != self._now[each] or each in self._sought:
+                    self._sought[each] = self._now[each] = target
+                self._done[each] = target
+
     # -- messages
 
     def seek(self, each: GroupPartition, offset: int) -> None:

@@ -10,13 +10,14 @@ from being sent meanwhile. So what a heartbeat tells is known before anything el
 | the generation is over                 | a heartbeat tells the new one                                               |
 | it is no member any more, or is fenced | it has *lost* all that it had, and commits nothing of it; `attend` joins    |
 | the broker has forgotten where it was  | what was read is not taken; it seeks all its places, and reads again        |
+| a transaction with its messages failed | `attend` goes back to the committed offsets before anything else            |
 
 Where it is in its partitions is in `member_places`. What is brought by one poll is *done* when the next one begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypedDict, TypeVar
 
@@ -25,6 +26,7 @@ import msgspec
 from goqueue.client import groups
 from goqueue.client.acts import Acts
 from goqueue.client.calls import Call
+from goqueue.client.durations import Duration, seconds_of
 from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
 from goqueue.client.groups import GroupPage
 from goqueue.client.member_places import Places
@@ -62,7 +64,7 @@ class ConsumerOptions(TypedDict, total=False):
     """
 
     client_id: str
-    auto_commit_s: float | None
+    auto_commit_s: Duration | None
     start_at: StartAt
     is_committed_only: bool
     assignor: str | None
@@ -101,7 +103,8 @@ class MemberScript:
         client_id = options.get("client_id", "python")
         # Of its own choice, so that a join can be sent again.
         self._member_id = f"{client_id}-{entropy.uuid()}"
-        self._auto_commit_s = options.get("auto_commit_s", AUTO_COMMIT_S)
+        auto_commit_s = options.get("auto_commit_s", AUTO_COMMIT_S)
+        self._auto_commit_s = None if auto_commit_s is None else seconds_of(auto_commit_s, "auto_commit_s")
         self._start_at = options.get("start_at", StartAt.EARLIEST)
         self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
         self._lost: GoQueueError | None = None
@@ -113,6 +116,26 @@ class MemberScript:
         self._asked: frozenset[GroupPartition] = frozenset()
         self._places = Places()
         self._told: frozenset[GroupPartition] = frozenset()
+        # The thread or task that polled last, for `transaction_inputs`.
+        self.polled_by: object = None
+        self._is_transactional = False
+        # What has to be known before going back: how transactions with messages of this member have ended.
+        self._settling: list[Callable[[], Acts[None]]] = []
+
+    @property
+    def member_id(self) -> str:
+        """The id of the member, which it keeps when it joins again."""
+        return self._member_id
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether polls have brought something that is not committed."""
+        return self._places.has_unsaved
+
+    @property
+    def is_rewinding(self) -> bool:
+        """Whether the next poll begins at the committed offsets, because a transaction has failed."""
+        return bool(self._settling)
 
     @property
     def heartbeat_s(self) -> float:
@@ -147,13 +170,12 @@ class MemberScript:
         """See to it that it is a member, and that it has given back what it was asked for; return what has changed."""
         if not self._topics:
             raise Conflict(f"the member of group {self.group!r} reads no topic yet", hint="subscribe first")
+        yield from self._go_back()
         self._places.finish()
         if self._is_doubtful:
             yield from self.beat()
         is_asked = self.member is not None and bool(self.member.revoke)
-        if self._auto_commit_s is not None and (
-            is_asked or self._is_to_join or self._clock.monotonic() >= self._commit_at
-        ):
+        if self._commits_by_itself and (is_asked or self._is_to_join or self._clock.monotonic() >= self._commit_at):
             yield from self._commit_by_itself()
         if self.member is not None and self.member.revoke:
             # From now on it has them no more, whether or not anybody hears of it at once.
@@ -181,7 +203,7 @@ class MemberScript:
         Raises why the commit was not possible, after it has left, or why it was lost before it could commit.
         """
         failure = self._lost if self._has_lost_work else None
-        if self._auto_commit_s is not None and self.member is not None:
+        if self._commits_by_itself and not self.is_rewinding and self.member is not None:
             try:
                 yield from self._commit(self._places.wanted(is_done=is_done))
             except GoQueueError as error:
@@ -220,7 +242,7 @@ class MemberScript:
         self._places.keep({*told.assigned, *told.revoke})
 
     def _lose(self, error: GoQueueError) -> None:
-        if self._auto_commit_s is not None and self._places.has_unsaved:
+        if self._commits_by_itself and self._places.has_unsaved:
             self._has_lost_work = True
         self._lost = error
         self._forget_all()
@@ -290,7 +312,7 @@ class MemberScript:
     def take(self, reading: Reading) -> list[Message] | None:
         """Go on behind what was read, and return its messages; None if there are none yet, or they come again."""
         page, member = reading.page, self.member
-        if member is None:
+        if member is None or self.is_rewinding:
             return None
         if page.has_forgotten and self._places.seek_again(reading.sought):
             return None
@@ -318,6 +340,39 @@ class MemberScript:
         if offset < 0:
             raise Invalid(f"{offset} is no offset", hint="the first one is 0")
         self._places.seek(each, offset)
+
+    # -- transactions
+
+    @property
+    def _commits_by_itself(self) -> bool:
+        return self._auto_commit_s is not None and not self._is_transactional
+
+    def enter_transaction(self) -> None:
+        """Leave commits to transactions from now on: what is committed besides them, an abort could not take back."""
+        self._is_transactional = True
+
+    def rewind(self, settle: Callable[[], Acts[None]]) -> None:
+        """Go back to the committed offsets with the next poll; `settle` waits until it is known which these are."""
+        self._settling.append(settle)
+
+    def saved(self, offsets: Iterable[PartitionOffset]) -> None:
+        """Take note of offsets that a transaction has committed."""
+        for each in offsets:
+            self._places.saved(GroupPartition(each.topic, each.partition), each.offset)
+
+    def _go_back(self) -> Acts[None]:
+        """Go back to the committed offsets if a transaction has failed; if that is not possible now, the next time."""
+        if not self._settling:
+            return
+        # Another thread may add one meanwhile: that one is for the next poll.
+        settling = list(self._settling)
+        for settle in settling:
+            yield from settle()
+        if self.member is not None:
+            told = (yield groups.offsets(self.group)).offsets
+            committed = {GroupPartition(each.topic, each.partition): each.offset for each in told}
+            self._places.go_back({each: offset for each, offset in committed.items() if offset is not None})
+        del self._settling[: len(settling)]
 
     # -- offsets
 

@@ -13,11 +13,15 @@ from typing import NamedTuple
 import msgspec
 
 from goqueue.client.calls import Call, Reply, reading, topic_path
+from goqueue.client.durations import Duration, milliseconds, seconds_of
 from goqueue.client.problems import Problem, error_of
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, Invalid
 
 Header = tuple[str, bytes | None]
 Json = dict[str, object]
+
+_VALUE_HINT = "json.dumps(...) makes a str of what is JSON, str(...) of a number"
+_BATCH_HINT = 'write [NewMessage("first"), NewMessage(b"second", key="k")]'
 
 
 class Acks(StrEnum):
@@ -113,7 +117,7 @@ def publish(
     A message that is bytes is JSON as the HTTP interface takes it. An error is raised only if the batch was refused as
     a whole, and then nothing of it was stored.
     """
-    messages = [message if isinstance(message, bytes) else encode(message) for message in batch]
+    messages = encode_batch(batch)
     body = b'{"messages":[%b],"acks":%b}' % (b",".join(messages), _encode(acks))
     return Call("POST", topic_path(topic, "messages"), read_fates, body=body, tells_failures=True)
 
@@ -125,7 +129,7 @@ def read(
     offset: int | None = None,
     timestamp_ms: int | None = None,
     limit: int = 100,
-    wait_s: float = 0.0,
+    wait_s: Duration = 0.0,
     bytes_max: int | None = None,
     is_committed_only: bool = True,
 ) -> Call[Page]:
@@ -134,13 +138,14 @@ def read(
     With `wait_s` the broker waits that long for a message if there is none yet. OffsetOutOfRange tells the valid range.
     Messages of transactions that have not committed are left out, unless `is_committed_only` is False.
     """
+    wait_s = seconds_of(wait_s, "wait_s")
     query = {"limit": str(limit)}
     if offset is not None:
         query["offset"] = str(offset)
     if timestamp_ms is not None:
         query["timestamp"] = str(timestamp_ms)
     if wait_s:
-        query["wait"] = f"{round(wait_s * 1000)}ms"
+        query["wait"] = f"{milliseconds(wait_s)}ms"
     if bytes_max is not None:
         query["max_bytes"] = str(bytes_max)
     if not is_committed_only:
@@ -150,8 +155,23 @@ def read(
 
 
 def encode(message: NewMessage) -> bytes:
-    """Return a message as the JSON that `publish` takes; whoever makes batches by size needs to know it before."""
+    """Return a message as the JSON that `publish` takes; batches that are made by size need it before."""
     return _encode(_as_json(message))
+
+
+def encode_batch(batch: Sequence[NewMessage | bytes]) -> list[bytes]:
+    """Return the messages of a batch as JSON; Invalid, with the type, if there is anything else in it."""
+    if isinstance(batch, NewMessage | str | bytes | Mapping):
+        raise Invalid(f"the batch is a {type(batch).__name__}, and has to be a list of NewMessage", hint=_BATCH_HINT)
+    return [message if isinstance(message, bytes) else encode(_checked(message)) for message in batch]
+
+
+def _checked(message: NewMessage) -> NewMessage:
+    if not isinstance(message, NewMessage):
+        raise Invalid(
+            f"a message of the batch is a {type(message).__name__}, and has to be a NewMessage", hint=_BATCH_HINT
+        )
+    return message
 
 
 def as_json(message: Message) -> Json:
@@ -192,7 +212,8 @@ def _as_json(message: NewMessage) -> Json:
     if message.key is not None:
         fields |= _as_field("key", message.key)
     if message.headers:
-        fields["headers"] = [{"name": name, **_as_field("value", value)} for name, value in message.headers]
+        pairs = message.headers.items() if isinstance(message.headers, Mapping) else message.headers
+        fields["headers"] = [{"name": name, **_as_field("value", value)} for name, value in pairs]
     if message.partition is not None:
         fields["partition"] = message.partition
     if message.timestamp is not None:
@@ -203,6 +224,10 @@ def _as_json(message: NewMessage) -> Json:
 def _as_field(name: str, data: bytes | str | None) -> Json:
     if data is None or isinstance(data, str):
         return {name: data}
+    if isinstance(data, bytearray | memoryview):
+        data = bytes(data)
+    if not isinstance(data, bytes):
+        raise Invalid(f"the {name} is a {type(data).__name__}, and has to be bytes, str or None", hint=_VALUE_HINT)
     text = _as_text(data)
     return {name: text} if text is not None else {f"{name}_base64": _as_base64(data)}
 

@@ -12,7 +12,8 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a query is; what is not known is None.
 
     `batch` is the number of the last one, which took `batch_seconds`; `rows` are those of all batches of the run. `lag`
-    is in messages. `state_rows` and `state_bytes` are what it keeps between batches, `bad_rows` are by rule.
+    is in messages. `state_rows` and `state_bytes` are what it keeps between batches, `bad_rows` are by rule. So
+    are `warned_rows`, which break a rule and go on all the same.
     """
 
     name: str
@@ -26,6 +27,7 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: int = 0
     watermark: str | None = None
     bad_rows: Mapping[str, int] = {}
+    warned_rows: Mapping[str, int] = {}
     updated_at: str | None = None
 
 
@@ -83,6 +85,7 @@ class PipelineSummary(_Seen, frozen=True, kw_only=True):
     rows_per_second: float = 0.0
     lag: int | None = None
     bad_rows: int = 0
+    warned_rows: int = 0
 
 
 class Pipeline(_Seen, frozen=True, kw_only=True):

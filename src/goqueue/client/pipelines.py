@@ -6,7 +6,7 @@ one pipeline would share its checkpoints, so a second one is refused while the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -63,10 +63,17 @@ def _bounded(state: PipelineReport) -> PipelineReport:
 
 
 def _bounded_query(query: QueryProgress) -> QueryProgress:
-    worst = sorted(query.bad_rows.items(), key=lambda each: -each[1])[:_RULES_MAX]
     return msgspec.structs.replace(
-        query, name=query.name[:_NAME_MAX], bad_rows={rule[:_NAME_MAX]: count for rule, count in sorted(worst)}
+        query,
+        name=query.name[:_NAME_MAX],
+        bad_rows=_bounded_counts(query.bad_rows),
+        warned_rows=_bounded_counts(query.warned_rows),
     )
+
+
+def _bounded_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    most = sorted(counts.items(), key=lambda each: -each[1])[:_RULES_MAX]
+    return {rule[:_NAME_MAX]: count for rule, count in sorted(most)}
 
 
 def list_all() -> Call[Sequence[PipelineSummary]]:

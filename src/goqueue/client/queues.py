@@ -7,15 +7,19 @@ Whoever receives a message has it until its deadline. Then it goes to others, un
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
+from goqueue.client import durations
 from goqueue.client.calls import Call, Reply, read_nothing, reading
+from goqueue.client.durations import Duration, milliseconds
 from goqueue.client.messages import Message, WireMessage, as_message
 from goqueue.client.problems import Problem, error_of
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, Invalid
+from goqueue.model.near_names import did_you_mean
 
 
 class QueueMessage(NamedTuple):
@@ -190,6 +194,22 @@ _read_messages = reading(_Messages)
 _read_stats = reading(_Stats)
 _encode = msgspec.json.Encoder().encode
 
+_DURATIONS = {
+    "visibility_timeout": durations.visibility_s,
+    "backoff": durations.delay_s,
+    "backoff_max": durations.delay_s,
+}
+_SETTINGS = (
+    *_DURATIONS,
+    "retries",
+    "backoff_factor",
+    "in_flight_max",
+    "ordering",
+    "start",
+    "dead_letters",
+    "breaker_ratio",
+)
+
 Settling = Call[Sequence[SettledMessage | GoQueueError]]
 Receipt = str | QueueMessage
 
@@ -199,8 +219,8 @@ def receive(
     topics: str | Sequence[str],
     *,
     limit: int = 10,
-    wait_s: float = 0.0,
-    visibility_s: float | None = None,
+    wait_s: Duration = 0.0,
+    visibility_s: Duration | None = None,
     consumer: str = "",
     ordering: Literal["key", "none"] = "none",
 ) -> Call[Received]:
@@ -211,11 +231,12 @@ def receive(
     address. UnknownTopic if nothing came and a topic is not there.
     """
     body: dict[str, object] = {"topics": [topics] if isinstance(topics, str) else list(topics), "max": limit}
-    body |= {"wait": round(wait_s * 1000), "consumer": consumer}
+    wait_s = durations.wait_s(wait_s)
+    body |= {"wait": milliseconds(wait_s), "consumer": consumer}
     if ordering != "none":
         body["ordering"] = ordering
     if visibility_s is not None:
-        body["visibility_timeout"] = round(visibility_s * 1000)
+        body["visibility_timeout"] = milliseconds(durations.visibility_s(visibility_s, "visibility_s"))
     path = f"/v1/groups/{quote(group, safe='')}/receive"
     return Call("POST", path, _as_received, body=_encode(body), wait_s=wait_s)
 
@@ -225,9 +246,10 @@ def ack(*receipts: Receipt) -> Settling:
     return _settle("ack", receipts)
 
 
-def nack(*receipts: Receipt, delay_s: float | None = None, reason: str = "") -> Settling:
+def nack(*receipts: Receipt, delay_s: Duration | None = None, reason: str = "") -> Settling:
     """Have messages tried again: after the delay, or else after the group's backoff."""
-    return _settle("nack", receipts, delay=_milliseconds(delay_s), reason=reason)
+    delay_ms = None if delay_s is None else milliseconds(durations.delay_s(delay_s, "delay_s"))
+    return _settle("nack", receipts, delay=delay_ms, reason=reason)
 
 
 def reject(*receipts: Receipt, reason: str = "") -> Settling:
@@ -235,9 +257,12 @@ def reject(*receipts: Receipt, reason: str = "") -> Settling:
     return _settle("reject", receipts, reason=reason)
 
 
-def extend(*receipts: Receipt, timeout_s: float) -> Settling:
+def extend(*receipts: Receipt, timeout_s: Duration) -> Settling:
     """Have leases last so long from now on; with 0, give the messages back."""
-    return _settle("visibility", receipts, timeout=_milliseconds(timeout_s))
+    seconds = durations.seconds_of(timeout_s, "timeout_s")
+    if seconds:
+        durations.visibility_s(timeout_s, "timeout_s")
+    return _settle("visibility", receipts, timeout=milliseconds(seconds))
 
 
 def require_settled(results: Sequence[SettledMessage | GoQueueError]) -> Sequence[SettledMessage]:
@@ -264,12 +289,27 @@ def describe(group: str) -> Call[Queue]:
     return Call("GET", _path(group), _read_queue)
 
 
-def alter(group: str, **settings: str | float | None) -> Call[Queue]:
-    """Change settings of a queue group, which is made if there is none: `retries=5`, `visibility_timeout="1m"`.
+def alter(group: str, **settings: str | float | timedelta | None) -> Call[Queue]:
+    """Change settings of a queue group, which is made if there is none: `retries=5`, `visibility_timeout=30`.
 
-    None stands for the default.
+    None stands for the default. `visibility_timeout`, `backoff` and `backoff_max` are durations, in seconds.
     """
-    return Call("PATCH", _path(group), _read_queue, body=_encode(settings), is_repeatable=True)
+    body = {name: _setting(name, value) for name, value in settings.items()}
+    return Call("PATCH", _path(group), _read_queue, body=_encode(body), is_repeatable=True)
+
+
+def _setting(name: str, value: str | float | timedelta | None) -> str | float | None:
+    """Return a setting as HTTP takes it; TypeError if there is none of that name."""
+    if name not in _SETTINGS:
+        raise TypeError(
+            f"{name!r} is no setting of a queue group; "
+            + (did_you_mean(name, _SETTINGS) or f"there are {', '.join(_SETTINGS)}")
+        )
+    if value is not None and name in _DURATIONS:
+        return f"{milliseconds(_DURATIONS[name](value, name))}ms"
+    if isinstance(value, timedelta):
+        raise Invalid(f"{name} is {value}, and is no duration")
+    return value
 
 
 def delete(group: str) -> Call[None]:
@@ -332,10 +372,6 @@ def _change(group: str, verb: str, **said: object) -> Call[Queue]:
 
 def _path(group: str) -> str:
     return f"/v1/queues/{quote(group, safe='')}"
-
-
-def _milliseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)
 
 
 def _as_received(reply: Reply) -> Received:

@@ -1,14 +1,18 @@
 """Transactions as blocks of code: what is published in one is seen once the block has ended, or never.
 
+    orders = consumer.poll()
     with client.transaction("billing-1") as transaction:
         transaction.publish("invoices", [NewMessage("...")])
-        transaction.send_offsets("billing", page.offsets, member=member)
+        transaction.send_offsets(consumer)
 
-The end of the block commits, an exception aborts. What happens in which order is decided here once, as generators that
-yield calls and are sent what comes of them; `Transaction` and `AsyncTransaction` carry the calls out.
+The end of the block commits; an exception or `transaction.abort()` aborts. What happens in which order is decided here
+once, as generators that yield calls and are sent what comes of them; `Transaction` and `AsyncTransaction` carry the
+calls out.
 
-An abort takes back what was published and which offsets were sent, and not what was polled: the next poll brings what
-is behind it. So take a page for seen when its block has ended well, and poll with the same `after` again otherwise.
+A transaction that does not commit rewinds its consumers: their next poll begins at the committed offsets, so what was
+polled for this transaction comes again. `transaction_inputs` says which consumers these are. A consumer whose offsets a
+transaction has sent commits nothing by itself any more. Members without a consumer (`groups.poll`) are not rewound:
+take a page for seen when its block has ended well, and poll with the same `after` again otherwise.
 
 A client keeps the identity under a transactional id from one block to the next. So it notices if another producer has
 taken the id over: then, and if a transaction took too long, it is fenced (TransactionFenced), and stays so. Only a new
@@ -17,7 +21,8 @@ client takes the id again.
 If no reply comes to something that is published, even after it was sent again, or if nobody waits for it any more
 (`publish` was cancelled or interrupted), the transaction is aborted, and the block raises why (Unavailable). If no
 reply to a commit comes, it raises the same, and nobody knows whether it has happened: the next block of this client
-with the same id asks for the same end first, so once it has begun, the commit has happened.
+with the same id asks for the same end first, so once it has begun, the commit has happened. So does the next poll of a
+consumer whose offsets were sent.
 """
 
 from __future__ import annotations
@@ -27,18 +32,23 @@ from contextlib import suppress
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
+from weakref import WeakSet
 
 from goqueue.client import transactions
 from goqueue.client.acts import Acts, carry_out, carry_out_async
 from goqueue.client.calls import Call
+from goqueue.client.durations import Duration
 from goqueue.client.group_values import PartitionOffset
 from goqueue.client.groups import Known
+from goqueue.client.member_script import MemberScript
 from goqueue.client.messages import NewMessage, Published
+from goqueue.client.transaction_inputs import AnyConsumer, Inputs, Sent, current_task, current_thread, script_of
 from goqueue.client.transaction_values import Producer
 from goqueue.errors import Conflict, Corrupt, GoQueueError, ProducerMismatch, TransactionFenced, Unavailable
 
 if TYPE_CHECKING:
     from goqueue.client.client import AsyncClient, Client
+    from goqueue.client.consumer import AsyncConsumer, Consumer
 
 T = TypeVar("T")
 
@@ -52,16 +62,44 @@ class Seat:
         # An end that was asked for, and of which nothing has been heard.
         self.unsettled: Call[Producer] | None = None
         self.fenced: GoQueueError | None = None
+        self.consumers: WeakSet[MemberScript] = WeakSet()
+
+    def settle(self, end: Call[Producer]) -> Acts[None]:
+        """Ask for an end again of which nothing has been heard, unless that has been done meanwhile.
+
+        A refusal settles it as well: another producer has taken over, or the broker has aborted the transaction.
+        """
+        if self.unsettled is not end:
+            return
+        if not self.lock.acquire(blocking=False):
+            raise Conflict("the transaction of this consumer is being ended", hint="poll again")
+        try:
+            self.producer = yield end
+            self.unsettled = None
+        except (Unavailable, Corrupt):
+            raise
+        except (TransactionFenced, ProducerMismatch) as error:
+            self.fenced = error
+        except GoQueueError:
+            self.producer = self.unsettled = None
+        finally:
+            self.lock.release()
 
 
 class _Script:
     """One transaction, step by step."""
 
-    def __init__(self, seat: Seat, transactional_id: str, timeout_s: float | None) -> None:
+    def __init__(
+        self, seat: Seat, transactional_id: str, timeout_s: Duration | None, consumer: AnyConsumer | None
+    ) -> None:
         self._seat = seat
         self._id = transactional_id
         self._timeout_s = timeout_s
         self._sequence = 0
+        self._is_aborted = False
+        self._inputs = Inputs(seat.consumers)
+        if consumer is not None:
+            self._inputs.name(script_of(consumer))
         # Why it is not known what was published.
         self._doubt: GoQueueError | None = None
 
@@ -96,6 +134,7 @@ class _Script:
 
     def publish(self, topic: str, batch: Sequence[NewMessage | bytes]) -> Acts[Sequence[Published]]:
         """Publish all of a batch, or raise why one of its messages could not be stored."""
+        self._require_open()
         if self._doubt is not None:
             raise self._doubt
         call = transactions.publish(self.producer, topic, batch, sequence=self._sequence)
@@ -119,25 +158,63 @@ class _Script:
             published.append(fate)
         return published
 
-    def send_offsets(self, group: str, offsets: Iterable[PartitionOffset], member: Known | None) -> Acts[None]:
+    def send_offsets(self, sent: Sent) -> Acts[None]:
         """Let offsets be set with the commit, all of them, or raise why one of them cannot be."""
-        call = transactions.send_offsets(self.producer, group, offsets, member=member)
+        self._require_open()
+        self._inputs.name(sent.script, sent.offsets)
+        call = transactions.send_offsets(self.producer, sent.group, sent.offsets, member=sent.member)
         for refusal in (yield from self._watched(self._asked(call))):
             if refusal is not None:
                 raise refusal
 
-    def end(self, error: BaseException | None) -> Acts[None]:
+    def abort(self, me: object) -> Acts[None]:
+        """Abort now; the end of the block does nothing more, unless no reply comes."""
+        if not self._is_aborted:
+            self._is_aborted = True
+            self._rewind(me, None)
+            yield from self._watched(self._end(transactions.abort(self.producer)))
+
+    def end(self, error: BaseException | None, me: object) -> Acts[None]:
         """Commit, or abort if there was an error; of which the caller hears anyway, so it hears of nothing else."""
         try:
-            if error is None and self._doubt is None:
-                yield from self._watched(self._end(transactions.commit(self.producer)))
+            if self._is_aborted:
                 return
+            if error is None and self._doubt is None:
+                yield from self._commit(me)
+                return
+            self._is_aborted = True
+            self._rewind(me, None)
             with suppress(GoQueueError):
                 yield from self._watched(self._end(transactions.abort(self.producer)))
             if error is None and self._doubt is not None:
                 raise self._doubt
         finally:
             self._seat.lock.release()
+
+    def _commit(self, me: object) -> Acts[None]:
+        call = transactions.commit(self.producer)
+        try:
+            yield from self._watched(self._end(call))
+        except BaseException:
+            # Also if it was cancelled: nobody will be told how it went.
+            self._rewind(me, call)
+            raise
+        self._inputs.committed()
+
+    def _rewind(self, me: object, doubtful: Call[Producer] | None) -> None:
+        """Let consumers go back with their next poll; after a commit in doubt, once it is known how that has ended."""
+        seat = self._seat
+
+        def settle() -> Acts[None]:
+            if doubtful is not None:
+                yield from seat.settle(doubtful)
+
+        for each in self._inputs.to_rewind(me):
+            each.rewind(settle)
+
+    def _require_open(self) -> None:
+        if self._is_aborted:
+            raise Conflict(f"this transaction of {self._id!r} was aborted", hint="leave its block, and begin another")
 
     def _end(self, call: Call[Producer]) -> Acts[None]:
         seat = self._seat
@@ -169,9 +246,16 @@ class _Script:
 class Transaction:
     """A transaction of a client for code that waits."""
 
-    def __init__(self, client: Client, seat: Seat, transactional_id: str, timeout_s: float | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        seat: Seat,
+        transactional_id: str,
+        timeout_s: Duration | None,
+        consumer: Consumer | None = None,
+    ) -> None:
         self._client = client
-        self._script = _Script(seat, transactional_id, timeout_s)
+        self._script = _Script(seat, transactional_id, timeout_s, consumer)
 
     @property
     def producer(self) -> Producer:
@@ -182,9 +266,25 @@ class Transaction:
         """Publish a batch in the transaction; raises why one of its messages could not be stored."""
         return carry_out(self._client, self._script.publish(topic, batch))
 
-    def send_offsets(self, group: str, offsets: Iterable[PartitionOffset], *, member: Known | None = None) -> None:
-        """Set offsets of a group if the transaction commits; a group with members takes them from a member only."""
-        carry_out(self._client, self._script.send_offsets(group, offsets, member))
+    def send_offsets(
+        self,
+        group: str | Consumer,
+        offsets: Iterable[PartitionOffset] | None = None,
+        *,
+        member: Known | Consumer | None = None,
+    ) -> None:
+        """Set offsets of a group if the transaction commits: all that a consumer has polled, or those of a group.
+
+            transaction.send_offsets(consumer)
+            transaction.send_offsets("billing", consumer.positions, member=consumer)
+
+        `member` is the consumer or its membership; a group with members takes offsets from a member only.
+        """
+        carry_out(self._client, self._script.send_offsets(Sent(group, offsets, member)))
+
+    def abort(self) -> None:
+        """Abort now: nothing more can be done in this block, and its end does nothing; consumers are rewound."""
+        carry_out(self._client, self._script.abort(current_thread()))
 
     def __enter__(self) -> Self:
         carry_out(self._client, self._script.begin())
@@ -193,15 +293,22 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        carry_out(self._client, self._script.end(error))
+        carry_out(self._client, self._script.end(error, current_thread()))
 
 
 class AsyncTransaction:
     """A transaction of a client for an event loop."""
 
-    def __init__(self, client: AsyncClient, seat: Seat, transactional_id: str, timeout_s: float | None) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        seat: Seat,
+        transactional_id: str,
+        timeout_s: Duration | None,
+        consumer: AsyncConsumer | None = None,
+    ) -> None:
         self._client = client
-        self._script = _Script(seat, transactional_id, timeout_s)
+        self._script = _Script(seat, transactional_id, timeout_s, consumer)
 
     @property
     def producer(self) -> Producer:
@@ -213,10 +320,18 @@ class AsyncTransaction:
         return await carry_out_async(self._client, self._script.publish(topic, batch))
 
     async def send_offsets(
-        self, group: str, offsets: Iterable[PartitionOffset], *, member: Known | None = None
+        self,
+        group: str | AsyncConsumer,
+        offsets: Iterable[PartitionOffset] | None = None,
+        *,
+        member: Known | AsyncConsumer | None = None,
     ) -> None:
-        """Set offsets of a group if the transaction commits; a group with members takes them from a member only."""
-        await carry_out_async(self._client, self._script.send_offsets(group, offsets, member))
+        """Set offsets of a group if the transaction commits; as that of `Transaction`."""
+        await carry_out_async(self._client, self._script.send_offsets(Sent(group, offsets, member)))
+
+    async def abort(self) -> None:
+        """Abort now; as that of `Transaction`."""
+        await carry_out_async(self._client, self._script.abort(current_task()))
 
     async def __aenter__(self) -> Self:
         await carry_out_async(self._client, self._script.begin())
@@ -225,4 +340,4 @@ class AsyncTransaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await carry_out_async(self._client, self._script.end(error))
+        await carry_out_async(self._client, self._script.end(error, current_task()))

@@ -12,9 +12,10 @@ from urllib.parse import quote
 import msgspec
 
 from goqueue.client.calls import Call, Reply, read_nothing, reading, topic_path
+from goqueue.client.durations import Duration, milliseconds, seconds_of
 from goqueue.client.group_values import GroupPartition, PartitionOffset
 from goqueue.client.groups import Known
-from goqueue.client.messages import NewMessage, Published, encode, read_fates
+from goqueue.client.messages import NewMessage, Published, encode_batch, read_fates
 from goqueue.client.problems import Problem, error_of
 from goqueue.client.transaction_values import (
     BatchCommitted,
@@ -55,18 +56,24 @@ _read_sink = reading(Sink)
 _read_offsets = reading(_OffsetResults)
 _encode = msgspec.json.Encoder().encode
 
+# What the broker takes.
+_TIMEOUT_S_MIN = 0.001
+_TIMEOUT_S_MAX = 900.0
+
 
 # -- producers
 
 
-def init(transactional_id: str, *, timeout_s: float | None = None) -> Call[Producer]:
+def init(transactional_id: str, *, timeout_s: Duration | None = None) -> Call[Producer]:
     """Take a transactional id; whoever acted under it is fenced, and what was open is aborted.
 
     Without a timeout, a transaction may take a minute.
     """
     body: dict[str, object] = {"transactional_id": transactional_id}
     if timeout_s is not None:
-        body["timeout"] = round(timeout_s * 1000)
+        body["timeout"] = milliseconds(
+            seconds_of(timeout_s, "timeout_s", least_s=_TIMEOUT_S_MIN, most_s=_TIMEOUT_S_MAX)
+        )
     return Call("POST", "/v1/producers/init", _read_producer, body=_encode(body), is_repeatable=True)
 
 
@@ -88,7 +95,7 @@ def publish(
 
     Without the number of this request in the transaction, from 0 on, it is stored twice if it arrives twice.
     """
-    messages = b",".join(message if isinstance(message, bytes) else encode(message) for message in batch)
+    messages = b",".join(encode_batch(batch))
     fields = _encode({**_as_fields(producer), "topic": topic, "sequence": sequence})
     body = b'%b,"messages":[%b]}' % (fields[:-1], messages)
     is_repeatable = sequence is not None

@@ -11,12 +11,16 @@ What becomes of a message follows from what the handler does: see `worker_values
 signal does not wait for them, but async ones are cancelled, and one that goes on all the same keeps `run` going. If
 `run` itself is cancelled, leases run out.
 
+Inside of a web server, which handles signals itself, run a worker with `run(handles_signals=False)`, and call `stop`
+when the server shuts down.
+
 What happens when is decided by `worker_script` and carried out by `worker_crew`, once for both kinds of handlers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import signal
 import threading
@@ -58,7 +62,8 @@ class AsyncWorker:
     async def run(self, *, handles_signals: bool = True) -> None:
         """Work until stopped; raise why the broker refuses for good, if it does.
 
-        Signals are handled in the main thread only, and are left alone if told so.
+        Signals are handled in the main thread only, beside handlers that the program has set. With
+        `handles_signals=False` they are left alone: then the program calls `stop`.
         """
         _require_unused(is_used=self._is_used)
         self._is_used = True
@@ -97,7 +102,8 @@ class Worker:
     def run(self, *, handles_signals: bool = True) -> None:
         """Work until stopped; raise why the broker refuses for good, if it does.
 
-        Signals are handled in the main thread only, and are left alone if told so.
+        Signals are handled in the main thread only, beside handlers that the program has set. With
+        `handles_signals=False` they are left alone: then the program calls `stop`.
         """
         _require_unused(is_used=self._is_used)
         self._is_used = True
@@ -135,12 +141,36 @@ def _require_unused(*, is_used: bool) -> None:
 
 @contextmanager
 def _stopped_by_signals(stop: Callable[[], object], *, is_wanted: bool) -> Iterator[None]:
-    """Have signals stop a worker for as long as the block lasts; afterwards they mean what they did before."""
+    """Have signals stop a worker for as long as the block lasts; afterwards they mean what they did before.
+
+    A handler that the program has set, as a web server does, is called as well. One that belongs to the event loop is
+    left alone, since it cannot be called: then the owner of the loop stops the worker.
+    """
     loop = asyncio.get_running_loop()
     with ExitStack() as stack:
         if is_wanted and threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
-                stack.callback(signal.signal, number, signal.getsignal(number))
+                before = signal.getsignal(number)
+                if _is_of_a_loop(before):
+                    continue
+                stack.callback(signal.signal, number, before)
                 stack.callback(loop.remove_signal_handler, number)
-                loop.add_signal_handler(number, stop)
+                loop.add_signal_handler(number, _handling(stop, number, before))
         yield
+
+
+def _is_of_a_loop(handler: object) -> bool:
+    """Tell whether a handler is what `loop.add_signal_handler` puts in place of one."""
+    return "sighandler" in getattr(handler, "__name__", "")
+
+
+def _handling(stop: Callable[[], object], number: signal.Signals, before: object) -> Callable[[], None]:
+    # That of `asyncio.run` cancels the main task: a worker that ends by itself is what it is for.
+    is_default = before is signal.default_int_handler or isinstance(before, functools.partial)
+
+    def handle() -> None:
+        stop()
+        if callable(before) and not is_default:
+            before(number, None)
+
+    return handle

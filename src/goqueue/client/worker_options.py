@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, TypedDict
 
+from goqueue.client.durations import DURATION_HINT, Duration, seconds_of
 from goqueue.errors import Invalid
 from goqueue.model.queue_limits import CONSUMER_CHARS_MAX, TOPICS_MAX
-from goqueue.model.queue_settings import VISIBILITY_MS_MAX
+from goqueue.model.queue_settings import VISIBILITY_MS_MAX, VISIBILITY_MS_MIN
 from goqueue.model.topic import check_name
 from goqueue.seams.sink import Sink
 
@@ -19,8 +21,12 @@ IN_HAND_MAX = 1_000
 _WAIT_S_MIN = 0.1
 # What the broker takes.
 _WAIT_S_MAX = 60
-_VISIBILITY_S_MIN = 0.001
-_VISIBILITY_S_MAX = VISIBILITY_MS_MAX // 1000
+_DURATIONS = {
+    "visibility_s": (VISIBILITY_MS_MIN / 1000, VISIBILITY_MS_MAX / 1000),
+    "lease_max_s": (0.0, math.inf),
+    "wait_s": (_WAIT_S_MIN, _WAIT_S_MAX),
+    "drain_s": (0.0, math.inf),
+}
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -36,11 +42,11 @@ class WorkerOptions(TypedDict, total=False):
 
     concurrency: int
     ahead_max: int
-    visibility_s: float
-    lease_max_s: float
+    visibility_s: Duration
+    lease_max_s: Duration
     ordering: Literal["key"] | None
-    wait_s: float
-    drain_s: float
+    wait_s: Duration
+    drain_s: Duration
     consumer: str
     sink: Sink
 
@@ -60,27 +66,30 @@ class WorkerLimits:
     def of(cls, options: WorkerOptions) -> Self:
         """Return the numbers of options; Invalid, with all that is wrong, if no worker could keep them."""
         given = {name: value for name, value in options.items() if name in cls.__dataclass_fields__}
+        wrong: list[str] = []
+        for name, (least_s, most_s) in _DURATIONS.items():
+            if name in given:
+                try:
+                    given[name] = seconds_of(given[name], name, least_s=least_s, most_s=most_s)  # type: ignore[arg-type]
+                except Invalid as error:
+                    wrong.append(error.message)
+                    del given[name]
         limits = cls(**given)  # type: ignore[arg-type]
-        if wrong := [*limits._wrong(), *_wrong_words(options)]:
-            raise Invalid("; ".join(wrong))
+        if wrong := [*wrong, *limits._wrong(), *_wrong_words(options)]:
+            raise Invalid("; ".join(wrong), hint=DURATION_HINT)
         return limits
 
     def _wrong(self) -> Iterator[str]:
-        for name, value, low, high in (
-            ("concurrency", self.concurrency, 1, IN_HAND_MAX),
-            ("visibility_s", self.visibility_s, _VISIBILITY_S_MIN, _VISIBILITY_S_MAX),
-            ("wait_s", self.wait_s, _WAIT_S_MIN, _WAIT_S_MAX),
-        ):
-            if not low <= value <= high:
-                yield f"{name} is {value}, and may be {low:,} to {high:,}"
+        if not 1 <= self.concurrency <= IN_HAND_MAX:
+            yield f"concurrency is {self.concurrency}, and may be 1 to {IN_HAND_MAX:,}"
         for name, count in (("concurrency", self.concurrency), ("ahead_max", self.ahead_max)):
             if not isinstance(count, int):
                 yield f"{name} is {count}, and has to be a whole number"
         if not self.lease_max_s >= self.visibility_s:
-            yield f"lease_max_s is {self.lease_max_s}, and visibility_s is {self.visibility_s}: a lease lasts that long"
-        for name, least in (("ahead_max", self.ahead_max), ("drain_s", self.drain_s)):
-            if not least >= 0:
-                yield f"{name} is {least}, and cannot be negative"
+            lasts = f"visibility_s is {self.visibility_s:g}: a lease lasts that long"
+            yield f"lease_max_s is {self.lease_max_s:g}, and {lasts}"
+        if not self.ahead_max >= 0:
+            yield f"ahead_max is {self.ahead_max}, and cannot be negative"
 
 
 def _wrong_words(options: WorkerOptions) -> Iterator[str]:

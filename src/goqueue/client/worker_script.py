@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from traceback import format_exception
 
 from goqueue.client import queues
 from goqueue.client.acts import Acts
@@ -198,7 +199,8 @@ class WorkerScript:
             self._sink.emit(WorkRetried(place, error.reason, error.delay_s))
             return Statement("nack", error.reason, error.delay_s)
         reason = f"the handler took longer than {self.limits.lease_max_s:g} s" if job.is_given_up else told(error)
-        self._sink.emit(WorkFailed(place, reason))
+        trace = "" if job.is_given_up else "".join(format_exception(error))
+        self._sink.emit(WorkFailed(place, reason, trace))
         return Statement("nack", reason)
 
     # -- leases are kept

@@ -15,17 +15,16 @@ An async handler that raises `SystemExit` or `KeyboardInterrupt` has its worker 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 from typing_extensions import override
 
+from goqueue.client import durations
+from goqueue.client.durations import Duration
 from goqueue.client.queues import QueueMessage
-from goqueue.errors import GoQueueError
-from goqueue.model.queue_settings import DELAY_MS_MAX
+from goqueue.errors import GoQueueError, Invalid
 from goqueue.seams.sink import Event, Severity
-
-_DELAY_S_MAX = DELAY_MS_MAX // 1000
 
 
 class Retry(Exception):
@@ -34,13 +33,14 @@ class Retry(Exception):
     ValueError if it is to wait for longer than 7 days, which no message does.
     """
 
-    def __init__(self, reason: object = "", *, delay_s: float | None = None) -> None:
+    def __init__(self, reason: object = "", *, delay_s: Duration | None = None) -> None:
         super().__init__(reason)
-        # The broker would refuse any other, and the message would stay leased.
-        if delay_s is not None and not 0 <= delay_s <= _DELAY_S_MAX:
-            raise ValueError(f"{delay_s} s is no delay: it is 0 to {_DELAY_S_MAX:,} s")
         self.reason = str(reason)
-        self.delay_s = delay_s
+        # The broker would refuse any other, and the message would stay leased.
+        try:
+            self.delay_s = None if delay_s is None else durations.delay_s(delay_s, "delay_s")
+        except Invalid as error:
+            raise ValueError(str(error)) from None
 
 
 class Reject(Exception):
@@ -94,11 +94,22 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed(Event):
-    """A handler has raised an error, and the message is to be tried again."""
+    """A handler has raised an error, and the message is to be tried again; the log has its `traceback` as well."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     place: Place
     error: str
+    traceback: str = field(default="", compare=False, repr=False)
+
+    @override
+    def describe(self) -> str:
+        """Return the event as one line, without the traceback."""
+        return f"WorkFailed place={self.place} error={self.error}"
+
+    @override
+    def details(self) -> str:
+        """Return the traceback."""
+        return self.traceback
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class GoQueueError(Exception):
@@ -15,6 +15,21 @@ class GoQueueError(Exception):
         super().__init__(f"{message} ({hint})" if hint else message)
         self.message = message
         self.hint = hint
+        self.subject = ""
+
+    def about(self, subject: str) -> Self:
+        """Note which name the error is about, so that similar names can be suggested."""
+        self.subject = subject
+        return self
+
+    def without_frames(self) -> Self:
+        """Return the error without its traceback, and without the errors that led to it.
+
+        Whoever keeps an error, or passes it on, calls this: frames keep their variables alive, and with them all that
+        was read and decompressed when it was raised.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
 
 class Invalid(GoQueueError):

@@ -11,6 +11,27 @@ class CorruptBatch(Corrupt):
     code = "corrupt_batch"
 
 
+class UnreadableBatch(Corrupt):
+    """A stored batch is damaged, or was written so that its records cannot be read.
+
+    It has the offsets from `base_offset` on and before `next_offset`. If it `is_damaged`, its bytes are not what was
+    written.
+    """
+
+    code = "unreadable_batch"
+
+    def __init__(self, reason: str, *, base_offset: int, next_offset: int, record_count: int, is_damaged: bool) -> None:
+        super().__init__(
+            f"the records from offset {base_offset} on cannot be read: {reason}",
+            hint=f"reading can go on at offset {next_offset}",
+        )
+        self.reason = reason
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.record_count = record_count
+        self.is_damaged = is_damaged
+
+
 class UnsupportedFormat(Invalid):
     """The bytes are of a format or codec that this version does not read."""
 

@@ -38,6 +38,27 @@ class DataDirectoryLocked(Conflict):
     code = "data_directory_locked"
 
 
+class DataDirectoryUnusable(Conflict):
+    """The data directory cannot be made, or cannot be written to."""
+
+    code = "data_directory_unusable"
+
+
+class PortInUse(Conflict):
+    """Another process listens on a port of the broker; `option` is the one that chooses it."""
+
+    code = "port_in_use"
+
+    def __init__(self, option: str, port: int, *, free_port: int = 0, holder: str = "another process") -> None:
+        example = f", for example {option} {free_port}" if free_port else ""
+        super().__init__(
+            f"port {port} ({option}) is in use by {holder}", hint=f"stop it, or choose another port{example}"
+        )
+        self.option = option
+        self.port = port
+        self.free_port = free_port
+
+
 class SettingMistake(NamedTuple):
     """One thing that is wrong with settings: which of them it is about, and a line that says what."""
 

@@ -63,6 +63,12 @@ class TopicExists(Conflict):
 
 
 class TopicProtected(Conflict):
-    """The topic holds the broker's own state."""
+    """The topic holds the broker's own state, and clients cannot write to it or change it."""
 
     code = "topic_protected"
+
+
+class TopicPrivate(Conflict):
+    """The topic holds the broker's own state, and clients cannot read it."""
+
+    code = "topic_private"

@@ -32,8 +32,8 @@ from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, EpochStart, Segment
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import empty_batch
-from goqueue.records.layout import BatchHeader, read_header, validate
-from goqueue.records.reader import Record, read_records
+from goqueue.records.layout import BatchHeader, read_header
+from goqueue.records.reader import Batch, Record, verified
 from goqueue.records.rewrite import delete_horizon_ms, retain
 from goqueue.seams.breath import Breath, no_breath
 from goqueue.seams.disk import Disk, File
@@ -86,7 +86,8 @@ class Compaction:
     def _latest_offsets(self, breathe: Breath) -> dict[bytes, int]:
         latest: dict[bytes, int] = {}
         for segment in self.segments[-self.dirty :]:
-            for header, batch in _batches(self.disk, segment):
+            for batch in _batches(self.disk, segment):
+                header = batch.header
                 breathe()
                 if header.is_control or not header.record_count or self.aborted.hold(header):
                     continue
@@ -171,9 +172,9 @@ class _Rewriter:
         try:
             file.truncate(0)
             for old in self._group:
-                for header, batch in _batches(disk, old):
+                for batch in _batches(disk, old):
                     breathe()
-                    kept = self._keep(header, batch)
+                    kept = self._keep(batch)
                     if kept is not None:
                         self._write(file, kept)
             self._write_pending(file)
@@ -186,8 +187,9 @@ class _Rewriter:
         self._segment.file = file
         return Replacement(self._segment, tuple(self._group))
 
-    def _keep(self, header: BatchHeader, batch: memoryview) -> bytes | bytearray | memoryview | None:
+    def _keep(self, batch: Batch) -> bytes | bytearray | memoryview | None:
         """Return what is left of a batch."""
+        header = batch.header
         if header.is_control:
             return self._keep_marker(header, batch)
         kept: bytes | bytearray | memoryview | None = None
@@ -199,12 +201,12 @@ class _Rewriter:
             self._unmarked.add(header.producer_id)
         return kept
 
-    def _keep_records(self, header: BatchHeader, batch: memoryview) -> bytearray | memoryview | None:
+    def _keep_records(self, header: BatchHeader, batch: Batch) -> bytearray | memoryview | None:
         horizon = delete_horizon_ms(header)
         is_past_horizon = horizon is not None and horizon <= self._compaction.now_ms
         records = _open(batch)
         if records is None:
-            return batch
+            return batch.data
         flags = [self._is_kept(record, is_past_horizon=is_past_horizon) for record in records]
         has_tombstone = any(
             kept and record.value is None and record.key is not None
@@ -212,7 +214,7 @@ class _Rewriter:
         )
         if has_tombstone and horizon is None:
             return retain(batch, flags, delete_horizon_ms=self._new_horizon())
-        return batch if all(flags) else retain(batch, flags)
+        return batch.data if all(flags) else retain(batch, flags)
 
     def _is_kept(self, record: Record, *, is_past_horizon: bool) -> bool:
         if record.key is None:
@@ -221,16 +223,16 @@ class _Rewriter:
             return False
         return record.value is not None or not is_past_horizon
 
-    def _keep_marker(self, header: BatchHeader, batch: memoryview) -> bytearray | memoryview | None:
+    def _keep_marker(self, header: BatchHeader, batch: Batch) -> bytearray | memoryview | None:
         is_last = header.base_offset in self._compaction.last_batches
         is_needed = is_last or header.producer_id in self._unmarked or not self._compaction.is_from_start
         self._unmarked.discard(header.producer_id)
         if is_needed:
-            return batch
+            return batch.data
         horizon = delete_horizon_ms(header)
         if horizon is None:
             return retain(batch, [True] * header.record_count, delete_horizon_ms=self._new_horizon())
-        return batch if horizon > self._compaction.now_ms else None
+        return batch.data if horizon > self._compaction.now_ms else None
 
     def _new_horizon(self) -> int:
         return self._compaction.now_ms + self._compaction.settings.delete_retention_ms
@@ -267,22 +269,20 @@ class _Rewriter:
         sidecar.write(disk, names.index_path(segment.path), sidecar.encode(segment, bodies[-1].producers))
 
 
-def _batches(disk: Disk, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _batches(disk: Disk, segment: Segment) -> Iterator[Batch]:
     file = disk.open(segment.path, writable=False)
     try:
         for position, header in hop(file, 0, segment.size, window_bytes=_SCAN_WINDOW_BYTES):
-            batch = memoryview(file.read_at(position, header.size_bytes))
             # A damaged batch must not get a new checksum, nor may its keys replace others.
-            validate(batch)
-            yield header, batch
+            yield verified(file.read_at(position, header.size_bytes))
     finally:
         file.close()
 
 
-def _open(batch: memoryview) -> list[Record] | None:
+def _open(batch: Batch) -> list[Record] | None:
     """Return the records of a batch; None if a producer has put in what nobody can open."""
     try:
-        return read_records(batch)
+        return batch.open().records()
     except GoQueueError:
         return None
 

@@ -13,8 +13,8 @@ from goqueue.errors import Corrupt, CorruptLog, GoQueueError
 from goqueue.log.index import SparseIndex
 from goqueue.log.scan import hop
 from goqueue.log.segment import NO_TIMESTAMP, Segment
-from goqueue.records.layout import HEADER_BYTES, BatchHeader, read_header, validate
-from goqueue.records.reader import read_records
+from goqueue.records.layout import HEADER_BYTES, BatchHeader, read_header
+from goqueue.records.reader import verified
 from goqueue.seams.disk import File
 
 # One read takes in all headers between two rows of an index with the usual interval.
@@ -129,13 +129,18 @@ def _between_known(
     return Span(start, end, is_by_index=True) if end > start else None
 
 
-def _open(batch: bytes, header: BatchHeader, start_offset: int) -> list[TimedOffset]:
-    """Return where and when the records of a batch are; the best guess if it is intact, but nobody can open it."""
+def _open(batch: bytes, header: BatchHeader, start_offset: int) -> Iterator[TimedOffset]:
+    """Yield where and when the records of a batch are from an offset on, decoded as they are asked for.
+
+    Corrupt if the batch is damaged. If it is intact, and its records cannot be read, they are guessed from its header.
+    """
+    sound = verified(batch)
     try:
-        return [TimedOffset(record.offset, record.timestamp) for record in read_records(batch)]
+        for records in sound.open().slices(start_offset):
+            for record in records:
+                yield TimedOffset(record.offset, record.timestamp)
     except GoQueueError:
-        validate(batch)
-        return [TimedOffset(max(header.base_offset, start_offset), header.max_timestamp)]
+        yield TimedOffset(max(header.base_offset, start_offset), header.max_timestamp)
 
 
 def _first_batch(

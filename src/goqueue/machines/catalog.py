@@ -6,6 +6,8 @@ is the only way in which state changes. Each fact has a key of its own, so the l
 | key                | value                                                     | none (tombstone)     |
 |--------------------|-----------------------------------------------------------|----------------------|
 | `cluster`          | the id of this cluster                                    | never                |
+| `clock`            | wall time and monotonic time of one moment, and the boot  | never                |
+| `receipt-key`      | the secret key that signs receipts of queue groups        | never                |
 | `topic NAME`       | id, partitions, settings, when it was made, is it going   | there is no topic    |
 | `producer-ids`     | the first producer id that nobody was given               | never                |
 
@@ -29,14 +31,26 @@ from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.model.topic import PARTITIONS_MAX, Topic, check_name
 
 CLUSTER_KEY = b"cluster"
+CLOCK_KEY = b"clock"
+RECEIPT_KEY_KEY = b"receipt-key"
 PRODUCER_IDS_KEY = b"producer-ids"
 _TOPIC_PREFIX = b"topic "
+_JUMP_MIN_MS = 1000
 
 
 class NameCluster(NamedTuple):
-    """Give the cluster its id, unless it has one."""
+    """Give the cluster its id and the key of its receipts, as far as it has none; both are drawn by chance."""
 
     id: UUID
+    receipt_key: bytes
+
+
+class NoteClock(NamedTuple):
+    """Take down what the clocks show, unless wall time has gone on as monotonic time has since they were taken down."""
+
+    boot_id: str
+    wall_ms: int
+    monotonic_ms: int
 
 
 class CreateTopic(NamedTuple):
@@ -81,11 +95,21 @@ class TakeProducerIds(NamedTuple):
     ids: int
 
 
-Command = NameCluster | CreateTopic | GrowTopic | AlterTopic | DeleteTopic | ForgetTopic | TakeProducerIds
+Command = NameCluster | NoteClock | CreateTopic | GrowTopic | AlterTopic | DeleteTopic | ForgetTopic | TakeProducerIds
 
 
 class _ClusterValue(msgspec.Struct, frozen=True):
     id: UUID
+
+
+class _ClockValue(msgspec.Struct, frozen=True):
+    boot_id: str
+    wall_ms: int
+    monotonic_ms: int
+
+
+class _ReceiptKeyValue(msgspec.Struct, frozen=True):
+    key: bytes
 
 
 class _ProducerIdsValue(msgspec.Struct, frozen=True):
@@ -105,6 +129,8 @@ class Catalog:
 
     def __init__(self) -> None:
         self.cluster_id: UUID | None = None
+        self.receipt_key: bytes | None = None
+        self._clock: _ClockValue | None = None
         self.next_producer_id = 0
         self.partitions = 0
         """How many partitions all topics have together."""
@@ -119,8 +145,20 @@ class Catalog:
         """Return the topic of that name; UnknownTopic if there is none, or if it is going."""
         topic = self._topics.get(name)
         if topic is None or topic.is_going:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return topic
+
+    def wall_jump_ms(self, now: NoteClock) -> int:
+        """Return by how much the wall clock was set since the clocks were taken down; 0 if that cannot be known.
+
+        Both programs have to run since the same boot, whose monotonic time goes on between them.
+        """
+        known = self._clock
+        if known is None or not now.boot_id or known.boot_id != now.boot_id or now.monotonic_ms < known.monotonic_ms:
+            return 0
+        jump_ms = (now.wall_ms - known.wall_ms) - (now.monotonic_ms - known.monotonic_ms)
+        # Time servers make clocks run a little faster or slower, which is no jump.
+        return jump_ms if abs(jump_ms) >= _JUMP_MIN_MS else 0
 
     def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines
         """Tell whether deciding a command looks at nothing that other independent commands change; none does so."""
@@ -152,7 +190,12 @@ class Catalog:
         """Return the records that carry out a command; raises what forbids it."""
         match command:
             case NameCluster():
-                return [] if self.cluster_id else [_record(CLUSTER_KEY, _ClusterValue(command.id))]
+                return self._decide_name(command)
+            case NoteClock():
+                is_known = self._clock is not None and self._clock.boot_id == command.boot_id
+                if is_known and not self.wall_jump_ms(command):
+                    return []
+                return [_record(CLOCK_KEY, _ClockValue(*command))]
             case CreateTopic():
                 return [self._decide_create(command)]
             case GrowTopic():
@@ -168,6 +211,12 @@ class Catalog:
                 return [_record(PRODUCER_IDS_KEY, _ProducerIdsValue(self.next_producer_id + command.ids))]
             case _:
                 assert_never(command)
+
+    def _decide_name(self, command: NameCluster) -> Sequence[KeyedRecord]:
+        found = [] if self.cluster_id else [_record(CLUSTER_KEY, _ClusterValue(command.id))]
+        if not self.receipt_key:
+            found.append(_record(RECEIPT_KEY_KEY, _ReceiptKeyValue(command.receipt_key)))
+        return found
 
     def _decide_create(self, command: CreateTopic) -> KeyedRecord:
         check_name(command.name)
@@ -213,6 +262,10 @@ class Catalog:
                 self.partitions += topic.partitions
         elif key == CLUSTER_KEY and value is not None:
             self.cluster_id = msgspec.json.decode(value, type=_ClusterValue).id
+        elif key == CLOCK_KEY and value is not None:
+            self._clock = msgspec.json.decode(value, type=_ClockValue)
+        elif key == RECEIPT_KEY_KEY and value is not None:
+            self.receipt_key = msgspec.json.decode(value, type=_ReceiptKeyValue).key
         elif key == PRODUCER_IDS_KEY and value is not None:
             self.next_producer_id = msgspec.json.decode(value, type=_ProducerIdsValue).next_id
         else:
@@ -223,6 +276,10 @@ class Catalog:
         found = [_topic_record(topic) for topic in self.topics]
         if self.cluster_id:
             found.append(_record(CLUSTER_KEY, _ClusterValue(self.cluster_id)))
+        if self._clock:
+            found.append(_record(CLOCK_KEY, self._clock))
+        if self.receipt_key:
+            found.append(_record(RECEIPT_KEY_KEY, _ReceiptKeyValue(self.receipt_key)))
         if self.next_producer_id:
             found.append(_record(PRODUCER_IDS_KEY, _ProducerIdsValue(self.next_producer_id)))
         return found

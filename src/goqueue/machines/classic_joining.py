@@ -8,7 +8,6 @@ from goqueue.errors import (
     GroupFull,
     InconsistentProtocol,
     InstanceFenced,
-    InvalidSessionTimeout,
     MemberIdRequired,
     RebalanceInProgress,
 )
@@ -33,19 +32,12 @@ from goqueue.machines.group_limits import (
     check_join,
 )
 
-SESSION_TIMEOUT_MIN_MS = 6_000
-SESSION_TIMEOUT_MAX_MS = 1_800_000
 # Clients wait for the end of a round a little longer than it can last, as far as they know.
 _GRACE_MS = 5_000
 
 
 def join(group: ClassicGroup | None, command: Join, ticket: int, now: Now) -> Step:
     """Let a member join; it is answered when the round that it joins is over."""
-    if not SESSION_TIMEOUT_MIN_MS <= command.session_timeout_ms <= SESSION_TIMEOUT_MAX_MS:
-        raise InvalidSessionTimeout(
-            f"a session of {command.session_timeout_ms} ms is not allowed",
-            hint=f"{SESSION_TIMEOUT_MIN_MS} to {SESSION_TIMEOUT_MAX_MS} ms are",
-        )
     check_join(command)
     group = group or ClassicGroup(name=command.group)
     member = _member(command)

@@ -63,9 +63,13 @@ class Leased(NamedTuple):
 
 
 class Deliveries:
-    """The queue groups whose names lead here."""
+    """The queue groups whose names lead here.
 
-    def __init__(self) -> None:
+    `wall_jump_ms` is by how much the wall clock was set since deadlines were stored: they are read accordingly.
+    """
+
+    def __init__(self, wall_jump_ms: int = 0) -> None:
+        self._wall_jump_ms = wall_jump_ms
         self.groups: dict[str, QueueGroup] = {}
         # Where messages are dead, and wait to become letters.
         self._dying: dict[tuple[str, TopicPartition], None] = {}
@@ -188,7 +192,7 @@ class Deliveries:
         # What is forgotten may have left a trace of which only a part was compacted.
         self.groups = {name: group for name, group in self.groups.items() if group.settings is not _DEFAULTS}
         # Messages that fly alike share their flight, as they did before.
-        revived = cache(partial(_revived, now))
+        revived = cache(partial(_revived, now, self._wall_jump_ms))
         for group in self.groups.values():
             group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
             for partition, window in group.windows.items():
@@ -359,12 +363,14 @@ def _revivals(chunk: Chunk, revived: Callable[[Flight], Flight]) -> Iterator[Mov
         yield Move(offsets, None, after)
 
 
-def _revived(now: Now, flight: Flight) -> Flight:
-    """Return a flight whose time goes on; by a wall clock that was set back, not for longer than it had in all."""
+def _revived(now: Now, wall_jump_ms: int, flight: Flight) -> Flight:
+    """Return a flight whose time goes on; never for longer than it had in all, whatever the wall clock shows."""
     until_ms, since_ms = flight.until.wall_ms, flight.since_ms
     if since_ms < 0:
         since_ms = until_ms if flight.lease is None else flight.lease.since_ms
-    left_ms = max(min(until_ms - now.wall_ms, until_ms - since_ms), 0)
+    total_ms = until_ms - since_ms
+    until_ms += wall_jump_ms
+    left_ms = max(min(until_ms - now.wall_ms, total_ms), 0)
     return flight._replace(until=Now(until_ms, now.monotonic_ms + left_ms))
 
 

@@ -41,7 +41,7 @@ def require(groups: Groups, name: str) -> QueueGroup:
     """Return a group; UnknownQueue if there is none."""
     found = groups.get(name)
     if found is None:
-        raise UnknownQueue(f"there is no queue group {name!r}", hint="receiving makes it")
+        raise UnknownQueue(f"there is no queue group {name!r}", hint="receiving makes it").about(name)
     return found
 
 
@@ -152,7 +152,8 @@ def _check_letters(group: str, letters: str, topics: Collection[str]) -> None:
 def _drop_topic(groups: Groups, command: DropTopic, ticket: int) -> Decision:
     records: list[KeyedRecord] = []
     outcomes = []
-    for group in groups.values():
+    concerned = groups.values() if command.group is None else [require(groups, command.group)]
+    for group in concerned:
         partitions = [each for each in group.windows if each.topic == command.topic]
         records += _forgetting(group, partitions)
         if partitions:

@@ -66,13 +66,21 @@ class Retreat:
     end: int
 
 
+class Unreadable(NamedTuple):
+    """Messages that cannot be read, and why: one that is ready again, or all from an offset to the end of its batch."""
+
+    offset: int
+    error: str
+
+
 class Offer(NamedTuple):
     """What of a partition can be delivered.
 
     `fresh` are the offsets of messages from the cursor on, and `end` is how far was looked: there are no others before
     it. `again` are messages that are ready, `gone` those of which nothing is left. `start` is where the log begins.
     `keys` has the keys of all fresh ones, if messages of one key wait for each other. `looked_from` is the cursor.
-    `epoch` is the leader epoch of the partition now.
+    `epoch` is the leader epoch of the partition now. What is `unreadable` becomes a dead letter: it is not among the
+    others, and `end` is after it.
     """
 
     partition: TopicPartition
@@ -84,6 +92,7 @@ class Offer(NamedTuple):
     keys: Mapping[int, bytes] | None = None
     looked_from: int = 0
     epoch: int = NO_EPOCH
+    unreadable: Sequence[Unreadable] = ()
 
 
 class Taker(NamedTuple):
@@ -175,9 +184,10 @@ class DeleteQueue:
 
 @dataclass(frozen=True, slots=True)
 class DropTopic:
-    """Forget all about a topic, which is going."""
+    """Forget all about a topic, which is going; or only what one group knows of it."""
 
     topic: str
+    group: str | None = None
 
 
 Administration = Configure | Pause | BeginTopic | Seek | Retreat | DeleteQueue | DropTopic

@@ -59,7 +59,8 @@ def within_reach(window: Window, offer: Offer) -> Offer:
         return offer
     for number, offset in enumerate(offer.fresh):
         if offer.keys.get(offset) in window.by_key:
-            return offer._replace(fresh=offer.fresh[:number], end=offset)
+            unreadable = [each for each in offer.unreadable if each.offset < offset]
+            return offer._replace(fresh=offer.fresh[:number], end=offset, unreadable=unreadable)
     return offer
 
 
@@ -88,6 +89,8 @@ def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list
     right = Lease(taker.lease_id, taker.consumer, now.wall_ms)
     until = later(now, taker.visibility_ms)
     fresh = Flight(FlightState.LEASED, 1, now.wall_ms, until, right, since_ms=now.wall_ms)
+    if offer.unreadable:
+        _condemn_again(draft, offer, fresh)
     deliveries = _lease_again(draft, offer, fresh, room) if offer.again else []
     if offer.looked_from > draft.cursor:
         # The group has gone back since: between here and there are messages that nobody has looked at.
@@ -97,6 +100,32 @@ def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list
     if chosen:
         deliveries.append(Delivery(offer.partition, chosen, 1))
     return deliveries
+
+
+def _condemn_again(draft: Draft, offer: Offer, fresh: Flight) -> None:
+    """Have messages dead that are ready again and cannot be read."""
+    for offset, error in offer.unreadable:
+        flight = draft.find(offset)
+        if flight is not None and flight.state is FlightState.READY:
+            lease = flight.lease or _nobodys(fresh)
+            draft.put(offset, _dead(flight._replace(lease=lease), DeathReason.UNREADABLE, error))
+
+
+def _nobodys(fresh: Flight) -> Lease | None:
+    """Return the lease of which a message dies that no consumer ever had."""
+    return None if fresh.lease is None else fresh.lease._replace(consumer="")
+
+
+def _advance(draft: Draft, offer: Offer, end: int, chosen: Sequence[int], fresh: Flight) -> None:
+    """Move the cursor; what cannot be read before it becomes dead, one for all messages of a batch."""
+    condemned = [each for each in offer.unreadable if draft.cursor <= each.offset < end]
+    if not condemned:
+        draft.advance(end, chosen)
+        return
+    draft.advance(end, sorted([*chosen, *[each.offset for each in condemned]]))
+    for offset, error in condemned:
+        dead = Flight(FlightState.DEAD, lease=_nobodys(fresh), since_ms=fresh.since_ms)
+        draft.put(offset, _dead(dead, DeathReason.UNREADABLE, error))
 
 
 def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
@@ -121,7 +150,8 @@ def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[in
     start = bisect_left(offer.fresh, draft.cursor)
     chosen = offer.fresh[start : start + room]
     is_all = start + len(chosen) == len(offer.fresh)
-    draft.advance(max(offer.end, draft.cursor) if is_all else offer.fresh[start + room], chosen)
+    end = max(offer.end, draft.cursor) if is_all else offer.fresh[start + room]
+    _advance(draft, offer, end, chosen, fresh)
     draft.put_fresh(chosen, fresh)
     return chosen
 
@@ -145,7 +175,7 @@ def _choose_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Se
         chosen.append((offset, fresh._replace(key=key)))
         if key is not None:
             draft.keys.add(key)
-    draft.advance(end, [offset for offset, _ in chosen])
+    _advance(draft, offer, end, [offset for offset, _ in chosen], fresh)
     for offset, flight in chosen:
         draft.put(offset, flight)
     return [offset for offset, flight in chosen if flight.state is FlightState.LEASED]

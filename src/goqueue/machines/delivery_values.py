@@ -2,12 +2,13 @@
 
 | a message is      | which means                                | it becomes                                          |
 |-------------------|--------------------------------------------|-----------------------------------------------------|
-| behind the cursor | never delivered                            | LEASED or HELD by a receive                         |
+| behind the cursor | never delivered                            | LEASED or HELD by a receive; DEAD if it cannot be   |
+|                   |                                            | read: one for all messages of its batch             |
 | LEASED            | a consumer has it until a deadline         | done by ack; WAITING by nack; READY by release, by  |
 |                   |                                            | an extension of no time, or by time; DEAD by        |
 |                   |                                            | reject, or if no retry is left                      |
 | WAITING           | failed, and is to be tried again at a time | READY by time                                       |
-| READY             | may be delivered again                     | LEASED by a receive                                 |
+| READY             | may be delivered again                     | LEASED by a receive; DEAD if it cannot be read      |
 | HELD              | waits for an earlier message of its key    | READY once that is done                             |
 | DEAD              | is to become a dead letter                 | done once it is one                                 |
 | done              | never delivered again                      |                                                     |
@@ -46,6 +47,7 @@ class DeathReason(StrEnum):
     REJECTED = "rejected"
     RETRIES = "max_retries_exceeded"
     EXPIRED = "lease_expired"
+    UNREADABLE = "unreadable"
 
 
 class Lease(NamedTuple):

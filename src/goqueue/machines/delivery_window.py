@@ -12,6 +12,7 @@ a later epoch begins before that, it has lost what it had from there on, and has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
@@ -99,6 +100,24 @@ class Window:
         chunk = self.chunks.get(offset >> SHIFT)
         return chunk is None or bool(chunk.done >> (offset & INDEX_MASK) & 1)
 
+    def states(self) -> Counter[FlightState]:
+        """Count the messages in flight by state, from the books: no message is looked at."""
+        counted = {
+            FlightState.LEASED: self.leased,
+            FlightState.READY: len(self.ready),
+            FlightState.HELD: self.held,
+            FlightState.DEAD: len(self.dead),
+        }
+        counted[FlightState.WAITING] = self.in_flight - sum(counted.values())
+        return Counter({state: count for state, count in counted.items() if count})
+
+    def in_flight_before(self, offset: int) -> int:
+        """Count the messages in flight before an offset: whole chunks by their size, and one message by message."""
+        border = offset >> SHIFT
+        whole = sum(len(chunk.flights) for index, chunk in self.chunks.items() if index < border)
+        last = self.chunks.get(border)
+        return whole + (0 if last is None else sum(each < offset for each in last.flights))
+
     def load_done(self, index: int, done: int) -> None:
         """Take note of what is stored as done in a chunk."""
         self.chunks.setdefault(index, Chunk()).done = done
@@ -181,6 +200,7 @@ class Window:
         assert self.leased == len(in_state[FlightState.LEASED])
         assert self.held == len(in_state[FlightState.HELD])
         assert self.in_flight == len(flights)
+        assert self.states() == Counter(flight.state for flight in flights.values())
         for key, row in self.by_key.items():
             assert list(row) == sorted(row) == sorted(o for o, f in flights.items() if f.key == key)
             first, *others = row

@@ -45,7 +45,7 @@ def check_commit(group: Group | None, command: CommitOffsets) -> list[GoQueueErr
 def check_removal(name: str, group: Group | None, *, has_offsets: bool) -> None:
     """Raise what keeps a group from being deleted."""
     if group is None and not has_offsets:
-        raise UnknownGroup(f"there is no group {name!r}")
+        raise UnknownGroup(f"there is no group {name!r}").about(name)
     if is_in_use(group):
         raise GroupNotEmpty(f"group {name!r} has members", hint="stop them first")
 

@@ -237,7 +237,7 @@ class Groups:
         match command:
             case DeleteOffsets(name, partitions):
                 if name not in self._groups and not self.offsets.has(name):
-                    raise UnknownGroup(f"there is no group {name!r}")
+                    raise UnknownGroup(f"there is no group {name!r}").about(name)
                 reply = refusals = tuple(refusals_of_removal(self._groups.get(name), partitions))
                 allowed = [each for each, refusal in zip(partitions, refusals, strict=True) if refusal is None]
                 records = self.offsets.forget(name, allowed)

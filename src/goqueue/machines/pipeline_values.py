@@ -68,7 +68,8 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How far a query of a run is; what is not known is null.
 
     `batch` is the number of the last one, which took `batch_seconds`; `rows` are those of all batches of the run. `lag`
-    is in messages. `state_rows` and `state_bytes` are what it keeps between batches, `bad_rows` are by rule.
+    is in messages. `state_rows` and `state_bytes` are what it keeps between batches, `bad_rows` are by rule. So
+    are `warned_rows`, which break a rule and go on all the same.
     """
 
     name: Name
@@ -82,6 +83,7 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     state_bytes: Count = 0
     watermark: Annotated[str, Meta(max_length=NAME_MAX)] | None = None
     bad_rows: Annotated[dict[Name, Count], Meta(max_length=RULES_MAX)] = {}
+    warned_rows: Annotated[dict[Name, Count], Meta(max_length=RULES_MAX)] = {}
     updated_at: Moment | None = None
 
 

@@ -20,6 +20,8 @@ class BrokerOptions:
     disk_guard_free_fraction: float = 0.1
     upkeep_interval_ms: int = 1000
     retention_check_interval_ms: int = 60_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
 
     @property
     def upkeep_every_s(self) -> float:

@@ -31,6 +31,11 @@ PIPELINE_HEADER: Final = "goqueue-dlq-pipeline"
 STEP_HEADER: Final = "goqueue-dlq-step"
 RULE_HEADER: Final = "goqueue-dlq-rule"
 
+UNREADABLE_HEADER: Final = "goqueue-dlq-unreadable"
+"""What is wrong with a message that cannot be read."""
+BATCH_HEADER: Final = "goqueue-dlq-batch"
+"""First and last offset of the stored batch that such a letter stands for; its value is that batch, or empty."""
+
 REDRIVES_HEADER: Final = "goqueue-redrives"
 """How often a message was published again after it had died; it stays with the message if that dies again."""
 
@@ -125,6 +130,11 @@ def reason_and_topic(headers: Headers) -> tuple[str, str]:
 def says_why(headers: Headers) -> bool:
     """Tell whether a message says why it died; without that, only the name of its topic can make it a letter."""
     return any(name == REASON_HEADER for name, _ in headers)
+
+
+def is_unreadable(headers: Headers) -> bool:
+    """Tell whether a letter stands for a message that cannot be read, so that there is nothing to publish again."""
+    return any(name == UNREADABLE_HEADER for name, _ in headers)
 
 
 def original_headers(headers: Headers) -> list[tuple[str, bytes | None]]:

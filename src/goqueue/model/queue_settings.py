@@ -14,6 +14,8 @@ from goqueue.model.start_at import StartAt
 from goqueue.model.topic import check_name, is_internal
 from goqueue.model.units import duration_text
 
+VISIBILITY_MS_MIN = 100
+"""How long a lease lasts at least: less is over before a reply arrives, and is most likely a mistake in the unit."""
 VISIBILITY_MS_MAX = 12 * 3_600_000
 """How long a lease lasts at most, as in SQS."""
 DELAY_MS_MAX = 7 * 24 * 3_600_000
@@ -57,7 +59,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         wrong = [
             f"{name} is {duration_text(value)}, and may be {duration_text(low)} to {duration_text(high)}"
             for name, value, low, high in (
-                ("visibility_timeout", self.visibility_ms, 1, VISIBILITY_MS_MAX),
+                ("visibility_timeout", self.visibility_ms, VISIBILITY_MS_MIN, VISIBILITY_MS_MAX),
                 ("backoff", self.backoff_ms, 0, DELAY_MS_MAX),
                 ("backoff_max", self.backoff_max_ms, 0, DELAY_MS_MAX),
             )

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import Enum, StrEnum
 from typing import NamedTuple
 
 from goqueue.errors import Invalid, InvalidTopicSettings
 from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
+from goqueue.model.near_names import near_name
+from goqueue.model.units import quoted
 
 UNLIMITED = -1
 _INT64_MAX = 2**63 - 1
 _PATH_CHARACTERS_MAX = 1024
+# A request may have any number of settings that do not exist.
+_SUGGESTIONS_MAX = 10
 
 
 class Stamp(StrEnum):
@@ -168,7 +171,7 @@ def parse(config: Mapping[str, str], defaults: TopicSettings) -> TopicSettings:
     for name, text in config.items():
         setting = TABLE.get(name)
         if setting is None:
-            faults.append(_unknown(name))
+            faults.append(unknown_setting(name) if len(faults) < _SUGGESTIONS_MAX else _is_unknown(name))
             continue
         value, fault = _parse_value(setting, text)
         if fault:
@@ -200,9 +203,14 @@ def _parse_value(setting: Setting, text: str) -> tuple[object, str]:
         return None, f"{setting.name} is {text!r}, but must be {allowed}"
 
 
-def _unknown(name: str) -> str:
-    close = get_close_matches(name, TABLE, n=1)
-    return f"{name!r} is no setting of a topic" + (f"; did you mean {close[0]}?" if close else "")
+def unknown_setting(name: str) -> str:
+    """Say that there is no setting of that name, and which one is similar."""
+    near = near_name(name, TABLE)
+    return f"{_is_unknown(name)}; did you mean {near}?" if near else _is_unknown(name)
+
+
+def _is_unknown(name: str) -> str:
+    return f"{quoted(name)} is no setting of a topic"
 
 
 def _is_of_log(setting: Setting) -> bool:

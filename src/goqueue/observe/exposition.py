@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from goqueue import __version__
 from goqueue.broker.pipeline import BUCKETS_S, TallyKey
+from goqueue.model.visible_text import visible_lines
 from goqueue.observe.group_metrics import GroupSnapshot
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
 from goqueue.observe.pipeline_exposition import tell_pipelines
@@ -47,7 +48,8 @@ def tell(snapshot: Snapshot, free_fraction: float | None, accept: str) -> tuple[
     registry = CollectorRegistry()
     registry.register(_Telling(snapshot, free_fraction))
     ProcessCollector(namespace="goqueue", registry=registry)
-    return encode(registry), media_type
+    # The library writes out line feeds in labels, and nothing else; a backslash in a label is written as two.
+    return visible_lines(encode(registry).decode(), backslash="\\\\").encode(), media_type
 
 
 class _Telling(Collector):
@@ -70,6 +72,12 @@ class _Telling(Collector):
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(name, text, snapshot.gauges[name])
         yield from _partitions(snapshot.partitions)
+        unreadable = CounterMetricFamily(
+            "goqueue_unreadable_batches", "Stored batches that readers found damaged or malformed.", labels=("topic",)
+        )
+        for topic, count in sorted(snapshot.unreadable.items()):
+            unreadable.add_metric((topic,), count)
+        yield unreadable
         yield from _groups(snapshot.groups)
         yield from _transactions(snapshot.groups)
         yield from tell_pipelines(snapshot.pipelines)

@@ -66,6 +66,7 @@ class Snapshot:
     groups: GroupSnapshot
     pipelines: PipelineSnapshot
     queues: QueueSnapshot
+    unreadable: Mapping[str, int]
 
 
 class Metrics:
@@ -124,6 +125,7 @@ class Metrics:
             groups,
             look_at_pipelines(broker),
             queues,
+            dict(broker.unreadable_batches),
         )
 
 

@@ -37,6 +37,14 @@ def tell_pipelines(snapshot: PipelineSnapshot) -> Iterator[Metric]:
     for labels, rows in snapshot.rules:
         bad_rows.add_metric(labels, rows)
     yield bad_rows
+    warned_rows = CounterMetricFamily(
+        "goqueue_pipeline_warned_rows",
+        "Rows that have broken a rule in the run, and went on.",
+        labels=(*_LABELS, "rule"),
+    )
+    for labels, rows in snapshot.warnings:
+        warned_rows.add_metric(labels, rows)
+    yield warned_rows
 
 
 def _queries(snapshot: PipelineSnapshot) -> Iterator[Metric]:

@@ -6,7 +6,7 @@ many queries, and pairs of query and rule, are told one by one; queries beyond t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -42,6 +42,7 @@ class PipelineSnapshot:
     restarts: Sequence[tuple[str, int]]
     queries: Sequence[QueryRow]
     rules: Sequence[RuleRow]
+    warnings: Sequence[RuleRow]
     queries_omitted: int
 
 
@@ -50,15 +51,20 @@ def look_at_pipelines(broker: Broker) -> PipelineSnapshot:
     found = seen_pipelines(broker)
     queries = [QueryRow(view.name, each, view.is_running) for view in found for each in view.report.queries]
     told = queries[:QUERIES_MAX]
-    rules = (
-        RuleRow((row.pipeline, row.progress.name, rule), count)
-        for row in told
-        for rule, count in sorted(row.progress.bad_rows.items())
-    )
     return PipelineSnapshot(
         up=[(view.name, view.is_running) for view in found],
         restarts=[(view.name, view.report.restarts) for view in found],
         queries=told,
-        rules=list(islice(rules, RULES_MAX)),
+        rules=_by_rule(told, lambda progress: progress.bad_rows),
+        warnings=_by_rule(told, lambda progress: progress.warned_rows),
         queries_omitted=len(queries) - len(told),
     )
+
+
+def _by_rule(rows: Sequence[QueryRow], counts: Callable[[QueryProgress], Mapping[str, int]]) -> list[RuleRow]:
+    found = (
+        RuleRow((row.pipeline, row.progress.name, rule), count)
+        for row in rows
+        for rule, count in sorted(counts(row.progress).items())
+    )
+    return list(islice(found, RULES_MAX))

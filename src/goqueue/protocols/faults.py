@@ -31,6 +31,7 @@ TABLE: dict[str, Fault] = {
     "corrupt": Fault(56, 500),
     # batches and records
     "corrupt_batch": Fault(2, 400),
+    "unreadable_batch": Fault(2, 500),
     "unsupported_format": Fault(43, 400),
     "too_large": Fault(10, 413),
     "invalid_record": Fault(87, 400),
@@ -96,6 +97,7 @@ TABLE: dict[str, Fault] = {
     "unknown_topic_id": Fault(100, 404),
     "topic_exists": Fault(36, 409),
     "topic_protected": Fault(17, 403),
+    "topic_private": Fault(29, 403),
     "invalid_topic_name": Fault(17, 400),
     "invalid_topic_settings": Fault(40, 400),
     "invalid_partitions": Fault(37, 400),
@@ -113,6 +115,9 @@ TABLE: dict[str, Fault] = {
     "request_timeout": Fault(42, 408),
     "body_too_large": Fault(42, 413),
     "unsupported_media_type": Fault(42, 415),
+    "unsupported_content_encoding": Fault(42, 415),
+    "host_not_allowed": Fault(42, 403),
+    "origin_not_allowed": Fault(42, 403),
     "head_too_large": Fault(42, 431),
 }
 

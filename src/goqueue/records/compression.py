@@ -191,6 +191,10 @@ def _unzstd(data: Buffer, bytes_max: int) -> bytes:
     try:
         # The library's reader ends without a word where the input ends, so the frame is measured first.
         frame_end = _zstd_frame_end(memoryview(data))
+        stated = zstandard.frame_content_size(data)
+        if stated > bytes_max:
+            # Most senders tell the truth: then nothing is decompressed in vain.
+            raise _too_large(Codec.ZSTD, bytes_max)
         if frame_end != len(data):
             raise _corrupt(Codec.ZSTD, f"its frame ends at byte {frame_end}, its input at byte {len(data)}")
         decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)

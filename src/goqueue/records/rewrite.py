@@ -18,9 +18,9 @@ from itertools import compress as select
 from goqueue.errors import Invalid
 from goqueue.records.builder import assemble
 from goqueue.records.checksum import Buffer
-from goqueue.records.layout import DELETE_HORIZON_BIT, BatchHeader, TimestampType, read_header
+from goqueue.records.layout import DELETE_HORIZON_BIT, BatchHeader, TimestampType
 from goqueue.records.payload import Columns, encode
-from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, decompressed_payload, read_columns
+from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, Batch, read_columns, verified
 from goqueue.records.scan import spans
 
 
@@ -30,7 +30,7 @@ def delete_horizon_ms(header: BatchHeader) -> int | None:
 
 
 def retain(
-    batch: Buffer,
+    batch: Batch | Buffer,
     kept: Sequence[bool],
     *,
     delete_horizon_ms: int | None = None,
@@ -38,17 +38,19 @@ def retain(
 ) -> bytearray | None:
     """Return the batch with only the records whose flag is true; None if that leaves none.
 
-    With all records kept and no horizon to set, the result is the batch byte for byte.
+    With all records kept and no horizon to set, the result is the batch byte for byte. CorruptBatch if the batch is
+    damaged: it must not get a new checksum.
     """
-    header = read_header(batch)
+    sound = batch if isinstance(batch, Batch) else verified(batch)
+    header = sound.header
     if len(kept) != header.record_count:
         raise Invalid(f"{len(kept)} flags were given for {header.record_count} records")
     if not any(kept):
         return None
-    payload = decompressed_payload(batch, decompressed_bytes_max)
+    payload = sound.payload(decompressed_bytes_max)
     columns = read_columns(header, payload)
     if delete_horizon_ms is None and all(kept):
-        return bytearray(memoryview(batch)[: header.size_bytes])
+        return bytearray(sound.data)
 
     survivors = _survivors(columns, kept)
     header = header._replace(record_count=len(survivors.offset_deltas), max_timestamp=_max_timestamp(header, survivors))

@@ -49,6 +49,24 @@ def spans(payload: bytes, record_count: int) -> list[slice]:
     return found
 
 
+def skip(payload: bytes, position: int, count: int) -> int:
+    """Return where the record begins that follows `count` others, by their lengths alone."""
+    size = len(payload)
+    for _ in range(count):
+        if position < size and payload[position] < 0x80:
+            # The length of a short record is one byte. A million records may have to be skipped.
+            position += (payload[position] >> 1) + 1
+            continue
+        try:
+            length, position = _read_varint(payload, position, size)
+        except _MalformedError as error:
+            raise CorruptBatch(f"the record at byte {position} of the records: {error}") from None
+        position += max(length, 0)
+    if position > size:
+        raise CorruptBatch(f"the records end {position - size} bytes before their lengths say")
+    return position
+
+
 def _check_record(payload: bytes, position: int) -> int:
     length, position = _read_varint(payload, position, len(payload))
     end = position + length

@@ -19,6 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from goqueue.errors import (
+    CorruptLog,
     EpochFenced,
     GoQueueError,
     InvalidRecord,
@@ -28,6 +29,7 @@ from goqueue.errors import (
     OffsetOutOfRange,
     UnknownEpoch,
     UnknownProducer,
+    UnreadableBatch,
 )
 from goqueue.log.batches import NewBatch, check_batches, own_batch
 from goqueue.log.log import Log
@@ -47,20 +49,26 @@ from goqueue.records.layout import (
     PREFIX_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    read_header,
     write_header,
 )
-from goqueue.records.reader import RECORDS_MAX
+from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.runtime.flusher import Flusher
+from goqueue.runtime.opened_batches import OpenedBatches, StoredRecords
 from goqueue.runtime.upkeep import keep_up, write_ending
 from goqueue.runtime.waiters import Waiters, arrival
 from goqueue.seams.clock import Clock
 from goqueue.seams.syncs import Syncs
 
 NO_TIMESTAMP = -1
+NEW_RECORDS_MAX = 250_000
+"""How many records a batch may have that a client sends: more than the smallest ones that a megabyte holds."""
 # Length, attributes, two deltas, key, value and the number of headers take a byte each at least.
 _RECORD_BYTES_MIN = 7
 _LENGTH_OF_NO_RECORDS = HEADER_BYTES - PREFIX_BYTES
 _MOVED_BYTES_MAX = 2**31 - 1
+# So much more is read to find the batch after a damaged one.
+_NEXT_BYTES = 64 * 1024
 _FORBIDDEN_TO_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT
 
 
@@ -94,6 +102,7 @@ class Partition:
         clock: Clock,
         threads: Executor | None = None,
         syncs: Syncs | None = None,
+        opened: OpenedBatches | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -119,6 +128,7 @@ class Partition:
         self._told_start = log.start_offset
         self._clock = clock
         self._threads = threads
+        self._opened = OpenedBatches() if opened is None else opened
         self._raise_high_watermark()
         if log.is_asleep:
             log.on_wake = self._woken
@@ -129,6 +139,54 @@ class Partition:
         if self.log.is_asleep or self.log.producers.first_open_offset is None:
             return self.high_watermark
         return min(self.log.last_stable_offset, self.high_watermark)
+
+    def open_batch(
+        self, data: bytes, position: int, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
+    ) -> StoredRecords:
+        """Open a batch that was read from here; UnreadableBatch if it is damaged or malformed."""
+        try:
+            return self._opened.open(self.place, data, position, header, bytes_max)
+        except UnreadableBatch as error:
+            raise self._with_end(error, data, position, header) from None
+
+    def verify_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
+        """Raise UnreadableBatch if a batch that was read from here is not what was written.
+
+        Those who pass a batch over because of what its header says ask first: a flipped bit may say so.
+        """
+        try:
+            self._opened.verify(self.place, data, position, header)
+        except UnreadableBatch as error:
+            raise self._with_end(error, data, position, header) from None
+
+    def _with_end(self, error: UnreadableBatch, data: bytes, position: int, header: BatchHeader) -> UnreadableBatch:
+        """Return what is wrong with a batch; if it is damaged, with the end that the log knows, not its own header."""
+        error.without_frames()
+        if not error.is_damaged:
+            return error
+        return UnreadableBatch(
+            error.reason,
+            base_offset=error.base_offset,
+            next_offset=self._end_of_damaged(data, position, header),
+            record_count=error.record_count,
+            is_damaged=True,
+        )
+
+    def _end_of_damaged(self, data: bytes, position: int, header: BatchHeader) -> int:
+        """Return the offset of the batch after a damaged one: whoever skips it must skip no other."""
+        end = position + header.size_bytes
+        try:
+            if len(data) - end < HEADER_BYTES:
+                bytes_max = header.size_bytes + self.settings.log.max_message_bytes + _NEXT_BYTES
+                data, end = self.log.read(header.base_offset, bytes_max=bytes_max), header.size_bytes
+            if len(data) - end >= HEADER_BYTES:
+                return max(read_header(data, end).base_offset, header.base_offset + 1)
+        except CorruptLog as error:
+            if error.resume_offset is not None:
+                return error.resume_offset
+        except GoQueueError:
+            pass
+        return max(min(header.next_offset, self.log.end_offset), header.base_offset + 1)
 
     def configure(self, settings: TopicSettings) -> None:
         """Go on with other settings."""
@@ -398,8 +456,11 @@ def _check_header_of_client(header: BatchHeader) -> None:
     count = header.record_count
     if count != header.last_offset_delta + 1:
         raise InvalidRecord(f"a batch says {count} records, but has offsets for {header.last_offset_delta + 1}")
-    if not 0 < count <= RECORDS_MAX:
-        raise InvalidRecord(f"a batch has {count} records, which is not between 1 and {RECORDS_MAX}")
+    if not 0 < count <= NEW_RECORDS_MAX:
+        raise InvalidRecord(
+            f"a batch has {count} records, which is not between 1 and {NEW_RECORDS_MAX}",
+            hint="send fewer records in a batch (batch.size, batch.num.messages)",
+        )
     if attributes & _FORBIDDEN_TO_CLIENTS:
         raise InvalidRecord(_forbidden(header))
     if attributes & LOG_APPEND_TIME_BIT:

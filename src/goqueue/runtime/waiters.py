@@ -7,7 +7,7 @@ is reported to the loop, and neither that event nor the others who wait notice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -16,6 +16,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Wake = Callable[[], None]
+
+PIECE_ITEMS = 256
+"""How many items of a long list are worked on in one turn of the loop, at a few microseconds each."""
 
 
 class Waiters:
@@ -82,6 +85,17 @@ def turns(count: int) -> Generator[None, None, None]:
     """Let so many turns of the loop pass; costs less than waiting for anything."""
     for _ in range(count):
         yield
+
+
+async def pieces(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    """Yield items in pieces of `PIECE_ITEMS`; between two of them, everything else that is ready has a turn."""
+    if len(items) <= PIECE_ITEMS:
+        yield items
+        return
+    for start in range(0, len(items), PIECE_ITEMS):
+        if start:
+            await turns(1)
+        yield items[start : start + PIECE_ITEMS]
 
 
 def _wake(wake: Wake) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Protocol
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
@@ -17,6 +20,10 @@ class Clock(Protocol):
         """Return seconds since some fixed moment; never goes back."""
         ...
 
+    def boot_id(self) -> str:
+        """Name the fixed moment of `monotonic`: programs with the same one can compare theirs; empty if unknown."""
+        ...
+
 
 class SystemClock:
     """The operating system's clock."""
@@ -26,3 +33,10 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def boot_id(self) -> str:
+        try:
+            return _BOOT_ID.read_text("ascii").strip()
+        except OSError:
+            # Other systems than Linux do not tell.
+            return ""

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Protocol
 
-from goqueue.errors import DataDirectoryLocked
+from goqueue.errors import DataDirectoryLocked, DataDirectoryUnusable
 
 Buffer = bytes | bytearray | memoryview
 
@@ -265,9 +265,18 @@ class RealDisk:
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Own a data directory for the length of the block; DataDirectoryLocked if another process does."""
-    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    """Own a data directory for the length of the block, and make it if it is absent.
+
+    DataDirectoryLocked if another process owns it, DataDirectoryUnusable if it cannot be made or written to.
+    """
+    try:
+        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unusable_directory(directory, error, "made") from error
+    try:
+        fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        raise unusable_directory(directory, error, "used") from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -278,3 +287,25 @@ def lock_directory(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def unusable_directory(directory: Path, error: OSError, act: str) -> DataDirectoryUnusable:
+    """Return the error that says why a data directory cannot be made or used, and what to do about it."""
+    # The nearest name on the way that exists is the one that stands in the way.
+    existing = next((each for each in (directory, *directory.parents) if os.path.lexists(each)), directory)
+    place = "it" if existing == directory else str(existing)
+    hint = "choose another --data-dir"
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        reason = f"user {os.geteuid()} may not write to {existing}"
+        hint = f"give that user the right to write there, or {hint}"
+    elif error.errno == errno.EROFS:
+        reason = f"the file system of {existing} is read-only"
+    elif error.errno in NO_ROOM:
+        reason = "the disk is full"
+        hint = f"make room, or {hint}"
+    elif not existing.is_dir():
+        act = "used" if existing == directory else act
+        reason = f"{place} is {'a file' if existing.is_file() else 'no directory'}"
+    else:
+        reason = error.strerror or str(error)
+    return DataDirectoryUnusable(f"the data directory {directory} cannot be {act}: {reason}", hint=hint)

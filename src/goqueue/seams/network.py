@@ -8,6 +8,7 @@ frames, is not known here.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -34,6 +35,10 @@ class Listener(Protocol):
 
 class Network(Protocol):
     """Opens ports and connections; protocols may be of the plain and of the buffered sort."""
+
+    def host_name(self) -> str:
+        """Return the name that this machine has for others; empty if it has none."""
+        ...
 
     async def listen(self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
         """Accept connections on a port, each served by a protocol of its own; port 0 takes any free one.
@@ -67,6 +72,9 @@ class RealListener:
 
 class RealNetwork:
     """The operating system's TCP, through the running event loop, which sets TCP_NODELAY everywhere."""
+
+    def host_name(self) -> str:
+        return socket.gethostname()
 
     async def listen(self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]) -> RealListener:
         loop = asyncio.get_running_loop()

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import ClassVar, Protocol
 
+from goqueue.model.visible_text import visible, visible_lines
+
 
 class Severity(IntEnum):
     """How loud an event is; the values are those of the standard library's log levels."""
@@ -32,6 +34,10 @@ class Event:
         shown = " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
         return f"{type(self).__name__} {shown}".rstrip()
 
+    def details(self) -> str:
+        """Return more lines for a log, such as a traceback; mostly there are none."""
+        return ""
+
 
 class Sink(Protocol):
     """Receives events; must not raise and must not block. Logs that are being loaded emit from threads of their own."""
@@ -49,10 +55,13 @@ class NullSink:
 
 
 class LoggingSink:
-    """Writes every event as one line of the standard library's logger `goqueue`."""
+    """Writes every event as one line of the standard library's logger `goqueue`, without control characters."""
 
     def __init__(self) -> None:
         self._logger = logging.getLogger("goqueue")
 
     def emit(self, event: Event) -> None:
-        self._logger.log(event.severity, "%s", event.describe())
+        text = visible(event.describe())
+        if details := event.details():
+            text = f"{text}\n{visible_lines(details.rstrip())}"
+        self._logger.log(event.severity, "%s", text)

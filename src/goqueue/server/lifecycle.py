@@ -8,6 +8,7 @@ closed last; a second stop is harmless.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from goqueue.broker.broker import Broker
+from goqueue.errors import PortInUse
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.observe.health import HealthChecks
 from goqueue.observe.metrics import Metrics
 from goqueue.protocols.door import Door, Limits
 from goqueue.protocols.http.front import HttpFront
+from goqueue.protocols.http.hosts import HostPolicy
 from goqueue.protocols.kafka.front import KafkaFront
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, RealDisk, lock_directory
@@ -29,7 +32,7 @@ from goqueue.seams.entropy import Entropy
 from goqueue.seams.network import Address, Listener, Network
 from goqueue.seams.sink import Event, Severity, Sink
 from goqueue.seams.syncs import Syncs
-from goqueue.server.settings import Settings
+from goqueue.server.settings import SETTINGS, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +96,14 @@ class Server:
             self.door,
             health=HealthChecks(self.broker, self._listening).examine,
             metrics=Metrics(self.broker, self.door).expose,
+            hosts=_hosts(settings, network.host_name()),
         )
 
     async def start(self) -> None:
-        """Open the data directory and the ports; DataDirectoryLocked if another process has it."""
+        """Open the data directory and the ports.
+
+        DataDirectoryLocked or PortInUse if another process has them, DataDirectoryUnusable if it cannot be made.
+        """
         settings = self.settings
         if isinstance(self._disk, RealDisk):
             self._held.enter_context(lock_directory(Path(settings.data_dir)))
@@ -110,9 +117,21 @@ class Server:
         self._sink.emit(ServerStarted(str(settings.data_dir), len(self.broker.topics), settings.default_flush.value))
 
     async def _listen(self, name: str, port: int, connection: Callable[[], asyncio.BaseProtocol]) -> None:
-        listener = await self._network.listen(self.settings.host, port, connection)
+        try:
+            listener = await self._network.listen(self.settings.host, port, connection)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            free_port = await self._free_port()
+            raise PortInUse(SETTINGS[f"{name}_port"].flag, port, free_port=free_port) from error
         self._listeners[name] = listener
         self.addresses[name] = listener.address
+
+    async def _free_port(self) -> int:
+        """Return a port that could be listened on a moment ago."""
+        listener = await self._network.listen(self.settings.host, 0, asyncio.Protocol)
+        listener.close()
+        return listener.address[1]
 
     def _listening(self) -> Mapping[str, bool]:
         return {name: name in self._listeners for name in ("kafka", "http")}
@@ -148,7 +167,14 @@ def _options(settings: Settings) -> BrokerOptions:
         disk_guard_free_fraction=settings.disk_guard_free_fraction,
         upkeep_interval_ms=settings.upkeep_interval_ms,
         retention_check_interval_ms=settings.retention_check_interval_ms,
+        group_min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=settings.group_max_session_timeout_ms,
     )
+
+
+def _hosts(settings: Settings, own_name: str) -> HostPolicy:
+    names = ("localhost", settings.host, own_name, settings.advertised_host, *settings.http_hosts)
+    return HostPolicy(names, settings.http_origins)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -1,9 +1,16 @@
-"""A server as a process: the real seams, the signals, the one line that says it is ready."""
+"""A server as a process: the real seams, the signals, the one line that says it is ready.
+
+| signal          | what it does                                                                              |
+|-----------------|-------------------------------------------------------------------------------------------|
+| SIGTERM, SIGINT | requests under way are answered, then the server stops                                    |
+| SIGHUP          | nothing: the server outlives the terminal that it was started from                        |
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import resource
 import signal
 from collections.abc import Callable, Mapping
@@ -29,6 +36,8 @@ _COLLECT_AFTER = 20_000
 
 def run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, Address]], None]) -> None:
     """Serve until SIGTERM or SIGINT; `announce` is told the address of each listener when all are open."""
+    _open_closed_streams()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _allow_many_files()
     uvloop.run(_run(settings, sink, announce))
 
@@ -61,6 +70,20 @@ async def _run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, 
         await stop.wait()
         await server.stop()
         await warming
+
+
+def _open_closed_streams() -> None:
+    """Put /dev/null in place of standard streams that the parent has closed.
+
+    Otherwise the event loop's own files would get their numbers, which libuv refuses to close: the process would
+    abort at its end.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is taken, which is this one.
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _allow_many_files() -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from goqueue.errors import InvalidSettings, SettingMistake
+from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
 from goqueue.model.topic import PARTITIONS_MAX
 from goqueue.model.topic_settings import TABLE as TOPIC_SETTINGS
@@ -29,11 +30,13 @@ from goqueue.server.settings_kinds import (
     directory,
     duration,
     fraction,
+    host_names,
     is_loopback,
     listen_address,
     port,
     reachable_host,
     switch,
+    web_origins,
     whole,
 )
 
@@ -46,6 +49,7 @@ _MIB = 1024 * 1024
 _INT32_MAX = 2**31 - 1
 _PORTS = ("kafka_port", "http_port", "grpc_port")
 _TOPIC_DEFAULTS = LogSettings()
+_GROUPS = BrokerOptions()
 
 
 class LogLevel(StrEnum):
@@ -120,6 +124,15 @@ class Settings:
     advertised_kafka_port: int = _setting(
         0, port(), "The port that Kafka clients are told to connect to; 0 for the one that listens."
     )
+    http_hosts: tuple[str, ...] = _setting(
+        (),
+        host_names(),
+        "Names in the Host header that HTTP serves, besides IP addresses, localhost, the machine's name and "
+        "advertised_host; * serves all.",
+    )
+    http_origins: tuple[str, ...] = _setting(
+        (), web_origins(), "Origins of web pages that may call the HTTP interface (CORS); * for all."
+    )
     node_id: int = _setting(1, whole(0, _INT32_MAX), "The number by which clients know this broker.")
     drain_timeout_ms: int = _setting(
         30 * _SECOND_MS, duration(0, _DAY_MS), "How long a stopping server waits for requests under way."
@@ -151,7 +164,8 @@ class Settings:
     auto_create_topics: bool = _setting(
         default=True,
         kind=switch(),
-        description="Create a topic when a Kafka client asks for one that does not exist.",
+        description="Create a topic when a client publishes to, or a Kafka client asks for, one that does not exist "
+        "(auto.create.topics.enable).",
         group=Group.TOPICS,
     )
     default_partitions: int = _setting(
@@ -196,6 +210,16 @@ class Settings:
         8 * _MIB, byte_size(_KIB, _INT32_MAX), "How many bytes of replies a connection may leave unread."
     )
     http_body_bytes_max: int = _limit(24 * _MIB, byte_size(_KIB, _INT32_MAX), "The largest body of an HTTP request.")
+    group_min_session_timeout_ms: int = _limit(
+        _GROUPS.group_min_session_timeout_ms,
+        duration(1, _DAY_MS),
+        "The shortest session.timeout.ms that a member of a classic group may ask for.",
+    )
+    group_max_session_timeout_ms: int = _limit(
+        _GROUPS.group_max_session_timeout_ms,
+        duration(1, _DAY_MS),
+        "The longest session.timeout.ms that a member of a classic group may ask for.",
+    )
     disk_guard_free_fraction: float = _limit(
         0.1, fraction(), "Writes are refused when less than this part of the disk is free; 0 never refuses."
     )
@@ -242,6 +266,12 @@ def _contradictions(settings: Settings) -> Iterator[SettingMistake]:
             ("host", "insecure"),
             f"host is {settings.host}, which other machines can reach, and there is no authentication yet: "
             "listen on 127.0.0.1, or set insecure to allow it",
+        )
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        yield SettingMistake(
+            ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
+            f"group_min_session_timeout_ms is {settings.group_min_session_timeout_ms}, which is above "
+            f"group_max_session_timeout_ms, {settings.group_max_session_timeout_ms}: no session fits between them",
         )
     names_by_port: dict[int, list[str]] = {}
     for name in _PORTS:

@@ -26,6 +26,7 @@ UNLIMITED = "unlimited"
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
+_ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
 
 
@@ -42,6 +43,8 @@ class Kind(Generic[T]):
 
     def read(self, written: object) -> T | None:
         """Return the value that stands in a source; None if it is not one of this kind."""
+        if tuple in self.types and isinstance(written, list) and all(isinstance(each, str) for each in written):
+            written = ",".join(written)
         if not isinstance(written, str):
             if not self._is_of_type(written):
                 return None
@@ -148,10 +151,32 @@ def reachable_host() -> Kind[str]:
     )
 
 
+def host_names() -> Kind[tuple[str, ...]]:
+    """Return the kind of lists of host names and IP addresses, or * for all."""
+    return _texts("NAMES", "host names without a port, separated by commas, or *", _is_host_or_any)
+
+
+def web_origins() -> Kind[tuple[str, ...]]:
+    """Return the kind of lists of origins of web pages, or * for all."""
+    such_as = "origins such as https://app.example.com or http://localhost:3000, separated by commas, or *"
+    return _texts("ORIGINS", such_as, _is_origin_or_any)
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether an address can be reached from this machine only."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _texts(metavar: str, allowed: str, fits: Callable[[str], bool]) -> Kind[tuple[str, ...]]:
+    return Kind(
+        metavar,
+        allowed,
+        (tuple,),
+        parse=lambda text: tuple(part.strip() for part in text.split(",")) if text else (),
+        text=",".join,
+        fits=lambda texts: all(map(fits, texts)),
+    )
 
 
 def _amount(
@@ -218,6 +243,14 @@ def _is_reachable_host(host: str) -> bool:
         return not address.is_unspecified
     # A name whose last part is a number would be a mistyped address.
     return not host or (_HOST_NAME.fullmatch(host) is not None and not host.rpartition(".")[2].isdigit())
+
+
+def _is_host_or_any(host: str) -> bool:
+    return host == "*" or (bool(host) and _is_reachable_host(host))
+
+
+def _is_origin_or_any(origin: str) -> bool:
+    return origin == "*" or _ORIGIN.fullmatch(origin) is not None
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:

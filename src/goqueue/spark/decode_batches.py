@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from goqueue.errors import CorruptBatch, TooLarge, UnsupportedFormat
-from goqueue.records.compression import decompress
 from goqueue.records.control import ControlType, read_marker
-from goqueue.records.layout import HEADER_BYTES, BatchHeader, headers, validate
+from goqueue.records.layout import BatchHeader, headers
+from goqueue.records.reader import verified
 
 _TOO_LARGE_HINT = "raise the option goqueue.max.decompressed.bytes, up to 1GiB"
 
@@ -77,11 +77,11 @@ def _payload(
     if header.base_offset >= wanted.end:
         return None
     # Batches before the wanted ones may hold the end of a transaction, and their offsets are followed.
-    validate(batch)
+    sound = verified(batch)
     if hidden.hides(batch, header) or header.next_offset <= wanted.start or not header.record_count:
         return None
     try:
-        return decompress(header.codec, batch[HEADER_BYTES:], bytes_max=opened_bytes_max)
+        return sound.payload(opened_bytes_max)
     except TooLarge as error:
         raise TooLarge(error.message, hint=_TOO_LARGE_HINT) from None
 

@@ -21,6 +21,8 @@ the caller sets is stronger than all of this. `plan_session` decides and is pure
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -53,6 +55,7 @@ _PYTHON_VARIABLE = "SPARK_GOQUEUE_PYTHON"
 _SHUFFLE_PARTITIONS_MIN = 2
 _CONFIGURED_BY = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
 _MIB = 1024**2
+_LAST_BREATH_S = 2.0
 
 
 class Target(StrEnum):
@@ -223,14 +226,35 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
     except ImportError as error:
         raise SparkNotInstalled(f"a package is missing: {error}", hint=_missing_hint(plan)) from None
     except (PySparkException, Py4JError) as error:
+        from goqueue.spark.pipelines.run_failures import reason_in
+
+        # Of an error in Java, the text has the whole stack.
+        reason = reason_in(str(error))
         raise SparkNotStarted(
-            f"Spark did not start: {error}", hint="`goqueue spark doctor` looks for the cause"
+            f"Spark did not start: {reason}", hint="`goqueue spark doctor` looks for the cause"
         ) from error
 
 
 def is_remote(session: SparkSession) -> bool:
     """Tell whether a session is one of Spark Connect: its Spark is another program, and has no Java to talk to."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def java_end(session: SparkSession) -> str | None:
+    """Return how the Java that this program has started has ended, in a sentence; None if it has not, or is another."""
+    if is_remote(session):
+        return None
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    # Java may be on its way out, and its connections are closed before it is gone.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_BREATH_S)
+    code = process.poll()
+    if code is None:
+        return None
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has ended with exit code {code}"
+    return f"Spark's Java (process {process.pid}) {how}"
 
 
 def leave(session: SparkSession) -> None:

@@ -2,10 +2,17 @@
 
 Options are parsed where Spark asks for something, so that a mistake is told where it was made. All the rest is
 imported then, too: Spark imports this module just to learn that it exists.
+
+A mistake in options is told in one line. Spark would put the stack trace of its worker in front of it, unless a
+variable of that worker says otherwise; the worker ends with the error, so the variable touches nothing else.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -42,38 +49,57 @@ class GoQueueSource(DataSource):
     def schema(self) -> str | StructType:
         from goqueue.spark.options import Kind, parse_options
 
-        options = parse_options(self.options, Kind.UNKNOWN)
-        if options.decoding is not None:
-            return _with_values(options, options.decoding)
-        return _COLUMNS.format(headers=_HEADERS if options.includes_headers else "")
+        with _told_in_a_line():
+            options = parse_options(self.options, Kind.UNKNOWN)
+            if options.decoding is not None:
+                return _with_values(options, options.decoding)
+            return _COLUMNS.format(headers=_HEADERS if options.includes_headers else "")
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
         from goqueue.spark.options import Kind, parse_options
         from goqueue.spark.reader import GoQueueReader
 
-        options = parse_options(self.options, Kind.BATCH)
-        return GoQueueReader(options, _columns(schema, options.decoding))
+        with _told_in_a_line():
+            options = parse_options(self.options, Kind.BATCH)
+            return GoQueueReader(options, _columns(schema, options.decoding))
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from goqueue.spark.options import Kind, parse_options
         from goqueue.spark.stream import GoQueueStreamReader
 
-        options = parse_options(self.options, Kind.STREAM)
-        return GoQueueStreamReader(options, _columns(schema, options.decoding))
+        with _told_in_a_line():
+            options = parse_options(self.options, Kind.STREAM)
+            return GoQueueStreamReader(options, _columns(schema, options.decoding))
 
     @override
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from goqueue.spark.sink import GoQueueWriter, check_write
 
-        return GoQueueWriter(check_write(self.options, schema, is_overwrite=overwrite))
+        with _told_in_a_line():
+            return GoQueueWriter(check_write(self.options, schema, is_overwrite=overwrite))
 
     @override
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from goqueue.spark.sink import GoQueueStreamWriter, check_write
 
-        return GoQueueStreamWriter(check_write(self.options, schema, is_overwrite=overwrite))
+        with _told_in_a_line():
+            return GoQueueStreamWriter(check_write(self.options, schema, is_overwrite=overwrite))
+
+
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    """Have an error of ours told without a stack trace, if this is a worker of Spark."""
+    from goqueue.errors import GoQueueError
+
+    try:
+        yield
+    except GoQueueError:
+        spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+        if spec is not None and spec.name.startswith("pyspark."):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 def _with_values(options: ReadOptions, decoding: Decoding) -> StructType:

@@ -51,6 +51,9 @@ class MovableClock:
     def monotonic(self) -> float:
         return self._real.monotonic() + self._ahead_s
 
+    def boot_id(self) -> str:
+        return self._real.boot_id()
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         if seconds < 0:

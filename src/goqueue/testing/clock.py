@@ -32,6 +32,9 @@ class ManualClock:
     def monotonic(self) -> float:
         return self._monotonic
 
+    def boot_id(self) -> str:
+        return "manual"
+
     def advance(self, seconds: float) -> None:
         """Let time pass, on the wall and for durations."""
         if seconds < 0:
@@ -56,6 +59,9 @@ class SimClock:
 
     def monotonic(self) -> float:
         return self._loop.time()
+
+    def boot_id(self) -> str:
+        return "simulated"
 
     def jump_ms(self, delta: int) -> None:
         """Set this wall clock forwards or back; durations and timers do not notice."""

@@ -139,6 +139,9 @@ class SimHost:
         self._network = network
         self._ports = itertools.count(_FIRST_EPHEMERAL_PORT)
 
+    def host_name(self) -> str:
+        return self.name
+
     async def listen(self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]) -> SimListener:
         if host != self.name and host not in _LOCAL_NAMES:
             raise socket_error(errno.EADDRNOTAVAIL, f"{host} is not an address of {self.name}")

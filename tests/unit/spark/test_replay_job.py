@@ -320,7 +320,7 @@ def test_a_mistake_in_the_call_is_told_at_once(arguments: list[str], why: str) -
 
 def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
     status = ReplayStatus(State.RUNNING, 1_500, 700, 3, 4_500, 50.0, 30.0)
-    done = BatchDone("one", QueryProgress("replay"))
+    done = BatchDone("one", QueryProgress("replay"), QueryProgress("replay").totals)
     failed = QueryFailed("one", "replay", Failure("the broker is away"), 2.0)
     lines, text = Lines(), io.StringIO()
     lines.tell(done, status)

@@ -7,8 +7,13 @@
 | a request arrives too slowly                               | 408, closed                                    |
 | no request for long                                        | closed, without a word                         |
 | headers larger than 64 KiB, body larger than the setting   | 431, 413, before it is kept; closed            |
+| no `Host`, two, or one that is not allowed; foreign `Origin` | 400, 403, before its body comes; closed      |
+| a `Content-Encoding`                                       | 415, before its body comes; closed             |
 | a URL of which 64 KiB have come without an end             | 431, closed                                    |
 | requests that come before the last one is answered         | wait in the socket, but for 64 KiB             |
+| many requests that come at once                            | are parsed 4 KiB at a time                     |
+| a body in very many small chunks                           | 400, closed                                    |
+| more than 512 KiB at once                                  | the rest is read in the next turn of the loop  |
 | replies that are not read                                  | closed                                         |
 
 Requests run as tasks of the front. A request whose client leaves is cancelled: what must not stop half-way is shielded
@@ -21,14 +26,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from typing_extensions import override
 
 from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError
+from goqueue.protocols.http.hosts import HostNotAllowed, OriginNotAllowed, cors_headers
 from goqueue.protocols.http.problems import RequestTimeout
-from goqueue.protocols.http.reply import CONTINUE, refusal, reply
+from goqueue.protocols.http.reply import CONTINUE, lines, refusal, reply
 from goqueue.protocols.http.requests import Request, RequestReader
 from goqueue.protocols.patience import Patience, Reason
 
@@ -36,11 +43,22 @@ if TYPE_CHECKING:
     from goqueue.protocols.http.front import HttpFront
 
 _HELD_BYTES_MAX = 64 * 1024
+SLICE_BYTES = 4 * 1024
+"""How much is parsed at a time: it may be a hundred requests. The rest of a body of known size is taken at once."""
+
+TURN_BYTES = 512 * 1024
+"""How much of one connection is read before others have a turn."""
+
 # Slower than this no body may arrive: it would hold its place for hours.
 _BODY_BYTES_PER_S_MIN = 1024
 # Up to here copying is cheaper than a second write.
 _JOINED_BYTES_MAX = 64 * 1024
 _LINGER_S = 2.0
+# Their messages quote the client, and reasons have to be few.
+_FOREIGN: Mapping[type[GoQueueError], str] = {
+    HostNotAllowed: "the Host of a request is not allowed",
+    OriginNotAllowed: "the Origin of a request is not allowed",
+}
 
 
 class HttpConnection(asyncio.Protocol):
@@ -51,7 +69,7 @@ class HttpConnection(asyncio.Protocol):
         self._front = front
         self._transport: asyncio.Transport
         self._caller = Caller("http")
-        self._reader = RequestReader(front.limits.http_body_bytes_max)
+        self._reader = RequestReader(front.limits.http_body_bytes_max, front.hosts)
         # Requests that are whole, and bytes that were not looked at: both wait for the request before to be answered.
         self.waiting: deque[Request] = deque()
         self._held = bytearray()
@@ -66,6 +84,10 @@ class HttpConnection(asyncio.Protocol):
         self._end_timer: asyncio.TimerHandle | None = None
         self._is_admitted = False
         self._is_unread = False
+        # What was read of the budget for one turn, and whether that is spent.
+        self._turn_bytes = 0
+        self._is_spent = False
+        self._is_paused = False
         # Nothing more is read, and what was read before is the last that is answered.
         self._is_ending = False
         # What comes behind that is no request, and is thrown away.
@@ -102,14 +124,18 @@ class HttpConnection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
+        self._turn_bytes += len(data)
+        if self._turn_bytes >= TURN_BYTES and not self._is_spent:
+            self._is_spent = True
+            self._front.loop.call_soon(self._begin_turn)
         if self._is_ending:
+            self._pace()
             return
         if self._held or self._is_answering():
             self._held += data
-            if len(self._held) > _HELD_BYTES_MAX:
-                self._transport.pause_reading()
-            return
-        self._read(data)
+        else:
+            self._read(data)
+        self._pace()
         self._go_on()
 
     @override
@@ -128,7 +154,32 @@ class HttpConnection(asyncio.Protocol):
     def _is_answering(self) -> bool:
         return self._task is not None or bool(self.waiting)
 
+    def _begin_turn(self) -> None:
+        self._turn_bytes = 0
+        self._is_spent = False
+        self._pace()
+
+    def _pace(self) -> None:
+        """Read no more while too much waits, or until others had a turn."""
+        must_pause = self._is_spent or (len(self._held) > _HELD_BYTES_MAX and not self._is_ending)
+        if must_pause is not self._is_paused and not self._transport.is_closing():
+            self._is_paused = must_pause
+            if must_pause:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
     def _read(self, data: bytes) -> None:
+        """Read requests until some are whole; what follows them is held."""
+        rest = memoryview(data)
+        while rest and not self.waiting and not self._is_ending:
+            size = max(self._reader.body_bytes_left, SLICE_BYTES)
+            self._read_slice(rest[:size])
+            rest = rest[size:]
+        if not self._is_ending:
+            self._held += rest
+
+    def _read_slice(self, data: memoryview) -> None:
         reader = self._reader
         fault = None
         try:
@@ -153,8 +204,8 @@ class HttpConnection(asyncio.Protocol):
             return
         if not self.waiting and self._held:
             held, self._held = bytes(self._held), bytearray()
-            self._transport.resume_reading()
             self._read(held)
+            self._pace()
         if self.waiting:
             request = self.waiting.popleft()
             self._task = self._front.tasks.start(self._answer(request), "http request")
@@ -170,9 +221,10 @@ class HttpConnection(asyncio.Protocol):
         try:
             answer = await self._front.switch.answer(self._caller, request)
             is_last = self._is_ending and not self.waiting
-            head, body = reply(
-                answer, self._front.common_headers(), is_last=is_last, is_for_head=request.method == "HEAD"
-            )
+            common = self._front.common_headers()
+            if request.origin:
+                common += lines(cors_headers(request.origin))
+            head, body = reply(answer, common, is_last=is_last, is_for_head=request.method == "HEAD")
         except Exception:
             # Endpoints let nothing through, so the reply could not be written.
             self.abort()
@@ -217,7 +269,11 @@ class HttpConnection(asyncio.Protocol):
         if self._is_answering():
             # The error is in what follows good requests, which get their replies.
             return
-        self._front.door.note_dropped(error.message, self._caller.address)
+        reason = _FOREIGN.get(type(error))
+        if reason is None:
+            self._front.door.note_dropped(error.message, self._caller.address)
+        else:
+            self._front.door.note_dropped(reason, self._caller.address, error.message)
         self._transport.write(b"".join(reply(refusal(error), self._front.common_headers(), is_last=True)))
         self._linger()
 

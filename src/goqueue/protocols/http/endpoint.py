@@ -12,17 +12,23 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 
+from goqueue.broker.messages import MESSAGES_MAX
 from goqueue.broker.pipeline import Caller
 from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.protocols.http.bodies import ITEMS_BEGIN_WITH, require_few_items
 from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
-from goqueue.protocols.http.choices import choices_hint
+from goqueue.protocols.http.choices import shape_hint
 from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
+from goqueue.protocols.http.redaction import is_loopback, without_directory
 from goqueue.protocols.http.reply import encoded, refusal
 from goqueue.protocols.http.requests import Request
+from goqueue.protocols.http.suggestions import suggested_hint
 from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
 _JSON = JSON.encode()
+# Fewer bytes cannot hold too many items.
+_UNSUSPICIOUS_BYTES = 2 * MESSAGES_MAX
 # What stands in a path for bytes that are not UTF-8.
 _UNREADABLE = "\ufffd"
 
@@ -42,31 +48,48 @@ class Endpoint:
 
     def __init__(self, operations: Sequence[Operation], services: Services) -> None:
         self._services = services
+        self._directory = str(services.broker.directory).encode()
         self._by_method = {operation.method: operation for operation in operations}
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
+        self._lists = {operation.name: _list_of(operation) for operation in operations}
         self._decoders = {
             operation.name: msgspec.json.Decoder(operation.request)
             for operation in operations
             if operation.has_body and operation.request is not None
         }
 
+    @property
+    def methods(self) -> Sequence[str]:
+        """The methods that the path takes."""
+        return list(self._by_method)
+
     async def answer(self, caller: Caller, request: Request, prefix: str, variables: Mapping[str, str]) -> Answer:
         """Return what is answered to a request, which has come below a prefix, with these variables in its path."""
         try:
             operation = self._by_method.get(request.method)
             if operation is None:
-                raise MethodNotAllowed(request.method, list(self._by_method))
+                raise MethodNotAllowed(request.method, self.methods)
+            if len(request.body) > _UNSUSPICIOUS_BYTES and (name := self._lists[operation.name]):
+                await require_few_items(request.body, name, MESSAGES_MAX)
             given = self._read(operation, request)
             context = Context(self._services, caller, prefix, variables, request.headers)
             # Here, where it is told if it cannot be.
-            return encoded(await operation.handle(context, given))
+            return self._told(caller, await operation.handle(context, given))
         except GoQueueError as error:
-            return refusal(error, request.path)
+            return self._told(caller, refusal(error, request.path, hint=suggested_hint(self._services.broker, error)))
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
             asked = f"{request.method} {request.path}"
             self._services.broker.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
             return Answer(unexpected_problem(request.path), 500, MEDIA_TYPE)
+
+    def _told(self, caller: Caller, answer: Answer) -> Answer:
+        """Return an answer as bytes; other machines are not told where the data directory is."""
+        told = encoded(answer)
+        if not is_loopback(caller.host) and isinstance(told.value, bytes) and self._directory in told.value:
+            without_directory(answer.value, self._services.broker.directory)
+            return encoded(answer)
+        return told
 
     def _read(self, operation: Operation, request: Request) -> object:
         _require_text(request)
@@ -79,12 +102,18 @@ class Endpoint:
         try:
             return self._decoders[operation.name].decode(body)
         except msgspec.ValidationError as error:
-            hint = choices_hint(error, operation.request)
+            hint = shape_hint(error, operation.request)
             raise MalformedRequest(f"the body is not as it should be: {error}", hint=hint) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedRequest(f"the body is no JSON: {error}") from None
         except RecursionError:
             raise MalformedRequest("the body is nested too deeply") from None
+
+
+def _list_of(operation: Operation) -> str:
+    """Return the list that an operation takes in large numbers; empty if there is none."""
+    fields = () if operation.request is None else operation.request.__struct_fields__
+    return next((name for name in ITEMS_BEGIN_WITH if name in fields), "")
 
 
 def _require_text(request: Request) -> None:
@@ -130,5 +159,5 @@ def _query(operation: Operation, query_string: bytes) -> object:
     try:
         return msgspec.convert(given, operation.request, strict=False)
     except msgspec.ValidationError as error:
-        hint = choices_hint(error, operation.request)
+        hint = shape_hint(error, operation.request)
         raise MalformedRequest(f"the query is not as it should be: {error}", hint=hint) from None

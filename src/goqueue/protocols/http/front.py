@@ -14,6 +14,7 @@ from goqueue.protocols.door import Door
 from goqueue.protocols.front import Front
 from goqueue.protocols.http.calls import Health, Services
 from goqueue.protocols.http.connection import HttpConnection
+from goqueue.protocols.http.hosts import HostPolicy
 from goqueue.protocols.http.reply import lines
 from goqueue.protocols.http.routes import switch
 
@@ -31,8 +32,10 @@ class HttpFront(Front[HttpConnection]):
         *,
         health: Callable[[], Awaitable[Health]],
         metrics: Callable[[str], Awaitable[tuple[bytes, str]]],
+        hosts: HostPolicy | None = None,
     ) -> None:
         super().__init__(broker, door)
+        self.hosts = hosts or HostPolicy()
         self.polls = Polls()
         self.switch = switch(Services(broker, health, metrics, self.polls, Turns()))
         self._second = -1

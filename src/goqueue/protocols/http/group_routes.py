@@ -22,6 +22,7 @@ from goqueue.errors import (
     RebalanceInProgress,
     StaleGeneration,
     StaleMemberEpoch,
+    TopicPrivate,
     UnknownGroup,
     UnknownMember,
     UnknownPartition,
@@ -45,6 +46,7 @@ _OF_MEMBERS: Sequence[type[GoQueueError]] = (
 _OF_JOINING: Sequence[type[GoQueueError]] = (
     InvalidGroup,
     InvalidTopicName,
+    TopicPrivate,
     InvalidSessionTimeout,
     UnsupportedAssignor,
     InstanceInUse,

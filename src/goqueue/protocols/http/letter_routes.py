@@ -16,6 +16,7 @@ from goqueue.errors import (
     MalformedRequest,
     PolicyViolation,
     RedriveRunning,
+    TopicPrivate,
     TopicProtected,
     UnknownRedrive,
     UnknownTopic,
@@ -24,7 +25,7 @@ from goqueue.protocols.http import letters, redrives
 from goqueue.protocols.http.calls import Operation
 
 _STORAGE: Sequence[type[GoQueueError]] = (CoordinatorUnavailable, LogOffline, DiskFull)
-_OF_LETTERS: Sequence[type[GoQueueError]] = (UnknownTopic, Conflict, Corrupt, *_STORAGE)
+_OF_LETTERS: Sequence[type[GoQueueError]] = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *_STORAGE)
 _OF_REDRIVES: Sequence[type[GoQueueError]] = (UnknownRedrive, *_STORAGE)
 
 OPERATIONS: Sequence[Operation] = (

@@ -28,6 +28,7 @@ from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.records.reader import Record
+from goqueue.runtime.waiters import pieces
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, after which dates cannot be written."""
@@ -97,9 +98,13 @@ class Result(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """What became of each message, in the order of the request."""
+    """What became of each message, in the order of the request.
+
+    `topic_created` is true if the topic did not exist and was created with default settings.
+    """
 
     results: list[Result]
+    topic_created: bool | UnsetType = UNSET
 
 
 class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -154,19 +159,20 @@ class Messages(msgspec.Struct):
 
 async def publish(context: Context, request: MessagesToPublish) -> Answer:
     """Publish messages; each has a result of its own."""
+    is_absent = context.topic not in context.broker.topics
     fates = await publish_messages(
         context.broker,
         context.caller,
         context.services.turns,
         context.topic,
-        [translated(message) for message in request.messages],
+        await all_translated(request.messages),
         _ACKS[request.acks],
     )
-    return told(fates)
+    return told(fates, topic_created=True if is_absent else UNSET)
 
 
-def told(fates: Sequence[Fate]) -> Answer:
-    """Return the answer that tells what became of messages."""
+def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> Answer:
+    """Return the answer that tells what became of messages, and whether their topic is a new one."""
     results = []
     failures = []
     for fate in fates:
@@ -176,8 +182,16 @@ def told(fates: Sequence[Fate]) -> Answer:
         else:
             results.append(Result(*fate))
     if not failures:
-        return Answer(Results(results))
-    return Answer(Results(results), 207 if len(failures) < len(results) else failures[0].status)
+        return Answer(Results(results, topic_created))
+    return Answer(Results(results, topic_created), 207 if len(failures) < len(results) else failures[0].status)
+
+
+async def all_translated(given: Sequence[MessageToPublish]) -> list[NewMessage | GoQueueError]:
+    """Return messages as they are stored, or why they cannot be; others have a turn in between."""
+    found: list[NewMessage | GoQueueError] = []
+    async for piece in pieces(given):
+        found += [translated(message) for message in piece]
+    return found
 
 
 def translated(given: MessageToPublish) -> NewMessage | GoQueueError:

@@ -96,6 +96,7 @@ class PipelineSummary(_Seen, kw_only=True):
     rows_per_second: float
     lag: int | None
     bad_rows: int
+    warned_rows: int
 
 
 class Pipelines(msgspec.Struct):
@@ -174,6 +175,7 @@ def _summary(view: PipelineView) -> PipelineSummary:
         rows_per_second=sum(query.rows_per_second for query in queries) if view.is_running else 0.0,
         lag=sum(lags) if lags else None,
         bad_rows=sum(sum(query.bad_rows.values()) for query in queries),
+        warned_rows=sum(sum(query.warned_rows.values()) for query in queries),
     )
 
 

@@ -39,6 +39,12 @@ class UnsupportedMediaType(Invalid):
     code = "unsupported_media_type"
 
 
+class UnsupportedContentEncoding(Invalid):
+    """The body is compressed, or encoded in another way that the broker does not read."""
+
+    code = "unsupported_content_encoding"
+
+
 class BodyTooLarge(TooLarge):
     """The body of the request is larger than the broker takes."""
 

@@ -9,7 +9,7 @@ import msgspec
 
 from goqueue.errors import GoQueueError
 from goqueue.protocols.http.calls import Answer
-from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, problem_of
+from goqueue.protocols.http.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedContentEncoding, problem_of
 from goqueue.protocols.http.requests import Header
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -44,10 +44,13 @@ def encoded(answer: Answer) -> Answer:
     return Answer(_encode(answer.value), *answer[1:])
 
 
-def refusal(error: GoQueueError, path: str = "") -> Answer:
-    """Return the answer that tells an error."""
+def refusal(error: GoQueueError, path: str = "", *, hint: str = "") -> Answer:
+    """Return the answer that tells an error, with its own hint or a better one."""
     problem = problem_of(error, path)
+    problem.hint = hint or problem.hint
     headers = []
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
+    elif isinstance(error, UnsupportedContentEncoding):
+        headers.append((b"accept-encoding", b"identity"))
     return Answer(problem, problem.status, MEDIA_TYPE, headers)

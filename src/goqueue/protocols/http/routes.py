@@ -24,6 +24,7 @@ from goqueue.errors import (
     OffsetOutOfRange,
     TooLarge,
     TopicExists,
+    TopicPrivate,
     TopicProtected,
     UnknownPartition,
     UnknownTopic,
@@ -42,7 +43,8 @@ from goqueue.protocols.http import (
 )
 from goqueue.protocols.http.calls import HTML, Operation, Services
 from goqueue.protocols.http.endpoint import Endpoint
-from goqueue.protocols.http.problems import BodyTooLarge, UnsupportedMediaType
+from goqueue.protocols.http.hosts import HostNotAllowed, OriginNotAllowed
+from goqueue.protocols.http.problems import BodyTooLarge, UnsupportedContentEncoding, UnsupportedMediaType
 from goqueue.protocols.http.switch import Switch
 
 PREFIX = "/v1"
@@ -143,7 +145,7 @@ OPERATIONS: Sequence[Operation] = (
         handle=messages.read,
         request=messages.ReadQuery,
         reply=messages.Messages,
-        errors=(UnknownTopic, UnknownPartition, OffsetOutOfRange, LogOffline, Corrupt),
+        errors=(UnknownTopic, UnknownPartition, TopicPrivate, OffsetOutOfRange, LogOffline, Corrupt),
     ),
     *group_routes.OPERATIONS,
     *queue_routes.OPERATIONS,
@@ -151,6 +153,15 @@ OPERATIONS: Sequence[Operation] = (
     *transaction_routes.OPERATIONS,
     *pipeline_routes.OPERATIONS,
     *job_routes.OPERATIONS,
+    Operation(
+        name="status.index",
+        method="GET",
+        path="/",
+        summary="Where to go from here; a page for browsers",
+        handle=status.index,
+        reply=status.Index,
+        is_strict=False,
+    ),
     Operation(
         name="status.livez",
         method="GET",
@@ -219,11 +230,11 @@ OPERATIONS: Sequence[Operation] = (
 
 def errors_of(operation: Operation) -> Sequence[type[GoQueueError]]:
     """Return all that an operation can answer with, those errors included that any operation has."""
-    common: list[type[GoQueueError]] = []
+    common: list[type[GoQueueError]] = [HostNotAllowed, OriginNotAllowed]
     if operation.is_strict:
         common += [MalformedRequest, Draining]
     if operation.has_body:
-        common += [UnsupportedMediaType, BodyTooLarge]
+        common += [UnsupportedMediaType, UnsupportedContentEncoding, BodyTooLarge]
     return list(dict.fromkeys([*operation.errors, *common]))
 
 

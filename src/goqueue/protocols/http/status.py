@@ -34,6 +34,21 @@ class HealthReply(msgspec.Struct):
     checks: list[CheckReply]
 
 
+class Link(msgspec.Struct):
+    """A path of the broker, and what is there."""
+
+    path: str
+    description: str
+
+
+class Index(msgspec.Struct):
+    """Which broker this is, and where to go from here."""
+
+    name: str
+    version: str
+    links: list[Link]
+
+
 class Version(msgspec.Struct):
     """Which broker this is."""
 
@@ -42,6 +57,18 @@ class Version(msgspec.Struct):
     python: str
     node_id: int
     cluster_id: str
+
+
+async def index(context: Context, _: None) -> Answer:
+    """Lead a browser to what is here, and tell programs the same as JSON."""
+    from goqueue.protocols.http.index_page import LINKS, page
+
+    vary = (b"vary", b"accept")
+    if "text/html" in context.header(b"accept").lower():
+        policy = (b"content-security-policy", _PAGE_POLICY)
+        return Answer(page(context.header(b"host")), media_type=HTML, headers=[policy, vary])
+    links = [Link(path, meaning) for path, meaning in LINKS.items()]
+    return Answer(Index("goqueue", __version__, links), headers=[vary])
 
 
 async def livez(context: Context, _: None) -> Answer:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from goqueue.broker.pipeline import Caller
 from goqueue.protocols.http.calls import Answer
 from goqueue.protocols.http.endpoint import Endpoint
+from goqueue.protocols.http.hosts import preflight_headers
 from goqueue.protocols.http.problems import UnknownPath
 from goqueue.protocols.http.reply import refusal
 from goqueue.protocols.http.requests import Request
@@ -47,6 +48,8 @@ class Switch:
         if way is None:
             return refusal(UnknownPath(f"nothing is offered at {path[:200]!r}", hint="/docs lists what is"), path)
         endpoint, prefix, variables = way
+        if request.origin and request.method == "OPTIONS":
+            return Answer(None, 204, headers=preflight_headers(endpoint.methods))
         return await endpoint.answer(caller, request, prefix, variables)
 
     def _find(self, path: str) -> _Way | None:

@@ -32,7 +32,7 @@ from goqueue.machines.transaction_values import ProducerIdentity, TransactionSta
 from goqueue.machines.transaction_values import Transaction as KnownTransaction
 from goqueue.model.units import parse_duration_ms
 from goqueue.protocols.http.calls import Answer, Context
-from goqueue.protocols.http.messages import MessageToPublish, told, translated
+from goqueue.protocols.http.messages import MessageToPublish, all_translated, told
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.protocols.http.topics import NAME_SCHEMA
 
@@ -187,7 +187,7 @@ async def publish(context: Context, request: TransactionMessages) -> Answer:
     """Publish messages as part of a transaction; each has a result of its own."""
     broker, caller, services = context.broker, context.caller, context.services
     writer = Writer(request.transactional_id, request.identity)
-    messages = [translated(message) for message in request.messages]
+    messages = await all_translated(request.messages)
     if request.sequence is None:
         fates = await publish_in_transaction(broker, caller, services.turns, writer, request.topic, messages)
     else:

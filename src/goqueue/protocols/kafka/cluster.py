@@ -34,7 +34,11 @@ async def metadata(context: Context, request: Request) -> Reply | bytes:
     wanted = () if is_all else tuple(dict.fromkeys(_name_or_id(topic) for topic in request.topics))
     revision = context.broker.revision
     found = await find_topics(
-        context.broker, context.caller, None if is_all else wanted, may_create=request.allow_auto_topic_creation
+        context.broker,
+        context.caller,
+        None if is_all else wanted,
+        may_create=request.allow_auto_topic_creation,
+        presence=context.presence,
     )
     # Encoding a thousand partitions takes ten milliseconds, and clients ask again and again.
     key = (request.version, is_all, wanted, context.reached_at)

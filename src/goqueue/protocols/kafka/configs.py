@@ -12,7 +12,7 @@ from enum import IntEnum
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics import alter_topic, describe_topic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
-from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings
+from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings, unknown_setting
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
@@ -39,7 +39,7 @@ _SOURCES: Mapping[Source, int] = {Source.TOPIC: 1, Source.BROKER: 4, Source.DEFA
 _KINDS: Mapping[type, int] = {bool: 1, int: 5, float: 6, str: 2}
 _STRING = 2
 # As Kafka calls a listener that asks nobody who they are.
-_LISTENER_NAMES = {"kafka": "PLAINTEXT"}
+LISTENER_NAMES = {"kafka": "PLAINTEXT"}
 _LIST = 7
 # How the broker calls what topics have by default; where nothing stands here, both say the same.
 _BROKER_NAMES = {
@@ -68,10 +68,21 @@ async def describe_configs(context: Context, request: Request) -> Reply:
         named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             configs = await _describe(context, resource)
-            results.append({**named, **told(None), "configs": configs})
+            results.append({**named, **told(None), "configs": [_asked(each, request) for each in configs]})
         except GoQueueError as error:
             results.append({**named, **told(error), "configs": []})
     return {"results": results}
+
+
+def _asked(config: Reply, request: Request) -> Reply:
+    """Return a setting without what the client has not asked for."""
+    # Before version 3 there is no documentation, and nobody asks for it.
+    is_documented = getattr(request, "include_documentation", False)
+    return {
+        **config,
+        "synonyms": config["synonyms"] if request.include_synonyms else [],
+        "documentation": config["documentation"] if is_documented else None,
+    }
 
 
 async def _describe(context: Context, resource: Request) -> list[Reply]:
@@ -114,16 +125,38 @@ def described(setting: Setting, settings: TopicSettings, own: Mapping[str, str])
 def _broker_configs(context: Context) -> list[Reply]:
     options = context.broker.options
     values = {
-        "auto.create.topics.enable": (str(options.auto_create_topics).lower(), bool),
-        "broker.id": (str(options.node_id), int),
-        "num.partitions": (str(options.default_partitions), int),
-        "default.replication.factor": ("1", int),
-        "fetch.max.bytes": (str(options.fetch_bytes_max), int),
-        "listeners": (_listed(context.listeners), str),
-        "advertised.listeners": (_listed(_advertised(context)), str),
+        "auto.create.topics.enable": (
+            str(options.auto_create_topics).lower(),
+            bool,
+            "Create a topic when a client asks for one that does not exist.",
+        ),
+        "broker.id": (str(options.node_id), int, "The number by which clients know this broker."),
+        "num.partitions": (
+            str(options.default_partitions),
+            int,
+            "How many partitions a new topic has unless asked otherwise.",
+        ),
+        "default.replication.factor": ("1", int, "How many replicas a new topic has: one, as there is one broker."),
+        "fetch.max.bytes": (str(options.fetch_bytes_max), int, "The most bytes that a reply to a fetch holds."),
+        "group.min.session.timeout.ms": (
+            str(options.group_min_session_timeout_ms),
+            int,
+            "The shortest session.timeout.ms that a member of a classic group may ask for.",
+        ),
+        "group.max.session.timeout.ms": (
+            str(options.group_max_session_timeout_ms),
+            int,
+            "The longest session.timeout.ms that a member of a classic group may ask for.",
+        ),
+        "listeners": (_listed(context.listeners), str, "The addresses that the broker listens on."),
+        "advertised.listeners": (
+            _listed(_advertised(context)),
+            str,
+            "The addresses that clients are told to connect to.",
+        ),
     }
     topic_defaults = {
-        _BROKER_NAMES.get(name, name): (setting.read(options.topic_defaults), setting.kind)
+        _BROKER_NAMES.get(name, name): (setting.read(options.topic_defaults), setting.kind, setting.description)
         for name, setting in TABLE.items()
     }
     return [
@@ -133,11 +166,11 @@ def _broker_configs(context: Context) -> list[Reply]:
             "read_only": True,
             "is_default": True,
             "config_source": _SOURCES[Source.BROKER],
-            "synonyms": [],
+            "synonyms": [{"name": name, "value": value, "source": _SOURCES[Source.BROKER]}],
             "config_type": _KINDS.get(kind, _STRING),
-            "documentation": None,
+            "documentation": documentation,
         }
-        for name, (value, kind) in (values | topic_defaults).items()
+        for name, (value, kind, documentation) in (values | topic_defaults).items()
     ]
 
 
@@ -151,7 +184,7 @@ def _listed(listeners: Mapping[str, Address]) -> str:
     shown = []
     for name, (host, port) in listeners.items():
         bracketed = f"[{host}]" if ":" in host else host
-        shown.append(f"{_LISTENER_NAMES.get(name, name.upper())}://{bracketed}:{port}")
+        shown.append(f"{LISTENER_NAMES.get(name, name.upper())}://{bracketed}:{port}")
     return ",".join(shown)
 
 
@@ -202,7 +235,7 @@ def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> 
         raise Invalid(f"{change.config_operation} is no way to change a setting", hint="0 to 3")
     if change.config_operation == Change.DELETE:
         if setting is None:
-            raise InvalidTopicSettings(f"{change.name!r} is no setting of a topic")
+            raise InvalidTopicSettings(unknown_setting(change.name))
         config.pop(change.name, None)
     elif change.value is None:
         raise InvalidTopicSettings(f"{change.name} was given no value")

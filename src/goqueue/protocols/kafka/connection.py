@@ -1,7 +1,12 @@
 """One Kafka connection: requests in, replies out in the same order.
 
-Every complete frame of a read is handled before anything is sent. Produce requests that follow each other are
-gathered and published as one burst; then all replies that are ready leave with one write.
+The complete frames of a read are handled before anything is sent. Produce requests that follow each other are gathered
+and published as one burst; then all replies that are ready leave with one write.
+
+A connection has a budget of work: after `TURN_FRAMES` requests, or `TURN_BYTES` of them, it stops reading and goes on
+in the next turn of the loop, so that other connections are served in between. The event loop itself would call a
+connection up to 32 times in a row while its socket is full. Requests of more than `OWED_BYTES_MAX` that wait for the
+disk stop the connection, too: a small publish of another client shares the disk with all of them.
 
 A reply that is not ready has a slot, and those behind it wait for it. While a slot belongs to a fetch that waits or to
 a request that takes its time, no further request of this connection is handled, as Kafka does it; bytes are still
@@ -42,6 +47,17 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct(">hhih")
 _OWED_MAX = 1000
 _UNREAD_MAX = 256 * 1024
+TURN_FRAMES = 100
+"""How many requests of one connection are handled before others have a turn."""
+
+TURN_BYTES = 128 * 1024
+"""How many bytes of requests are handled before others have a turn; a single request may be larger."""
+
+OWED_BYTES_MAX = 8 * 1024 * 1024
+"""How many bytes of requests without a reply there may be before no more are handled."""
+
+# Receiving costs much less than handling.
+_TURN_READ_BYTES = 1024 * 1024
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -60,6 +76,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # How many reasons there are to handle no further request for now; and whether too many replies are due.
         self._holds = 0
         self._is_full = False
+        # What was read and handled of the budget for one turn, and whether that is spent.
+        self._turn_read_bytes = 0
+        self._turn_frames = 0
+        self._turn_bytes = 0
+        self._is_spent = False
         self._is_paused = False
         self._fetch: Fetch | None = None
         self._plan: Plan | None = None
@@ -102,12 +123,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.buffer()
+        return self._frames.buffer()[:_TURN_READ_BYTES]
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
         self._patience.heard()
         self._frames.received(nbytes)
+        self._turn_read_bytes += nbytes
         self._handle_frames()
 
     @override
@@ -132,7 +154,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 # If the rest of a request is awaited now, it is that of another one.
                 self._patience.expects_nothing()
             self._frames.keep()
-            self._is_full = self._replies.owed >= _OWED_MAX
+            self._is_full = self._owes_much()
         except MalformedRequest as error:
             self._drop("its request could not be read", error.message)
             return
@@ -142,22 +164,52 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         finally:
             self._is_bursting = False
-        if self._frames.unread and not self._holds and not self._is_full:
+        if self._frames.unread and not self._holds and not self._is_full and not self._is_spent:
             self._patience.expects_rest(self._frames.unread)
         else:
             self._patience.expects_nothing()
+        if self._turn_read_bytes >= _TURN_READ_BYTES:
+            self._end_turn()
         self._pace()
         self._send()
 
     def _handle_some(self) -> bool:
         """Handle frames until there are no more, or something must be waited for; tell whether there was any."""
         has_any = False
-        while not self._holds and self._replies.owed < _OWED_MAX and (frame := self._frames.next()) is not None:
+        while (
+            not self._holds
+            and not self._is_spent
+            and not self._owes_much()
+            and (frame := self._frames.next()) is not None
+        ):
             has_any = True
             self._handle(frame)
+            self._turn_frames += 1
+            self._turn_bytes += len(frame)
+            if self._turn_frames >= TURN_FRAMES or self._turn_bytes >= TURN_BYTES:
+                self._end_turn()
             if self._replies.ready_bytes > self._ready_bytes_max:
                 self._send()
         return has_any
+
+    def _owes_much(self) -> bool:
+        return self._replies.owed >= _OWED_MAX or self._replies.owed_bytes >= OWED_BYTES_MAX
+
+    def _end_turn(self) -> None:
+        """Handle no more until all others who have something to do have had a turn."""
+        if not self._is_spent:
+            self._is_spent = True
+            self._front.loop.call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._is_spent = False
+        self._turn_read_bytes = self._turn_frames = self._turn_bytes = 0
+        if self._transport is None or self._is_bursting:
+            return
+        if self._frames.unread and not self._holds:
+            self._handle_frames()
+        else:
+            self._pace()
 
     def _handle(self, frame: memoryview) -> None:
         if len(frame) < _HEADER.size:
@@ -203,11 +255,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return False
         run = self._run
         if run is None or run.plan is not plan:
-            slot = self._new_slot()
+            slot = self._new_slot(len(frame))
             run = self._run = plan.run(partial(self._reply, slot))
             self._burst.append(run)
         else:
-            self._replies.expect_more()
+            self._replies.expect_more(len(frame))
         run.add_request(correlation, records)
         return True
 
@@ -215,7 +267,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         request = parse(self._front.broker, version, cursor)
         self._plan = plan_of(request, version, frame, self._front.broker.revision)
         is_flexible = version >= APIS[PRODUCE].flexible_from
-        slot = self._new_slot()
+        slot = self._new_slot(len(frame))
 
         def done(outcomes: Sequence[Outcome]) -> None:
             if request.acks is not Acks.NONE:
@@ -299,10 +351,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # -- replies
 
-    def _new_slot(self) -> Slot:
+    def _new_slot(self, request_bytes: int = 0) -> Slot:
         # Whatever comes now is answered behind it.
         self._run = None
-        return self._replies.expect()
+        return self._replies.expect(request_bytes)
 
     def _reply(self, slot: Slot, parts: Parts) -> None:
         """Put a reply into its slot, and send all that are ready from the first slot on."""
@@ -338,14 +390,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._front.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self._transport is not None and not self._holds and not self._is_bursting:
+        # If the budget of this turn is spent, the next one goes on by itself.
+        if self._transport is not None and not self._holds and not self._is_bursting and not self._is_spent:
             self._handle_frames()
 
     def _pace(self) -> None:
         """Read no more while too much waits to be handled."""
         if self._transport is None:
             return
-        must_pause = self._frames.unread > _UNREAD_MAX and bool(self._holds or self._is_full)
+        is_waiting = bool(self._holds or self._is_full)
+        must_pause = self._is_spent or (is_waiting and self._frames.unread > _UNREAD_MAX)
         if must_pause and not self._is_paused:
             self._transport.pause_reading()
         elif not must_pause and self._is_paused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ UNKNOWN_OPERATIONS = -(2**31)
 """What a reply says where it could list the operations that the caller may do, and does not."""
 
 _MESSAGE_MAX = 1000
+# The directories above that of a partition's log: clients elsewhere need not know where the data directory is.
+_PARENTS = re.compile(r"(?<![\w/])/(?:[^/\s'\"]+/)+(?=[^/\s'\"]+-[0-9]+\b)")
 
 
 class KeptReplies:
@@ -85,5 +88,5 @@ def told(error: GoQueueError | None) -> dict[str, object]:
 
 def message_of(error: GoQueueError) -> str:
     """Return what an error says, short enough for any string of the protocol, whatever a client has put into it."""
-    text = str(error)
+    text = _PARENTS.sub("", str(error))
     return text if len(text) <= _MESSAGE_MAX else text[:_MESSAGE_MAX] + "..."

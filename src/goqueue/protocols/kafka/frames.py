@@ -15,7 +15,9 @@ import struct
 
 from goqueue.errors import MalformedRequest
 
-SHARED_BYTES = 1024 * 1024
+SHARED_BYTES = 256 * 1024
+"""How much is read at once, unless more of one frame is on its way."""
+
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
 # Room for a frame grows in steps, so that it costs no more than a few times what has arrived.

@@ -18,42 +18,54 @@ _FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
 class Slot:
     """The place of a reply, or of the replies to several requests in a row; `parts` is None until they are ready."""
 
-    __slots__ = ("parts", "requests")
+    __slots__ = ("parts", "request_bytes", "requests")
 
-    def __init__(self) -> None:
+    def __init__(self, request_bytes: int) -> None:
         self.parts: Parts | None = None
         self.requests = 1
+        self.request_bytes = request_bytes
 
 
 class Replies:
-    """What is owed to a client, and what is ready; `owed` counts requests, `ready_bytes` bytes that were not taken."""
+    """What is owed to a client, and what is ready.
 
-    __slots__ = ("_ready", "_slots", "owed", "ready_bytes")
+    `owed` counts requests without a reply, `owed_bytes` how large these requests are, and `ready_bytes` the bytes of
+    replies that were not taken.
+    """
+
+    __slots__ = ("_ready", "_slots", "owed", "owed_bytes", "ready_bytes")
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
         self._ready: Parts = []
         self.owed = 0
+        self.owed_bytes = 0
         self.ready_bytes = 0
 
-    def expect(self) -> Slot:
+    def expect(self, request_bytes: int = 0) -> Slot:
         """Return the place of the reply to a request that was read."""
-        slot = Slot()
+        slot = Slot(request_bytes)
         self._slots.append(slot)
         self.owed += 1
+        self.owed_bytes += request_bytes
         return slot
 
-    def expect_more(self) -> None:
+    def expect_more(self, request_bytes: int = 0) -> None:
         """Let one more request be answered in the last place."""
-        self._slots[-1].requests += 1
+        last = self._slots[-1]
+        last.requests += 1
+        last.request_bytes += request_bytes
         self.owed += 1
+        self.owed_bytes += request_bytes
 
     def fill(self, slot: Slot, parts: Parts) -> None:
         """Put a reply into its place."""
         slot.parts = parts
         slots = self._slots
         while slots and (ready := slots[0].parts) is not None:
-            self.owed -= slots.popleft().requests
+            answered = slots.popleft()
+            self.owed -= answered.requests
+            self.owed_bytes -= answered.request_bytes
             self._ready += ready
             for part in ready:
                 self.ready_bytes += len(part)
@@ -66,7 +78,7 @@ class Replies:
     def forget(self) -> None:
         """Owe nothing any more: the client has left."""
         self._slots.clear()
-        self.owed = 0
+        self.owed = self.owed_bytes = 0
         self.take()
 
 

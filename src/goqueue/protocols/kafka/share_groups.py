@@ -1,4 +1,4 @@
-"""Share groups as members and administrators see them: ShareGroupHeartbeat and -Describe, DescribeShareGroupOffsets.
+"""Share groups as members and administrators see them: ShareGroupHeartbeat and -Describe, and the APIs of offsets.
 
 Names of states and kinds are Kafka's. Every queue group is a share group, whoever has made it.
 """
@@ -6,13 +6,15 @@ Names of states and kinds are Kafka's. Every queue group is a share group, whoev
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from goqueue.broker import share_groups
 from goqueue.broker.queue_admin import QueueView, describe_queue
+from goqueue.broker.share_offsets import alter_share_offsets, delete_share_offsets
 from goqueue.errors import GoQueueError, Invalid, InvalidGroup
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.share_values import ShareAssignment, ShareGroup, ShareHeartbeat, ShareMember
-from goqueue.protocols.kafka.context import UNKNOWN_OPERATIONS, Context
+from goqueue.protocols.kafka.context import UNKNOWN_OPERATIONS, Context, told
 from goqueue.protocols.kafka.coordination import client_id_of, shown_host, told_by_coordinator
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
@@ -90,11 +92,54 @@ def _progress(context: Context, view: QueueView, wanted: Sequence[Request] | Non
         if found is not None:
             part = {**part, "start_offset": found.floor, "lag": found.backlog + found.in_flight.total()}
         topics.setdefault(place.topic, []).append(part)
-    opened = context.broker.topics
     return [
-        {"topic_name": name, "topic_id": opened[name].topic.id if name in opened else None, "partitions": parts}
+        {"topic_name": name, "topic_id": _topic_id(context, name), "partitions": parts}
         for name, parts in topics.items()
     ]
+
+
+async def alter_share_group_offsets(context: Context, request: Request) -> Reply:
+    """Let a share group without members go on at other offsets."""
+    wanted = {
+        TopicPartition(topic.topic_name, part.partition_index): part.start_offset
+        for topic in request.topics or ()
+        for part in topic.partitions or ()
+    }
+    try:
+        outcomes = await alter_share_offsets(context.broker, context.caller, request.group_id, wanted)
+    except GoQueueError as error:
+        return {**told_by_coordinator(error), "responses": []}
+    topics: dict[str, list[Reply]] = {}
+    for place, outcome in outcomes.items():
+        topics.setdefault(place.topic, []).append({"partition_index": place.partition, **told(outcome)})
+    return {
+        **told(None),
+        "responses": [
+            {"topic_name": name, "topic_id": _topic_id(context, name), "partitions": parts}
+            for name, parts in topics.items()
+        ],
+    }
+
+
+async def delete_share_group_offsets(context: Context, request: Request) -> Reply:
+    """Have a share group without members forget how far it is with topics."""
+    names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
+    try:
+        outcomes = await delete_share_offsets(context.broker, context.caller, request.group_id, names)
+    except GoQueueError as error:
+        return {**told_by_coordinator(error), "responses": []}
+    return {
+        **told(None),
+        "responses": [
+            {"topic_name": name, "topic_id": _topic_id(context, name), **told(outcome)}
+            for name, outcome in outcomes.items()
+        ],
+    }
+
+
+def _topic_id(context: Context, name: str) -> UUID | None:
+    opened = context.broker.topics.get(name)
+    return None if opened is None else opened.topic.id
 
 
 async def listed_shares(context: Context) -> tuple[list[Reply], bool]:

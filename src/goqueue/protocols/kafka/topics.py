@@ -16,6 +16,7 @@ from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
 
 _NO_TOPIC_ID = UUID(int=0)
+_CREATED_AT_ONCE = 100
 
 
 async def create_topics(context: Context, request: Request) -> Reply:
@@ -32,9 +33,13 @@ async def create_topics(context: Context, request: Request) -> Reply:
         except GoQueueError as error:
             return {"name": topic.name, **told(error), "configs": None}
 
-    # All at once: making a topic is waiting for the disk, which can do that for many at a time.
-    by_name = {topic.name: topic for topic in wanted}
-    return {"topics": await asyncio.gather(*map(create, by_name.values()))}
+    # Many at once: making a topic is waiting for the disk, which can do that for many at a time. Not all at once: what
+    # has begun is carried out, and a broker that drains waits for it.
+    each_once = list({topic.name: topic for topic in wanted}.values())
+    results: list[Reply] = []
+    for start in range(0, len(each_once), _CREATED_AT_ONCE):
+        results += await asyncio.gather(*map(create, each_once[start : start + _CREATED_AT_ONCE]))
+    return {"topics": results}
 
 
 async def _create(context: Context, topic: Request, *, is_dry_run: bool) -> Topic:

@@ -1,6 +1,6 @@
 """Whether what a pipeline writes can come to a good end: sinks, and the dead letters.
 
-Two sinks of files in one directory: Spark keeps there which batches are written, and leaves out those of the second. A
+Two sinks of files cannot share a directory: the second one refuses it, since it holds files of another query. A
 topic that is written and read by the same pipeline goes round in a circle. Dead letters are written once they are
 final, and those of tables would be written at every start anew.
 """
@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 
 from goqueue.spark.pipelines.draft import Draft, Flow
-from goqueue.spark.pipelines.model import Action, FileSink, FileSource, OnBadValue, TopicSink, TopicSource
+from goqueue.spark.pipelines.model import Action, DeltaSink, FileSink, FileSource, OnBadValue, TopicSink, TopicSource
 from goqueue.spark.pipelines.nodes import Notes, Scalar
 
 
@@ -44,7 +44,7 @@ def _check_directories(draft: Draft, notes: Notes) -> None:
         if isinstance(source, FileSource) and source.is_stream
     }
     for key, each in draft.sinks.items():
-        if not isinstance(each.sink, FileSink):
+        if not isinstance(each.sink, FileSink | DeltaSink):
             continue
         path = _normal(each.sink.path)
         first = writers.setdefault(path, key)

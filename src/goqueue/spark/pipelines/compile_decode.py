@@ -20,6 +20,7 @@ from goqueue.spark.decoding import decoded_column, is_one_json, json_options
 from goqueue.spark.pipelines.dead_letters import MESSAGE_COLUMN, Cause, Reason, letters
 from goqueue.spark.pipelines.expectations import Judged, Observe
 from goqueue.spark.pipelines.model import Decode, DecodeFormat, OnBadValue
+from goqueue.spark.pipelines.progress import RULES_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,7 +54,7 @@ def decode(messages: DataFrame, how: Decode, by: Decoder) -> Judged:
     if how.format is DecodeFormat.TEXT:
         return Judged(messages.select(F.make_valid_utf8(text).alias("value"), *beside), None)
     parsed = _parsed(messages, how.schema) if how.values is None else _decoded(messages, how.values)
-    counted = by.observe(parsed, by.source, {RULE: F.count_if(F.col(_WHY).isNotNull())})
+    counted = by.observe(parsed, f"{RULES_PREFIX}{by.source}", {RULE: F.count_if(F.col(_WHY).isNotNull())})
     names = _struct(how.schema).fieldNames() if how.values is None else reader_of(how.values).type.names
     columns = [F.col(_DATA).getField(name).alias(name) for name in names]
     good = _good(counted, how.on_bad_value).select(*columns, *beside)

@@ -16,6 +16,7 @@ from goqueue.spark.pipelines.model import (
     ConsoleSink,
     Decode,
     DecodeFormat,
+    DeltaSink,
     FileSink,
     FileSource,
     Interval,
@@ -89,6 +90,9 @@ def sink_words(sink: Sink) -> list[str]:
         case FileSink():
             by = [f"partitioned by {', '.join(sink.partition_by)}"] if sink.partition_by else []
             return [f"{sink.format.value} {sink.path}", *by]
+        case DeltaSink():
+            by = [f"partitioned by {', '.join(sink.partition_by)}"] if sink.partition_by else []
+            return [f"delta {sink.path}", *by]
         case ConsoleSink():
             return [f"console, {sink.rows} rows a batch", *mode]
         case BatchSink():

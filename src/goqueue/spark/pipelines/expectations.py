@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from goqueue.spark.pipelines.dead_letters import Cause, Reason, letters
 from goqueue.spark.pipelines.describe import one_line
 from goqueue.spark.pipelines.model import Action, Expectation
+from goqueue.spark.pipelines.progress import RULES_PREFIX, WARNINGS_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,7 +30,7 @@ _VERDICTS: Final = "__goqueue_verdicts"
 """Beside the columns of a row, for each rule of a step whether it is broken."""
 
 Observe = Callable[["DataFrame", str, Mapping[str, "Column"]], "DataFrame"]
-"""Counts something about the rows that pass, under the name of a part and those of what is counted."""
+"""Counts something about the rows that pass, under the name of a metric and those of what is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,14 @@ def judge(rows: DataFrame, rules: Sequence[Expectation], *, pipeline: str, step:
         return Judged(rows, None)
     judged = rows.withColumn(_VERDICTS, F.array(*map(_is_broken, rules)))
     verdicts = [F.col(_VERDICTS)[index] for index in range(len(rules))]
-    counted = observe(
-        judged, step, {rule.name: F.count_if(broken) for rule, broken in zip(rules, verdicts, strict=True)}
-    )
+    counted = judged
+    for prefix, is_warning in ((RULES_PREFIX, False), (WARNINGS_PREFIX, True)):
+        counts = {
+            rule.name: F.count_if(broken)
+            for rule, broken in zip(rules, verdicts, strict=True)
+            if (rule.action is Action.KEEP) == is_warning
+        }
+        counted = observe(counted, f"{prefix}{step}", counts) if counts else counted
     leaving = [broken for rule, broken in zip(rules, verdicts, strict=True) if rule.action is not Action.KEEP]
     kept = counted.where(~reduce(or_, leaving)) if leaving else counted
     deadly = [rule for rule in rules if rule.action is Action.DLQ]

@@ -269,6 +269,17 @@ class FileSink:
 
 
 @dataclass(frozen=True, slots=True)
+class DeltaSink:
+    """A Delta table."""
+
+    name: str
+    input: str
+    path: str
+    partition_by: tuple[str, ...] = ()
+    mode: Mode = Mode.APPEND
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleSink:
     """The first rows of each batch, printed."""
 
@@ -288,7 +299,7 @@ class BatchSink:
     mode: Mode = Mode.APPEND
 
 
-Sink = TopicSink | FileSink | ConsoleSink | BatchSink
+Sink = TopicSink | FileSink | DeltaSink | ConsoleSink | BatchSink
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from goqueue.spark.pipelines.fields import Fields, Reference
 from goqueue.spark.pipelines.functions import ReadFile, parse_function
-from goqueue.spark.pipelines.model import BatchSink, ConsoleSink, FileFormat, FileSink, Mode, Sink, TopicSink
+from goqueue.spark.pipelines.model import BatchSink, ConsoleSink, DeltaSink, FileFormat, FileSink, Mode, Sink, TopicSink
 from goqueue.spark.pipelines.nodes import Place, Scalar, Table
 from goqueue.spark.pipelines.parse_sources import check_topic
 
-_KINDS = ["topic", *FileFormat, "console", "foreach_batch"]
+_DELTA = "delta"
+_KINDS = ["topic", *FileFormat, _DELTA, "console", "foreach_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,10 @@ def parse_sink(name: str, fields: Fields, read: ReadFile) -> SinkDraft:
     elif kind in {"", "topic"}:
         sink = _topic_sink(name, source, mode, fields)
     else:
-        sink = _file_sink(name, source, mode, FileFormat(kind), fields)
+        _require_append(mode, fields)
+        path, by = fields.path(kind), fields.texts("partition_by")
+        is_delta = kind == _DELTA
+        sink = DeltaSink(name, source, path, by) if is_delta else FileSink(name, source, FileFormat(kind), path, by)
     if kind:
         fields.finish()
     return SinkDraft(sink, reads[:1], fields.place)
@@ -55,14 +59,13 @@ def _topic_sink(name: str, source: str, mode: Mode, fields: Fields) -> TopicSink
     return TopicSink(name, source, topic.text if topic else "", fields.text("key"), fields.text("value"), mode)
 
 
-def _file_sink(name: str, source: str, mode: Mode, file_format: FileFormat, fields: Fields) -> FileSink:
+def _require_append(mode: Mode, fields: Fields) -> None:
     if mode is not Mode.APPEND:
         fields.notes.error(
             fields.key_place("mode"),
             f"{fields.what} writes files, which can only be appended to",
             "leave mode away; a topic takes updates",
         )
-    return FileSink(name, source, file_format, fields.path(file_format), fields.texts("partition_by"), mode)
 
 
 def _console_rows(fields: Fields) -> int:

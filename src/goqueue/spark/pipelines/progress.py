@@ -3,6 +3,8 @@
 Spark's account of a batch is a JSON document. `read_batch` takes from it what people ask for; `advance` adds it to what
 was known of the query. A query without anything to do tells so every ten seconds, under the number of its last batch:
 such an account changes the rates, and no total.
+
+A row that breaks a rule of `expect` goes on. It is counted as a warning, apart from bad rows, which do not.
 """
 
 from __future__ import annotations
@@ -15,7 +17,22 @@ LETTERS_NAME: Final = "dead letters"
 """The query of a pipeline that writes them; its rows are those that it writes, since it reads much that is none."""
 WRITTEN_METRIC: Final = "goqueue.written"
 RULES_PREFIX: Final = "goqueue.rules."
+WARNINGS_PREFIX: Final = "goqueue.warnings."
 _GOQUEUE: Final = "goqueue"
+
+
+Positions = Mapping[tuple[str, str], int]
+"""Offsets by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one batch has done, or all of them."""
+
+    rows: int
+    rows_written: int
+    bad_rows: Mapping[str, int]
+    warned_rows: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,8 @@ class Batch:
     state_bytes: int
     watermark: str | None
     bad_rows: Mapping[str, int]
+    warned_rows: Mapping[str, int]
+    positions: Positions
     offsets: int = 0
     """By how many offsets of topics it has gone on; not all of them need have a message."""
 
@@ -54,8 +73,16 @@ class QueryProgress:
     state_bytes: int = 0
     watermark: str | None = None
     bad_rows: Mapping[str, int] = field(default_factory=dict)
+    warned_rows: Mapping[str, int] = field(default_factory=dict)
     updated_at_ms: int = 0
     offsets: int = 0
+    positions: Positions = field(default_factory=dict)
+    """Where its last batch ended in topics."""
+
+    @property
+    def totals(self) -> Figures:
+        """What all batches of this run have done."""
+        return Figures(self.rows, self.rows_written, self.bad_rows, self.warned_rows)
 
 
 def read_batch(account: Mapping[str, Any]) -> Batch:
@@ -80,7 +107,9 @@ def read_batch(account: Mapping[str, Any]) -> Batch:
         state_rows=sum(operator.get("numRowsTotal") or 0 for operator in operators),
         state_bytes=sum(operator.get("memoryUsedBytes") or 0 for operator in operators),
         watermark=_watermark(account.get("eventTime") or {}),
-        bad_rows=bad_rows(metrics),
+        bad_rows=broken_rules(metrics, RULES_PREFIX),
+        warned_rows=broken_rules(metrics, WARNINGS_PREFIX),
+        positions=_reached(account.get("sources") or []),
         offsets=sum(map(_advanced, account.get("sources") or [])),
     )
 
@@ -92,12 +121,12 @@ def _counts(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return dict(zip((field["name"] for field in row["schema"]["fields"]), row["values"], strict=True))
 
 
-def bad_rows(metrics: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many rows broke each rule, as `step.rule`; rules that nobody broke are there with 0."""
+def broken_rules(metrics: Mapping[str, Any], prefix: str) -> dict[str, int]:
+    """Return how many rows broke each rule of a kind, as `step.rule`; rules that no row broke are there with 0."""
     return {
-        f"{name.removeprefix(RULES_PREFIX)}.{rule}": count or 0
+        f"{name.removeprefix(prefix)}.{rule}": count or 0
         for name, counts in metrics.items()
-        if name.startswith(RULES_PREFIX)
+        if name.startswith(prefix)
         for rule, count in counts.items()
     }
 
@@ -125,6 +154,8 @@ def advance(known: QueryProgress, batch: Batch, now_ms: int) -> QueryProgress:
         state_bytes=batch.state_bytes,
         watermark=batch.watermark or known.watermark,
         bad_rows=summed(known.bad_rows, batch.bad_rows),
+        warned_rows=summed(known.warned_rows, batch.warned_rows),
+        positions=batch.positions or known.positions,
         updated_at_ms=now_ms,
         offsets=known.offsets + batch.offsets,
     )
@@ -144,6 +175,23 @@ def _lag(sources: list[Mapping[str, Any]]) -> int | None:
         and (reached := _offsets(source.get("endOffset"))) is not None
     ]
     return sum(lags) if lags else None
+
+
+def live_lag(progress: QueryProgress, ends: Positions) -> int | None:
+    """Return how many messages a query has not read yet, by where its topics end now."""
+    if not progress.positions or not ends:
+        return progress.lag
+    topics = {topic for topic, _ in progress.positions}
+    return sum(max(0, end - progress.positions.get(place, end)) for place, end in ends.items() if place[0] in topics)
+
+
+def _reached(sources: list[Mapping[str, Any]]) -> Positions:
+    """Return where a batch ended; of a topic that is read twice, the offset that was reached by both."""
+    found: dict[tuple[str, str], int] = {}
+    for source in sources:
+        for place, offset in (_offsets(source.get("endOffset")) or {}).items():
+            found[place] = min(offset, found.get(place, offset))
+    return found
 
 
 def _advanced(source: Mapping[str, Any]) -> int:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pyspark.errors import PySparkException
+
 from goqueue.errors import Invalid
 from goqueue.seams.clock import Clock
 from goqueue.spark.pipelines.compile import compile_letters, compile_rows, dying_parts
@@ -21,10 +23,11 @@ from goqueue.spark.pipelines.compile_sources import Ground
 from goqueue.spark.pipelines.describe import is_stream
 from goqueue.spark.pipelines.graph import upstream
 from goqueue.spark.pipelines.model import AvailableNow, ConsoleSink, PipelineSpec, Sink
-from goqueue.spark.pipelines.progress import LETTERS_NAME, RULES_PREFIX, WRITTEN_METRIC, QueryProgress
+from goqueue.spark.pipelines.progress import LETTERS_NAME, WRITTEN_METRIC, QueryProgress
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_checkpoints import Checkpoints
-from goqueue.spark.pipelines.run_failures import Failure
+from goqueue.spark.pipelines.run_delta import require_delta
+from goqueue.spark.pipelines.run_failures import Failure, reason_in
 from goqueue.spark.pipelines.run_query import Event, Query, QueryPlan, State, StreamRun
 from goqueue.spark.pipelines.run_table import Observed, TableRun, TableWrite
 from goqueue.spark.pipelines.run_writes import Show, start_letters, start_stream, write_letters, write_table
@@ -92,6 +95,8 @@ class PipelineRun:
         self._show = show
         if is_remote(session):
             require_no_console(spec)
+        else:
+            require_delta(spec)
         self._session = session.newSession()
         self._set_up()
         self._is_stopping = False
@@ -154,9 +159,18 @@ class PipelineRun:
         # A new session of Spark Connect begins with what its server has.
         for name, text in {**SESSION_SETTINGS, **self.spec.spark}.items():
             if name.startswith("spark.sql.") and self._session.conf.isModifiable(name):
-                self._session.conf.set(name, text)
+                self._set(name, text)
         # By default, Spark waits for ever for a query that does not stop.
         self._session.conf.set("spark.sql.streaming.stopTimeout", str(_STOP_TIMEOUT_MS))
+
+    def _set(self, name: str, text: str) -> None:
+        try:
+            self._session.conf.set(name, text)
+        except PySparkException as error:
+            raise Invalid(
+                f"Spark does not take the setting {name} of pipeline {self.spec.name}: {reason_in(str(error))}",
+                hint="correct it under spark: in the file",
+            ) from None
 
     def _ground(self, query: str) -> Ground:
         group = f"pipeline.{self.spec.name}.{query.replace(' ', '-')}"
@@ -243,7 +257,7 @@ def require_no_console(spec: PipelineSpec) -> None:
 
 
 def _observe(rows: DataFrame, name: str, counted: Mapping[str, Column]) -> DataFrame:
-    return rows.observe(f"{RULES_PREFIX}{name}", *(column.alias(each) for each, column in counted.items()))
+    return rows.observe(name, *(column.alias(each) for each, column in counted.items()))
 
 
 def _observe_written(rows: DataFrame) -> DataFrame:

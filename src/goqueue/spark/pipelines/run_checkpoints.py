@@ -12,10 +12,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from goqueue.spark.pipelines.model import PipelineSpec
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 DEFAULT_NAME = ".goqueue/checkpoints"
+
+
+class _Metadata(msgspec.Struct):
+    """What Spark keeps in a checkpoint about its query; a test holds on to it."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +50,9 @@ def checkpoints_of(spec: PipelineSpec, file: PurePath, chosen: str = "") -> Chec
     """Return where a pipeline keeps its checkpoints; `chosen` by whoever runs it is stronger than its file."""
     directory = chosen or spec.checkpoint or str(file.parent / DEFAULT_NAME)
     return Checkpoints(f"{directory.rstrip('/')}/{spec.name}")
+
+
+def query_of(batch: DataFrame, checkpoint: str) -> str:
+    """Return the id of the query that a batch belongs to, which its checkpoint holds."""
+    (metadata,) = batch.sparkSession.read.text(f"{checkpoint}/metadata", wholetext=True).collect()
+    return msgspec.json.decode(metadata.value, type=_Metadata).id

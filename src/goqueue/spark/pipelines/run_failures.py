@@ -25,6 +25,8 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _JAVA_FRAME: Final = re.compile(r"^\s*(at [\w.$/<>@]+\(.*\)|\.\.\. \d+ more)$")
 _JAVA_CALL: Final = re.compile(r"^An error occurred while calling [\w.]+\.\s*:?\s*")
 _JAVA_ERROR: Final = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+(?:[A-Z]\w*[.$])*([A-Z]\w*(?:Exception|Error)): ")
+# How the data source tells a mistake in its options: without a stack trace, see `goqueue.spark.source`.
+_OURS: Final = re.compile(r"\bgoqueue(?:\.\w+)+\.(?P<name>[A-Z]\w*): (?P<message>.*)", re.DOTALL)
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z][A-Z0-9_.]+\]\s*")
 _PYTHON_ERROR: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$", re.DOTALL)
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
@@ -101,6 +103,9 @@ def reason_in(text: str) -> str:
     text = _QUERY_STATE.sub("", _BEFORE.sub("", text))
     if _TRACEBACK in text:
         return _short(_python_reason(text))
+    if ours := _OURS.search(text):
+        message = "\n".join(_until_stack(_SQL_STATE.sub("", ours["message"]).splitlines()))
+        return _short(f"{ours['name']}: {message}")
     text = _JAVA_CALL.sub("", _SQL_STATE.sub("", text))
     lines = [line for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
     told = _JAVA_ERROR.sub("", " ".join(_until_stack(lines)))

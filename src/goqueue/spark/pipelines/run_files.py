@@ -1,52 +1,62 @@
-"""Directories of files that streams write: each belongs to the one query that began it.
+"""Sinks that write files: each batch as a whole, once, and right for every reader of the directory.
 
-Spark notes in `_spark_metadata` which batches of a query are in a directory, and leaves out batches whose number it
-finds there. A query that begins anew, or another one, counts from zero: its rows would be left out without a word.
+`file_commits` says how. Spark writes the rows, to a directory that readers do not look at; what is left to do is a few
+renames, by the driver (with Spark Connect, by a process of the server).
 """
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyarrow import fs
-
-from goqueue.errors import Invalid
-from goqueue.spark.archive_paths import known_scheme
+from goqueue.seams.entropy import SystemEntropy
+from goqueue.spark.pipelines import file_migration
+from goqueue.spark.pipelines.file_commits import TABLE_PREFIX, FileCommits
+from goqueue.spark.pipelines.file_systems import open_files
 from goqueue.spark.pipelines.model import FileSink
+from goqueue.spark.pipelines.run_checkpoints import query_of
 
-_NOTES = "_spark_metadata"
-_NUMBERED = re.compile(r"\d+(\.compact)?")
-# Where pyarrow looks without the help of other programs.
-_SCHEMES = ("s3", "gs", "hdfs")
-
-
-def require_own(sink: FileSink, checkpoint: str) -> None:
-    """Raise unless the directory of a sink is new, or belongs to the query of this checkpoint.
-
-    A query has planned each of the batches that are noted in its directory. Where only Spark can look, nobody knows.
-    """
-    noted, planned = _last_batch(f"{sink.path}/{_NOTES}"), _last_batch(f"{checkpoint}/offsets")
-    if noted is not None and planned is not None and noted > planned:
-        raise Invalid(
-            f"{sink.path} holds files of a query that sink {sink.name} does not go on with: Spark would take new rows "
-            f"for old ones, and leave them out",
-            hint=f"choose another path, or move {sink.path} away to begin anew",
-        )
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
-def _last_batch(path: str) -> int | None:
-    """Return the greatest number of a file in a directory, -1 if there is none; None if that cannot be told."""
-    path = known_scheme(path)
-    if re.match(r"file:/+", path):
-        path = "/" + re.sub(r"^file:/+", "", path)
-    scheme, has_scheme, _ = path.partition(":/")
-    if has_scheme and scheme not in _SCHEMES:
-        return None
-    try:
-        system, inner = fs.FileSystem.from_uri(path if has_scheme else Path(path).absolute().as_uri())
-        found = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
-    except (pa.ArrowException, OSError):
-        return None
-    return max((int(each.base_name.split(".")[0]) for each in found if _NUMBERED.fullmatch(each.base_name)), default=-1)
+def writing_files(sink: FileSink, checkpoint: str) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that writes the rows of each batch, exactly once."""
+    opened: list[FileCommits] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        if not opened:
+            opened.append(_open(sink, batch, checkpoint))
+        if number > opened[0].last:
+            _write(sink, batch, opened[0], number)
+
+    return write
+
+
+def write_files(sink: FileSink, rows: DataFrame, group: str) -> None:
+    """Write all rows of a table; each call adds them to what is there."""
+    files, path = open_files(rows.sparkSession, sink.path)
+    file_migration.require_none(files, path, sink.name)
+    commits = FileCommits(files, path, f"{TABLE_PREFIX}{group}", SystemEntropy())
+    commits.recover()
+    _write(sink, rows, commits, commits.last + 1)
+
+
+def _open(sink: FileSink, batch: DataFrame, checkpoint: str) -> FileCommits:
+    files, path = open_files(batch.sparkSession, sink.path)
+    commits = FileCommits(files, path, query_of(batch, checkpoint), SystemEntropy())
+    commits.require_own(sink.name)
+    commits.recover()
+
+    def planned() -> int:
+        system, directory = open_files(batch.sparkSession, checkpoint)
+        return max(file_migration.numbers_in(system, f"{directory}/offsets"), default=-1)
+
+    file_migration.adopt(files, path, commits, planned=planned, sink=sink.name)
+    return commits
+
+
+def _write(sink: FileSink, rows: DataFrame, commits: FileCommits, number: int) -> None:
+    staged = commits.stage(number)
+    rows.write.format(sink.format.value).partitionBy(*sink.partition_by).save(staged)
+    commits.commit(number, staged)

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from goqueue.seams.clock import Clock
-from goqueue.spark.pipelines.progress import QueryProgress, advance, read_batch
+from goqueue.spark.pipelines.progress import Figures, QueryProgress, advance, read_batch
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_failures import Failure, failure_of
 
@@ -55,6 +55,8 @@ class BatchDone:
 
     pipeline: str
     progress: QueryProgress
+    figures: Figures
+    """Those of the batch; `progress` has the totals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,9 @@ class StreamRun:
     def _start(self) -> Iterator[Event]:
         try:
             self._handle = self._plan.start()
+        except Py4JNetworkError:
+            # Java is gone, and so are all queries: that is not a failure of this one.
+            raise
         except Exception as error:  # noqa: BLE001 - the edge: whatever a function of users raises fails this query only
             yield self._failed(failure_of(error, self._plan.checkpoint))
         else:
@@ -189,7 +194,9 @@ class StreamRun:
             self._batches += 1
             self._failures = 0
             self.failure = None
-            yield BatchDone(self._plan.pipeline, self.progress)
+            read = batch.rows_written if self._plan.counts_written else batch.rows_read
+            figures = Figures(read, batch.rows_written, batch.bad_rows, batch.warned_rows)
+            yield BatchDone(self._plan.pipeline, self.progress, figures)
 
     def _new_accounts(self, handle: StreamingQuery) -> list[dict[str, object]]:
         last = handle.lastProgress

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Final
 
-from goqueue.client import Client, Patience, pipelines
+from goqueue.client import Client, Patience, RequestTimedOut, ServerUnreachable, pipelines
 from goqueue.client.pipeline_values import PipelineReport
 from goqueue.client.pipeline_values import QueryProgress as ToldProgress
 from goqueue.errors import GoQueueError, PipelineRunning
@@ -39,6 +39,7 @@ class Reporter:
         self, spec: PipelineSpec, server: str, *, master: str, stops: SimpleQueue[str], clock: Clock, entropy: Entropy
     ) -> None:
         self.pipeline = spec.name
+        self.server = server
         self._spec = spec
         self._stops = stops
         self._client = Client(server, timeout_s=_TIMEOUT_S, patience=Patience(attempts=1))
@@ -52,6 +53,8 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name=f"report-{spec.name}", daemon=True)
         self.problem: str | None = None
         """Why the last report did not arrive, if it did not."""
+        self.is_unreachable = False
+        """Whether that is since there was no answer at all."""
 
     def begin(self) -> None:
         """Report for the first time, and go on with it; PipelineRunning if the pipeline runs elsewhere."""
@@ -95,6 +98,7 @@ class Reporter:
         except PipelineRunning:
             raise
         except GoQueueError as error:
+            self.is_unreachable = isinstance(error, ServerUnreachable | RequestTimedOut)
             self.problem = str(error)
             return
         self.problem = None
@@ -137,6 +141,7 @@ def _told(progress: QueryProgress) -> ToldProgress:
         state_bytes=progress.state_bytes,
         watermark=progress.watermark,
         bad_rows=dict(progress.bad_rows),
+        warned_rows=dict(progress.warned_rows),
         updated_at=_moment(progress.updated_at_ms) if progress.updated_at_ms else None,
     )
 

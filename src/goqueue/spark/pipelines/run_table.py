@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from goqueue.seams.clock import Clock
-from goqueue.spark.pipelines.progress import RULES_PREFIX, WRITTEN_METRIC, QueryProgress, bad_rows
+from goqueue.spark.pipelines.progress import RULES_PREFIX, WARNINGS_PREFIX, WRITTEN_METRIC, QueryProgress, broken_rules
 from goqueue.spark.pipelines.run_failures import Failure, failure_of
 from goqueue.spark.pipelines.run_query import BatchDone, Event, QueryFailed, State
 from goqueue.spark.session import is_remote
@@ -39,7 +39,7 @@ class Observed:
 
     def observe(self, rows: DataFrame, name: str, counted: Mapping[str, Column]) -> DataFrame:
         """Count the rows that break the rules of a part."""
-        return self._observe(rows, f"{RULES_PREFIX}{name}", counted)
+        return self._observe(rows, name, counted)
 
     def observe_written(self, rows: DataFrame) -> DataFrame:
         """Count all rows."""
@@ -148,11 +148,12 @@ class TableRun:
             rows_written=written,
             rows_per_second=written / seconds if seconds else 0.0,
             batch_seconds=seconds,
-            bad_rows=bad_rows(self._metrics),
+            bad_rows=broken_rules(self._metrics, RULES_PREFIX),
+            warned_rows=broken_rules(self._metrics, WARNINGS_PREFIX),
             updated_at_ms=self._clock.now_ms(),
         )
         self.state = State.ENDED
-        return BatchDone(self._pipeline, self.progress)
+        return BatchDone(self._pipeline, self.progress, self.progress.totals)
 
     def _run(self, write: Callable[[], None], observed: Observed) -> None:
         try:

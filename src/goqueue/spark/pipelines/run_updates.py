@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from goqueue.client.kafka import ProducerIdentity
+from goqueue.spark.pipelines.run_checkpoints import query_of
 from goqueue.spark.sink import check_write
 from goqueue.spark.sink_commit import commit_staged
 from goqueue.spark.sink_options import SinkOptions
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _AGAIN: Final = "the query repeats the batch when it is restarted, and what is committed is not written again"
-
-
-class _Metadata(msgspec.Struct):
-    """What Spark keeps in a checkpoint about its query; a test holds on to it."""
-
-    id: str
 
 
 class _Told(msgspec.Struct):
@@ -52,7 +47,7 @@ def writing_changes(options: Mapping[str, str], checkpoint: str) -> Callable[[Da
 
     def write(batch: DataFrame, number: int) -> None:
         if not queries:
-            queries.append(_query_of(batch, checkpoint))
+            queries.append(query_of(batch, checkpoint))
         checked = check_write(options, batch.schema, is_overwrite=False)
         rows = batch.mapInArrow(_staging(checked, queries[0], number), "told STRING").collect()
         told = [msgspec.json.decode(row.told, type=_Told) for row in rows]
@@ -62,11 +57,6 @@ def writing_changes(options: Mapping[str, str], checkpoint: str) -> Callable[[Da
         commit_staged(checked, number, staged, again=_AGAIN)
 
     return write
-
-
-def _query_of(batch: DataFrame, checkpoint: str) -> str:
-    (metadata,) = batch.sparkSession.read.text(f"{checkpoint}/metadata", wholetext=True).collect()
-    return msgspec.json.decode(metadata.value, type=_Metadata).id
 
 
 def _staging(

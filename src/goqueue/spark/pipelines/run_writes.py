@@ -12,10 +12,12 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 from goqueue.errors import Invalid
 from goqueue.spark.pipelines.compile_functions import function_of
 from goqueue.spark.pipelines.compile_sources import Ground
+from goqueue.spark.pipelines.file_systems import is_local_path
 from goqueue.spark.pipelines.model import (
     AvailableNow,
     BatchSink,
     ConsoleSink,
+    DeltaSink,
     FileSink,
     Interval,
     Mode,
@@ -23,7 +25,8 @@ from goqueue.spark.pipelines.model import (
     TopicSink,
     Trigger,
 )
-from goqueue.spark.pipelines.run_files import require_own
+from goqueue.spark.pipelines.run_delta import write_delta, writing_delta
+from goqueue.spark.pipelines.run_files import write_files, writing_files
 from goqueue.spark.session import is_remote
 from goqueue.spark.sink_options import TOO_LARGE, TooLargeUse
 
@@ -74,7 +77,12 @@ def write_table(sink: Sink, rows: DataFrame, ground: Ground, show: Show) -> None
         case TopicSink():
             write_messages(messages_of(sink, rows), sink.topic, ground)
         case FileSink():
-            rows.write.format(sink.format.value).partitionBy(*sink.partition_by).mode("append").save(sink.path)
+            if _is_left_to_spark(sink, ground):
+                rows.write.format(sink.format.value).partitionBy(*sink.partition_by).mode("append").save(sink.path)
+            else:
+                write_files(sink, rows, ground.group)
+        case DeltaSink():
+            write_delta(sink, rows, ground.group)
         case ConsoleSink():
             show(_shown(sink, rows, 0))
         case BatchSink():
@@ -140,16 +148,23 @@ def _stream(sink: Sink, rows: DataFrame, ground: Ground, checkpoint: str, show: 
 
             return messages.writeStream.foreachBatch(writing_changes(options, checkpoint))
         case FileSink():
-            if not is_remote(ground.session):
-                require_own(sink, checkpoint)
+            if not _is_left_to_spark(sink, ground):
+                return rows.writeStream.foreachBatch(writing_files(sink, checkpoint))
             files = rows.writeStream.format(sink.format.value).option("path", sink.path)
             return files.partitionBy(*sink.partition_by) if sink.partition_by else files
+        case DeltaSink():
+            return rows.writeStream.foreachBatch(writing_delta(sink, checkpoint))
         case ConsoleSink():
             return rows.writeStream.foreachBatch(lambda batch, number: show(_shown(sink, batch, number)))
         case BatchSink():
             return rows.writeStream.foreachBatch(function_of(sink.function))
         case _:
             assert_never(sink)
+
+
+def _is_left_to_spark(sink: FileSink, ground: Ground) -> bool:
+    """Tell whether Spark's own file sink writes: where only a server of Spark Connect has access to the files."""
+    return is_remote(ground.session) and not is_local_path(sink.path)
 
 
 def _triggered(stream: DataStreamWriter, trigger: Trigger) -> DataStreamWriter:

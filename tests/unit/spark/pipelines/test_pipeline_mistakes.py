@@ -365,7 +365,7 @@ def test_a_flaw_of_a_step_is_told_with_its_place(line: str, told: str) -> None:
         (
             "{from: it}",
             (
-                "5:8 error: sink out does not say what it is (add one of topic, parquet, json, csv, console, "
+                "5:8 error: sink out does not say what it is (add one of topic, parquet, json, csv, delta, console, "
                 "foreach_batch)"
             ),
         ),
@@ -400,7 +400,7 @@ def test_a_flaw_of_a_step_is_told_with_its_place(line: str, told: str) -> None:
             "{from: it, console: true, partition_by: a}",
             (
                 "5:34 error: sink out has no key 'partition_by' (choose from "
-                "topic, parquet, json, csv, console, foreach_batch, from, "
+                "topic, parquet, json, csv, delta, console, foreach_batch, from, "
                 "mode)"
             ),
         ),

@@ -34,6 +34,11 @@ Traceback (most recent call last):
     raise JSONDecodeError("Expecting value", s, err.value) from None
 json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
  SQLSTATE: 38000{TAIL}"""
+IN_OPTIONS = f"""{HEAD}[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python data source goqueue is made:
+goqueue.errors.settings.InvalidSettings: 2 settings are wrong:
+  topic: is missing
+  minPartitions: 'few' is no number
+ SQLSTATE: 38000{TAIL}"""
 IN_SOURCE = f"""{HEAD}[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when planning:
 Traceback (most recent call last):
   File "/venv/lib/python3.11/site-packages/goqueue/spark/offsets_loss.py", line 60, in settle
@@ -88,6 +93,10 @@ AnalysisException.__module__ = Told.__module__
             "JSONDecodeError: Expecting value: line 1 column 1 (char 0) (line 44 of transforms.py, in clean)",
         ),
         (IN_SOURCE, "DataLost: offsets 0 to 9 of topic 'orders' are gone (set failOnDataLoss to false)"),
+        (
+            IN_OPTIONS,
+            "InvalidSettings: 2 settings are wrong: topic: is missing minPartitions: 'few' is no number",
+        ),
         (WHILE_HANDLING, "RuntimeError: second (line 2 of second.py, in second)"),
         (IN_JAVA, "No data source: dd."),
         ("java.lang.RuntimeException: a\n\tat x.y(Z.java:1)\nCaused by: java.io.IOException: b", "IOException: b"),
@@ -95,7 +104,7 @@ AnalysisException.__module__ = Told.__module__
         ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\na / 0", "Division by zero."),
         ("", ""),
     ],
-    ids=["worker", "standard library", "source", "chain", "java", "cause", "plain", "sql", "nothing"],
+    ids=["worker", "standard library", "source", "options", "chain", "java", "cause", "plain", "sql", "nothing"],
 )
 def test_the_cause_is_one_line_without_stacks(text: str, reason: str) -> None:
     assert reason_in(text) == reason

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.spark.pipelines.pipelines_kit import SMALL, spec_of
 
-from goqueue.spark.pipelines.progress import QueryProgress, advance, read_batch
+from goqueue.spark.pipelines.progress import QueryProgress, advance, live_lag, read_batch
 from goqueue.spark.pipelines.run_backoff import Backoff
 from goqueue.spark.pipelines.run_checkpoints import checkpoints_of
 
@@ -40,6 +40,30 @@ def test_totals_are_those_of_all_batches_and_rates_those_of_the_last() -> None:
     assert (progress.batch, progress.rows, progress.rows_written) == (1, 150, 148)
     assert (progress.rows_per_second, progress.batch_seconds) == (100.0, 0.5)
     assert progress.bad_rows == {"valid.has_id": 2, "valid.positive": 0}
+
+
+def test_rows_with_a_warning_are_counted_apart_from_bad_rows() -> None:
+    metrics = {"goqueue.rules.valid": {"has_id": 1}, "goqueue.warnings.valid": {"small": 4}}
+    progress = advance(QueryProgress("out"), read_batch(account(0, observedMetrics=metrics)), 1)
+    progress = advance(progress, read_batch(account(1, observedMetrics=metrics)), 2)
+    assert (progress.bad_rows, progress.warned_rows) == ({"valid.has_id": 2}, {"valid.small": 8})
+
+
+def test_lag_follows_the_ends_of_topics_between_batches() -> None:
+    sources = [{"endOffset": position(a={"0": 5, "1": 9}), "latestOffset": position(a={"0": 5, "1": 9})}]
+    progress = advance(QueryProgress("out"), read_batch(account(0, sources=sources)), 1)
+    assert progress.lag == 0
+    ends = {("a", "0"): 7, ("a", "1"): 9, ("a", "2"): 3, ("other", "0"): 100}
+    assert live_lag(progress, ends) == 2
+    # Nothing was heard of the broker yet, or nothing of Spark.
+    assert live_lag(progress, {}) == 0
+    assert live_lag(QueryProgress("out"), ends) is None
+
+
+def test_lag_of_a_topic_that_is_read_twice_is_that_of_the_slower_source() -> None:
+    sources = [{"endOffset": position(a={"0": 5})}, {"endOffset": position(a={"0": 3})}]
+    progress = advance(QueryProgress("out"), read_batch(account(0, sources=sources)), 1)
+    assert live_lag(progress, {("a", "0"): 6}) == 3
 
 
 def test_spark_connect_tells_names_of_counts_apart_from_them() -> None:

@@ -1,0 +1,171 @@
+"""How a batch of rows becomes files that every reader may read: staged elsewhere, named by a manifest, then renamed.
+
+Beside the directory that readers see, and never in it, is one for the notes of its writers:
+
+    lake/country=UK/batch-0000000012-00000-5f2c9a01.snappy.parquet     what readers see: nothing but data files
+    .lake.goqueue/WRITER/staging/12-ab12cd34/...                       rows of batch 12 while they are written
+    .lake.goqueue/WRITER/manifests/00000000000000000012                which of these files get which names
+
+WRITER is the id of a stream's query, or `table.` with the name of a pipeline's sink. A batch goes through four steps:
+
+| step                            | what a crash leaves before the next step       | what the next start does        |
+|---------------------------------|------------------------------------------------|---------------------------------|
+| 1 Spark writes staged files     | files that readers do not see                  | removes them; the batch repeats |
+| 2 the manifest is created       | a committed batch that readers do not see yet  | renames the files               |
+| 3 files are renamed, one by one | a committed batch that readers see in part     | renames the others              |
+| 4 the staging directory goes    | a committed batch                              | nothing: the batch is known     |
+
+So a batch is committed by its manifest, which can be created only once; a batch that comes again changes nothing. All
+batches up to the last manifest are committed, since a query commits them in order. Old manifests are removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from goqueue.errors import Invalid, Unavailable
+from goqueue.seams.entropy import Entropy
+from goqueue.spark.pipelines.file_systems import Files, StoredFile
+
+TABLE_PREFIX: Final = "table."
+MANIFESTS_KEPT: Final = 100
+_FIRST_TASK: Final = re.compile(r"(.*/)?part-0+-[^/]*\.parquet$")
+
+
+class Manifest(msgspec.Struct):
+    """A batch: its staging directory, and each file below it with the name that readers see."""
+
+    batch: int
+    staged: str
+    files: list[tuple[str, str]]
+
+
+class FileCommits:
+    """The batches that one writer has in a directory."""
+
+    def __init__(self, files: Files, path: str, writer: str, entropy: Entropy) -> None:
+        """Open a directory, which need not be there; call `recover` first."""
+        self._files = files
+        self._entropy = entropy
+        self._path = path
+        self._notes = notes_of(path)
+        self._own = f"{self._notes}/{writer}"
+        self._mark = hashlib.blake2b(writer.encode(), digest_size=4).hexdigest()
+        self.writer = writer
+        self.last = -1
+        """The last batch that is committed."""
+
+    def require_own(self, sink: str) -> None:
+        """Raise Invalid if another stream has written files here: its rows would be there beside ours."""
+        others = [name for name in self._files.names(self._notes) if self._is_other_stream(name)]
+        if not others:
+            return
+        if self._files.walk(self._path):
+            raise Invalid(
+                f"{self._path} holds files of a query that sink {sink} does not go on with: rows could be there twice",
+                hint=f"choose another path, or move {self._path} away to begin anew",
+            )
+        for name in others:
+            self._files.remove(f"{self._notes}/{name}")
+
+    def _is_other_stream(self, name: str) -> bool:
+        if name == self.writer or name.startswith((TABLE_PREFIX, ".")):
+            return False
+        return bool(self._files.names(f"{self._notes}/{name}/manifests"))
+
+    def recover(self) -> None:
+        """Finish the commit that a crash has interrupted, and remove what was never committed."""
+        numbers = self._numbers()
+        self.last = max(numbers, default=-1)
+        for name in self._files.names(f"{self._own}/staging"):
+            batch = int(name.partition("-")[0])
+            manifest = self._manifest(batch) if batch in numbers else None
+            if manifest is not None and manifest.staged == name:
+                self._publish(manifest)
+            else:
+                self._files.remove(f"{self._own}/staging/{name}")
+
+    def stage(self, batch: int) -> str:
+        """Return a directory for Spark to write a batch to, which is not there yet."""
+        return f"{self._own}/staging/{batch}-{self._entropy.token(4).hex()}"
+
+    def commit(self, batch: int, staged: str) -> None:
+        """Commit what was written to a staging directory; files without rows are left out."""
+        if not self._files.exists(staged):
+            raise Unavailable(
+                f"the rows of batch {batch} are not where they were written, {staged}",
+                hint="if Spark's default file system is not that of this machine, write the path with its scheme",
+            )
+        found = [file for file in self._files.walk(staged) if not self._is_empty(staged, file)]
+        if found:
+            names = [(file.path, self._final(batch, index, file.path)) for index, file in enumerate(found)]
+            manifest = Manifest(batch, posixpath.basename(staged), names)
+            try:
+                self._files.create(self._manifest_path(batch), msgspec.json.encode(manifest))
+            except FileExistsError:
+                # Another run of this query was faster. Its files count.
+                self._files.remove(staged)
+                manifest = self._manifest(batch)
+            self._publish(manifest)
+            self.last = max(self.last, batch)
+            self._forget()
+        else:
+            self._files.remove(staged)
+
+    def adopt(self, batch: int) -> None:
+        """Take a batch, and all before it, for committed without files of ours."""
+        if batch > self.last:
+            self._files.create(self._manifest_path(batch), msgspec.json.encode(Manifest(batch, "", [])))
+            self.last = batch
+
+    def _publish(self, manifest: Manifest) -> None:
+        staged = f"{self._own}/staging/{manifest.staged}"
+        for source, target in manifest.files:
+            if self._files.exists(f"{staged}/{source}"):
+                self._files.move(f"{staged}/{source}", f"{self._path}/{target}")
+        self._files.remove(staged)
+
+    def _is_empty(self, staged: str, file: StoredFile) -> bool:
+        if not file.size_bytes:
+            return True
+        # Of tasks without rows, only the first one writes a file, which has nothing but a schema.
+        has_rows = _FIRST_TASK.match(file.path) is None or self._files.count_parquet_rows(f"{staged}/{file.path}")
+        return not has_rows
+
+    def _final(self, batch: int, index: int, path: str) -> str:
+        directory, name = posixpath.split(path)
+        suffix = name[name.find(".") :] if "." in name else ""
+        return posixpath.join(directory, f"batch-{batch:010}-{index:05}-{self._mark}{suffix}")
+
+    def _numbers(self) -> list[int]:
+        return [int(name) for name in self._files.names(f"{self._own}/manifests") if name.isdecimal()]
+
+    def _manifest(self, batch: int) -> Manifest:
+        return msgspec.json.decode(self._files.read(self._manifest_path(batch)), type=Manifest)
+
+    def _manifest_path(self, batch: int) -> str:
+        return f"{self._own}/manifests/{batch:020}"
+
+    def _forget(self) -> None:
+        for batch in _beyond(sorted(self._numbers()), MANIFESTS_KEPT):
+            self._files.remove(self._manifest_path(batch))
+
+
+def notes_of(path: str) -> str:
+    """Return the directory beside another one where its writers keep their notes."""
+    directory, _, name = path.rpartition("/")
+    if not name or directory.endswith(":/"):
+        raise Invalid(
+            f"{path} has no directory above it, where rows could be staged", hint="write to a directory below it"
+        )
+    return f"{directory}/.{name}.goqueue"
+
+
+def _beyond(numbers: list[int], kept: int) -> Iterator[int]:
+    yield from numbers[: max(0, len(numbers) - kept)]

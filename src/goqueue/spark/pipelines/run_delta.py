@@ -1,0 +1,188 @@
+"""Sinks that write Delta tables: a batch is one commit of the table, so readers of Delta see all of it or nothing.
+
+Spark writes the rows of a batch as Parquet, to a directory of its own below that of the table:
+
+    table/_delta_log/00000000000000000012.json                           the log of the table
+    table/batch-0000000007-5f2c9a01-ab12cd34/country=UK/part-....parquet   files of batch 7
+
+Files that the log does not name are not part of the table. A commit by `deltalake` (from PyPI, no jar) names those of a
+batch, and notes beside them which batch of which query it was, as an application transaction of the Delta protocol. A
+batch that comes again is known by that. What an interrupted attempt has left is removed at the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from goqueue.errors import Invalid
+from goqueue.seams.clock import SystemClock
+from goqueue.seams.entropy import SystemEntropy
+from goqueue.spark.archive_paths import known_scheme
+from goqueue.spark.pipelines.file_systems import Files, open_files
+from goqueue.spark.pipelines.model import DeltaSink, PipelineSpec
+from goqueue.spark.pipelines.run_checkpoints import query_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_BATCH: Final = re.compile(r"batch-(\d+)-([0-9a-f]{8})-[0-9a-f]{8}")
+# What Delta's timestamps are; Spark's default for Parquet may be another.
+_TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+
+
+def require_delta(spec: PipelineSpec) -> None:
+    """Raise Invalid if a pipeline writes Delta tables, and what does that is not installed."""
+    wanted = [sink.name for sink in spec.sinks if isinstance(sink, DeltaSink)]
+    if wanted and find_spec("deltalake") is None:
+        raise Invalid(
+            f"sink {wanted[0]} of pipeline {spec.name} writes a Delta table, and deltalake is not installed",
+            hint="pip install 'goqueue[delta]'",
+        )
+
+
+def writing_delta(sink: DeltaSink, checkpoint: str) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that writes the rows of each batch, exactly once."""
+    opened: list[_Table] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        if not opened:
+            opened.append(_Table(sink, batch, query_of(batch, checkpoint)))
+            opened[0].remove_leftovers()
+        if number > opened[0].last:
+            opened[0].write(batch, number)
+
+    return write
+
+
+def write_delta(sink: DeltaSink, rows: DataFrame, group: str) -> None:
+    """Write all rows of a table in one commit; each call adds them to what is there."""
+    table = _Table(sink, rows, group)
+    table.remove_leftovers()
+    table.write(rows, table.last + 1)
+
+
+class _Table:
+    """A Delta table as one writer sees it."""
+
+    def __init__(self, sink: DeltaSink, rows: DataFrame, writer: str) -> None:
+        self._sink = sink
+        self._files, self._path = open_files(rows.sparkSession, sink.path)
+        self._writer = writer
+        self._mark = hashlib.blake2b(writer.encode(), digest_size=4).hexdigest()
+        self.last = self._committed()
+
+    def remove_leftovers(self) -> None:
+        """Remove the files of attempts of this writer that were never committed."""
+        for name in self._files.names(self._path):
+            found = _BATCH.fullmatch(name)
+            if found and found[2] == self._mark and int(found[1]) > self.last:
+                self._files.remove(f"{self._path}/{name}")
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        """Write rows, and commit them as a batch; without rows, nothing happens."""
+        directory = f"batch-{number:010}-{self._mark}-{SystemEntropy().token(4).hex()}"
+        rows.sparkSession.conf.set(*_TIMESTAMPS)
+        rows.write.format("parquet").partitionBy(*self._sink.partition_by).save(f"{self._path}/{directory}")
+        actions = list(_added(self._files, self._path, directory, SystemClock().now_ms()))
+        if actions:
+            self._commit(rows.schema, actions, number)
+            self.last = number
+        else:
+            self._files.remove(f"{self._path}/{directory}")
+
+    def _commit(self, schema: StructType, actions: list[AddAction], number: int) -> None:
+        from deltalake import CommitProperties, Schema, Transaction
+        from deltalake.exceptions import SchemaMismatchError
+        from deltalake.transaction import create_table_with_add_actions
+
+        by = list(self._sink.partition_by)
+        properties = CommitProperties(app_transactions=[Transaction(self._writer, number)])
+        try:
+            ours = Schema.from_json(_delta_schema(schema))
+        except (ValueError, SchemaMismatchError) as error:
+            raise Invalid(
+                f"sink {self._sink.name} cannot write {self._sink.input} as a Delta table: {error}",
+                hint="cast columns of types that Delta does not have",
+            ) from None
+        table = self._open()
+        if table is None:
+            create_table_with_add_actions(self._uri, ours, actions, partition_by=by, commit_properties=properties)
+            return
+        self._require_fit(table, ours.to_json(), by)
+        table.create_write_transaction([*actions], "append", ours, by, commit_properties=properties)
+
+    def _require_fit(self, table: DeltaTable, schema: str, by: list[str]) -> None:
+        there, ours = _types(table.schema().to_json()), _types(schema)
+        if there != ours:
+            raise Invalid(
+                f"{self._path} is a table with other columns than sink {self._sink.name} writes: it has {_words(there)}"
+                f", and the sink writes {_words(ours)}",
+                hint="choose another path, or change the table with Delta's own tools",
+            )
+        if table.metadata().partition_columns != by:
+            raise Invalid(
+                f"{self._path} is partitioned by {', '.join(table.metadata().partition_columns) or 'nothing'}, "
+                f"and sink {self._sink.name} by {', '.join(by) or 'nothing'}",
+                hint="choose another path, or the table's partition_by",
+            )
+
+    def _committed(self) -> int:
+        table = self._open()
+        found = None if table is None else table.transaction_version(self._writer)
+        return -1 if found is None else found
+
+    def _open(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+
+        # A commit is checked against the version that was opened, so each begins with the newest.
+        return DeltaTable(self._uri) if DeltaTable.is_deltatable(self._uri) else None
+
+    @property
+    def _uri(self) -> str:
+        return known_scheme(self._path)
+
+
+def _added(files: Files, path: str, directory: str, now_ms: int) -> Iterator[AddAction]:
+    from deltalake.transaction import AddAction
+
+    for file in files.walk(f"{path}/{directory}"):
+        inside = f"{directory}/{file.path}"
+        rows = files.count_parquet_rows(f"{path}/{inside}")
+        if rows:
+            stats = json.dumps({"numRecords": rows})
+            yield AddAction(inside, file.size_bytes, partition_values(file.path), now_ms, data_change=True, stats=stats)
+
+
+def partition_values(path: str) -> dict[str, str | None]:
+    """Return what the directories of a file say of its rows, as Spark writes them: `country=UK/day=1/...`."""
+    pairs = [name.partition("=") for name in posixpath.dirname(path).split("/") if name]
+    return {unquote(column): None if text == _NULL else unquote(text) for column, _, text in pairs}
+
+
+def _delta_schema(schema: StructType) -> str:
+    """Return a schema as Delta writes it: as Spark does, without notes such as those of watermarks."""
+    document = json.loads(schema.json())
+    for column in document["fields"]:
+        column["metadata"] = {}
+        column["nullable"] = True
+    return json.dumps(document)
+
+
+def _types(schema: str) -> dict[str, str]:
+    fields = json.loads(schema)["fields"]
+    return {field["name"]: field["type"] if isinstance(field["type"], str) else "nested" for field in fields}
+
+
+def _words(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in types.items())
