@@ -110,7 +110,12 @@ class OpenTopic:
 
 
 class Broker:
-    """One broker over one data directory; `start` it before use, `stop` it at the end."""
+    """One broker over one data directory; `start` it before use, `stop` it at the end.
+
+    Making a topic takes one of `creations`: if thousands are made at once, others have their turns in between.
+    """
+
+    _is_started = False
 
     def __init__(
         self,
@@ -160,11 +165,8 @@ class Broker:
         self.pipeline_runs, self.job_runs = PipelineRuns(), JobRuns()
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
-        self._is_started = False
         self.retention = RetentionWatch(self)
-        self.creations = asyncio.Semaphore(_CREATIONS_AT_A_TIME)
-        """Taken by whoever makes a topic: if thousands are made at once, others have their turns in between."""
-        self._caretaker = self._new_caretaker()
+        self.creations, self._caretaker = asyncio.Semaphore(_CREATIONS_AT_A_TIME), self._new_caretaker()
 
     def _new_caretaker(self) -> Caretaker:
         return Caretaker(
