@@ -107,6 +107,7 @@ bench: $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) groups --output bench/results/groups.json
 	$(MEASURE) transactions --output bench/results/transactions.json
 	$(MEASURE) queue --output bench/results/queue.json
+	$(MEASURE) partitions --output bench/results/partitions.json
 	$(MEASURE) fairness --output bench/results/fairness.json
 	$(MEASURE) spark --output bench/results/spark.json
 	$(MAKE) bench-peers

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from goqueue.broker.events import RetentionNear, RetentionOvertook
 from goqueue.client import Client, GroupOffset, groups
@@ -132,3 +134,18 @@ def test_metrics_tell_how_long_is_left_what_is_held_and_what_is_lost(broker: Bro
     assert value(found, "goqueue_group_lost_messages", group="g", topic="gone") == 2
     labels = {dict(labels).get("topic") for name, labels in found if name == "goqueue_topic_held_bytes"}
     assert labels == {"kept"}, "topics that hold nothing back have no series"
+
+
+def test_a_group_is_not_reported_as_overtaken_when_an_administrator_deleted_the_records(
+    broker: Broker, client: Client
+) -> None:
+    make(client, hold=0)
+    fill(client, 3)
+    commit(client, 0)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition("t", 0, 2)]).values()
+    assert deleted.result(10).low_watermark == 2
+    broker.advance(60)
+    broker.advance(60)
+    assert (offset_of(client).retention_risk, offset_of(client).lost) == ("lost", 2)
+    assert not broker.sink.of(RetentionOvertook)

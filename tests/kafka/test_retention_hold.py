@@ -52,7 +52,7 @@ def test_while_groups_cannot_be_loaded_nothing_is_deleted_that_they_may_not_have
             assert {event.groups for event in server.sink.of(ExpiryHeld)} == {UNKNOWN_GROUPS}
         disk.heal()
         async with serving(simulation, disk) as server:
-            await asyncio.sleep(60)
+            await asyncio.sleep(2 * 60)
             assert start_of(server) == 2
 
     simulate(main, seed)

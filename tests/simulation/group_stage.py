@@ -21,7 +21,7 @@ def shrink(patch: pytest.MonkeyPatch) -> None:
     """Let coordinators have few logs, which are rolled and compacted as soon as there is anything to them."""
     patch.setattr(broker, "COORDINATOR_PARTITIONS", 2)
     config = {"segment.bytes": "4096", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
-    patch.setattr(coordinator, "_CONFIG", {**coordinator._CONFIG, **config})
+    patch.setattr(coordinator, "INTERNAL_CONFIG", {**coordinator.INTERNAL_CONFIG, **config})
 
 
 def bury_one_by_one(patch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.errors import DataDirectoryLocked
-from goqueue.seams.disk import Disk, RealDisk, lock_directory, unusable_directory
+from goqueue.errors import DataDirectoryLocked, LogOffline
+from goqueue.log.log import Log
+from goqueue.model.log_settings import LogSettings
+from goqueue.seams.disk import Disk, RealDisk, lock_directory, remove_tree, unusable_directory
 
 
 def test_real_disk_is_a_disk(tmp_path: Path) -> None:
@@ -124,6 +126,48 @@ def test_data_directory_has_one_owner_at_a_time(tmp_path: Path) -> None:
         pass
     with lock_directory(directory):
         assert RealDisk().list_directory(directory) == ["lock"]
+
+
+def test_a_symbolic_link_is_not_written_through(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"precious")
+    link = tmp_path / "checkpoint"
+    link.symlink_to(foreign)
+    for create in (False, True):
+        with pytest.raises(OSError, match="symbolic link") as refused:
+            RealDisk().open(link, create=create)
+        assert refused.value.errno == errno.ELOOP
+    assert foreign.read_bytes() == b"precious"
+    assert RealDisk().open(link, writable=False).read_at(0, 100) == b"precious"
+
+
+def test_a_log_whose_checkpoint_is_a_symbolic_link_leaves_the_foreign_file_alone(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"precious")
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / "checkpoint").symlink_to(foreign)
+    with pytest.raises(LogOffline, match="symbolic link"):
+        Log(RealDisk(), directory, LogSettings())
+    assert foreign.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("is_dangling", [False, True])
+def test_removing_a_tree_removes_symbolic_links_and_not_what_they_point_at(tmp_path: Path, is_dangling: bool) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "file").write_bytes(b"precious")
+    target = tmp_path / "missing" if is_dangling else foreign
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "inner").symlink_to(target, target_is_directory=True)
+    link = tmp_path / "link"
+    link.symlink_to(target, target_is_directory=True)
+    for path in (tree, link):
+        remove_tree(RealDisk(), path)
+        assert not path.is_symlink()
+        assert not path.exists()
+    assert (foreign / "file").read_bytes() == b"precious"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,7 @@ from goqueue.bench.measure import BenchmarkFailed, require
 from goqueue.seams.children import dying_with_parent
 
 _READY = "ready "
-_START_SECONDS_MAX = 30.0
-_STOP_SECONDS_MAX = 30.0
+_SECONDS_MAX = 30.0
 _POLL_SECONDS = 0.01
 _SHOWN_BYTES = 2000
 
@@ -63,8 +62,13 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 @contextmanager
-def private_broker(workspace: Path) -> Iterator[Broker]:
-    """Run a broker for as long as the block lasts, with its data below a directory."""
+def private_broker(
+    workspace: Path, *, seconds_max: float = _SECONDS_MAX, is_killed: Callable[[], bool] = lambda: False
+) -> Iterator[Broker]:
+    """Run a broker for as long as the block lasts, with its data below a directory.
+
+    It may take `seconds_max` to start, and to stop. A block that has killed it says so by `is_killed`.
+    """
     shown = workspace / "broker.out"
     command = [sys.executable, "-m", "goqueue", "serve", "--data-dir", str(workspace / "data")]
     command += [part for kind in ("kafka", "http", "grpc") for part in (f"--{kind}-port", "0")]
@@ -77,11 +81,12 @@ def private_broker(workspace: Path) -> Iterator[Broker]:
             preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl
         )
     try:
-        addresses = _wait_until_ready(process, shown)
+        addresses = _wait_until_ready(process, shown, seconds_max)
         host, port = split_address(addresses["kafka"])
         http = split_address(addresses["http"].removeprefix("http://")) if "http" in addresses else None
         yield Broker(host, port, process.pid, http)
-        _stop(process, shown)
+        if not is_killed():
+            _stop(process, shown, seconds_max)
     finally:
         # Also when the measurement was interrupted: no broker outlives its benchmark.
         if process.poll() is None:
@@ -97,8 +102,8 @@ def parse_ready(output: str) -> dict[str, str] | None:
     return None
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], shown: Path) -> dict[str, str]:
-    deadline = time.monotonic() + _START_SECONDS_MAX
+def _wait_until_ready(process: subprocess.Popen[bytes], shown: Path, seconds_max: float) -> dict[str, str]:
+    deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline:
         addresses = parse_ready(shown.read_text("utf-8", "replace"))
         if addresses is not None:
@@ -107,17 +112,17 @@ def _wait_until_ready(process: subprocess.Popen[bytes], shown: Path) -> dict[str
         if process.poll() is not None:
             raise BenchmarkFailed(f"the broker did not start and ended with {process.returncode}: {_tail(shown)}")
         time.sleep(_POLL_SECONDS)
-    raise BenchmarkFailed(f"the broker was not ready after {_START_SECONDS_MAX:g} s: {_tail(shown)}")
+    raise BenchmarkFailed(f"the broker was not ready after {seconds_max:g} s: {_tail(shown)}")
 
 
-def _stop(process: subprocess.Popen[bytes], shown: Path) -> None:
+def _stop(process: subprocess.Popen[bytes], shown: Path, seconds_max: float) -> None:
     if process.poll() is not None:
         raise BenchmarkFailed(f"the broker ended with {process.returncode} during the benchmark: {_tail(shown)}")
     os.kill(process.pid, signal.SIGTERM)
     try:
-        code = process.wait(_STOP_SECONDS_MAX)
+        code = process.wait(seconds_max)
     except subprocess.TimeoutExpired:
-        raise BenchmarkFailed(f"the broker did not stop within {_STOP_SECONDS_MAX:g} s: {_tail(shown)}") from None
+        raise BenchmarkFailed(f"the broker did not stop within {seconds_max:g} s: {_tail(shown)}") from None
     if code != 0:
         raise BenchmarkFailed(f"the broker stopped with {code}: {_tail(shown)}")
 

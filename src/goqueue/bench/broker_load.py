@@ -80,10 +80,11 @@ class _Start(NamedTuple):
     def of(cls, broker: Broker, seconds: float) -> _Start:
         """Look at a broker that has become ready a moment ago."""
         assert broker.pid is not None
-        return cls(seconds, process_cpu_seconds(broker.pid), _resident_bytes(broker.pid))
+        return cls(seconds, process_cpu_seconds(broker.pid), resident_bytes(broker.pid))
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of a process is resident."""
     for line in (PROC / str(pid) / "status").read_text("utf-8").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

@@ -19,7 +19,7 @@ tag section behind the client, and lengths in them are varints of the length plu
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 19, 20
@@ -128,15 +128,32 @@ def parse_end_offset_reply(frame: memoryview, topic: str) -> tuple[int, int]:
 
 def create_topic_request(topic: str, partitions: int, settings: Mapping[str, str]) -> bytes:
     """Return a whole frame that makes a topic with one replica."""
-    body = (
-        _LENGTH.pack(1)
-        + string(topic)
-        + struct.pack(">ihi", partitions, 1, 0)
+    return create_topics_request([topic], partitions, settings)
+
+
+def create_topics_request(topics: Sequence[str], partitions: int, settings: Mapping[str, str]) -> bytes:
+    """Return a whole frame that makes topics that are alike but for their names."""
+    shape = (
+        struct.pack(">ihi", partitions, 1, 0)
         + _LENGTH.pack(len(settings))
         + b"".join(string(name) + string(value) for name, value in settings.items())
-        + struct.pack(">ib", _TIMEOUT_MS, 0)
     )
-    return request_frame(CREATE_TOPICS, 4, 0, body)
+    body = _LENGTH.pack(len(topics)) + b"".join(string(topic) + shape for topic in topics)
+    return request_frame(CREATE_TOPICS, 4, 0, body + struct.pack(">ib", _TIMEOUT_MS, 0))
+
+
+def parse_create_topics_reply(frame: memoryview) -> dict[str, int]:
+    """Return the error of each topic."""
+    errors = {}
+    position = 4 + 4
+    count = _LENGTH.unpack_from(frame, position)[0]
+    position += 4
+    for _ in range(count):
+        size = _SHORT.unpack_from(frame, position)[0]
+        name = bytes(frame[position + 2 : position + 2 + size]).decode()
+        errors[name], message = struct.unpack_from(">hh", frame, position + 2 + size)
+        position += 2 + size + 4 + max(0, message)
+    return errors
 
 
 def parse_create_topic_reply(frame: memoryview, topic: str) -> tuple[int, str]:

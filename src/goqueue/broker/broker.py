@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.broker.coordinator import Coordinator
@@ -29,6 +30,7 @@ from goqueue.broker.redrive_coordinator import RedriveCoordinator
 from goqueue.broker.retention_watch import RetentionWatch
 from goqueue.broker.share_sessions import Shares
 from goqueue.errors import (
+    Corrupt,
     GoQueueError,
     LogOffline,
     Unavailable,
@@ -40,6 +42,7 @@ from goqueue.errors import (
 )
 from goqueue.log.handles import Handles
 from goqueue.log.log import Log
+from goqueue.log.rest import NEW, Rest
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
 from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
 from goqueue.machines.group_commands import DropTopic
@@ -57,13 +60,14 @@ from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.sinks import coordination_key
 from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TopicSettings, parse
-from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.loading import open_logs
 from goqueue.runtime.opened_batches import OpenedBatches
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.resting import RESTING_LOG, Place, leave_rests, take_rests
 from goqueue.runtime.shard import Shard
 from goqueue.runtime.tasks import Tasks
 from goqueue.runtime.upkeep import Caretaker
+from goqueue.runtime.waiters import turns
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, remove_tree
 from goqueue.seams.entropy import Entropy
@@ -74,6 +78,13 @@ CATALOG_TOPIC = "__catalog"
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transactions"
 COORDINATOR_PARTITIONS = 50
+REPAIR_SUFFIX = ".repair"
+"""Behind the name of a log that `goqueue log repair` is writing."""
+SET_ASIDE = ".damaged-"
+"""Behind the name of a log that was set aside, before a number."""
+# After so many others have a turn while topics are put to use.
+_PARTITIONS_AT_A_TIME = 200
+_CREATIONS_AT_A_TIME = 16
 _CATALOG_SETTINGS = TopicSettings(log=LogSettings(cleanup=Cleanup.COMPACT, retention_ms=-1, segment_bytes=1024 * 1024))
 
 
@@ -99,7 +110,12 @@ class OpenTopic:
 
 
 class Broker:
-    """One broker over one data directory; `start` it before use, `stop` it at the end."""
+    """One broker over one data directory; `start` it before use, `stop` it at the end.
+
+    Making a topic takes one of `creations`: if thousands are made at once, others have their turns in between.
+    """
+
+    _is_started = False
 
     def __init__(
         self,
@@ -150,7 +166,18 @@ class Broker:
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
         self.retention = RetentionWatch(self)
-        self._caretaker = Caretaker(self._flushers, clock, threads, self.retention, interval_s=options.upkeep_every_s)
+        self.creations, self._caretaker = asyncio.Semaphore(_CREATIONS_AT_A_TIME), self._new_caretaker()
+
+    def _new_caretaker(self) -> Caretaker:
+        return Caretaker(
+            lambda: [partition.flusher for partition in self.partitions],
+            self.clock,
+            self.threads,
+            self.retention,
+            before_round=self._look_around,
+            interval_s=self.options.upkeep_every_s,
+            retention_interval_s=self.options.retention_check_interval_ms / 1000,
+        )
 
     @property
     def cluster_id(self) -> UUID:
@@ -161,15 +188,16 @@ class Broker:
 
     async def start(self) -> None:
         """Read the catalogue and open all logs; Corrupt or LogOffline if the catalogue cannot be read."""
-        log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
-        partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
-        self._shard = Shard(self.catalog, partition, self.clock)
+        self._shard = self._load_catalog()
         await self.submit(NameCluster(self.entropy.uuid(), self.entropy.token(RECEIPT_KEY_BYTES)))
         assert self.catalog.receipt_key is not None
         self.queues.receipts = Receipts(self.catalog.receipt_key)
         self.queues.wall_jump_ms = self.catalog.wall_jump_ms(self._clocks())
         await self.submit(self._clocks())
-        await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going])
+        loop = asyncio.get_running_loop()
+        rests = await loop.run_in_executor(self.threads, take_rests, self.disk, self.directory, self.sink)
+        present = frozenset(self.disk.list_directory(self.directory))
+        await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going], _Found(present, rests))
         self.groups.load()
         self.transactions.load()
         self.queues.load()
@@ -184,9 +212,27 @@ class Broker:
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
         self.redrives.driver.look_at_all()
-        self._report_unknown_directories()
+        self._report_unknown_directories(present)
         self.check_disk()
+        self._is_started = True
         self.tasks.start(self._caretaker.run(), "caretaker")
+
+    def _load_catalog(self) -> Shard[Command]:
+        if self.disk.exists(self.directory):
+            for name in self.disk.list_directory(self.directory):
+                if name.endswith(REPAIR_SUFFIX):
+                    raise Corrupt(
+                        f"the repair of {name.removesuffix(REPAIR_SUFFIX)} was interrupted", hint=self._hint()
+                    )
+        try:
+            log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
+            partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
+            return Shard(self.catalog, partition, self.clock)
+        except Corrupt as error:
+            raise Corrupt(f"the catalogue of topics is damaged: {error.message}", hint=self._hint()) from error
+
+    def _hint(self) -> str:
+        return f"run: goqueue log repair {self.directory} (it shows what would be lost, and asks)"
 
     def _clocks(self) -> NoteClock:
         return NoteClock(self.clock.boot_id(), self.clock.now_ms(), int(self.clock.monotonic() * 1000))
@@ -202,6 +248,22 @@ class Broker:
             if isinstance(outcome, BaseException):
                 self.sink.emit(PartitionUnavailable(partition.topic, partition.index, f"not closed: {outcome!r}"))
         self._handles.close()
+        if self._is_started:
+            self._is_started = False
+            loop = asyncio.get_running_loop()
+            rests = self._rests()
+            await loop.run_in_executor(self.threads, leave_rests, self.disk, self.directory, self.sink, rests)
+
+    def _rests(self) -> list[tuple[UUID, dict[int, Rest]]]:
+        """Return what the next start is to know of the logs, which are closed, so that it need not open them.
+
+        The broker's own topics are left out: they are read at the start anyway.
+        """
+        return [
+            (opened.topic.id, rests)
+            for opened in self.topics.values()
+            if not opened.topic.is_internal and (rests := _rests_of(opened))
+        ]
 
     def release(self) -> None:
         """Answer all who wait for a group to get on, which may take long; let no more time pass."""
@@ -237,21 +299,28 @@ class Broker:
         """Return a topic's settings, its own on top of the broker's defaults."""
         return parse(topic.config, self.options.topic_defaults)
 
-    async def open_topics(self, topics: Sequence[Topic]) -> None:
-        """Open the logs of topics that the catalogue has, as far as they are not open, and put them to use."""
+    async def open_topics(self, topics: Sequence[Topic], found: _Found | None = None) -> None:
+        """Put topics that the catalogue has to use, as far as they are not in use.
+
+        What was `found` of their logs decides which are opened now; without it none of them has files. The others
+        sleep until they are used.
+        """
         entries = [self._entry(topic) for topic in topics]
-        wanted = {
-            self._log_directory(entry.topic.name, index): (entry, index)
+        found = found or _Found(frozenset(), {})
+        wanted = [
+            (entry, index, self._log_directory(entry.topic.name, index), found.rest_of(entry.topic, index))
             for entry in entries
             for index in range(len(entry.partitions), entry.topic.partitions)
-        }
-        settings = [(path, entry.settings.log) for path, (entry, _) in wanted.items()]
-        loaded = await open_logs(self.disk, settings, self.sink, self._handles, self.threads)
-        for path, (entry, index) in wanted.items():
-            log = loaded.logs.get(path)
+        ]
+        to_open = [(path, entry.settings.log) for entry, _, path, rest in wanted if rest is None]
+        loaded = await open_logs(self.disk, to_open, self.sink, self._handles, self.threads)
+        for number, (entry, index, path, rest) in enumerate(wanted, 1):
+            log = loaded.logs.get(path) if rest is None else self._asleep(entry, path, rest)
             entry.partitions.append(
                 self._unavailable(entry, index, loaded.faults[path]) if log is None else self._own(entry, index, log)
             )
+            if number % _PARTITIONS_AT_A_TIME == 0:
+                await turns(1)
         for entry in entries:
             self.topics[entry.topic.name] = self.topics_by_id[entry.topic.id] = entry
             self.topics_by_wire_name[entry.topic.name.encode()] = entry
@@ -279,9 +348,14 @@ class Broker:
         entry.topic = topic
         return entry
 
+    def _asleep(self, entry: OpenTopic, path: PurePath, rest: Rest) -> Log:
+        return Log(self.disk, path, entry.settings.log, self.sink, self._handles, rest=rest)
+
     def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
         name, settings = entry.topic.name, entry.settings
-        return Partition(name, index, log, settings, self.clock, self.threads, self._syncs, self.opened)
+        made = Partition(name, index, log, settings, self.clock, self.threads, self._syncs, self.opened)
+        self._caretaker.add(made.flusher)
+        return made
 
     def _report_unreadable(self, place: TopicPartition, fault: UnreadableBatch) -> None:
         self.unreadable_batches[place.topic] += 1
@@ -363,14 +437,13 @@ class Broker:
         for opened in self.topics.values():
             yield from (partition for partition in opened.partitions if isinstance(partition, Partition))
 
-    def _flushers(self) -> Iterable[Flusher]:
+    def _look_around(self) -> None:
         # A disk that cannot even say how full it is must not keep anybody from looking after the logs.
         with suppress(OSError):
             self.check_disk()
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
         self.redrives.driver.look_at_all()
-        return [partition.flusher for partition in self.partitions]
 
     def obstacle_of(self, transactional_id: str) -> str | None:
         """Return what keeps a transaction whose end is decided from ending; None if nothing has failed."""
@@ -393,10 +466,34 @@ class Broker:
             self.pipeline.is_disk_guarded = is_refusing
             self.sink.emit(DiskGuard(is_refusing, round(free * 100)))
 
-    def _report_unknown_directories(self) -> None:
-        known = {path for topic in self.catalog.topics for path in self.directories_of(topic)}
-        known.add(self._log_directory(CATALOG_TOPIC, 0))
-        for name in self.disk.list_directory(self.directory):
+    def _report_unknown_directories(self, present: Collection[str]) -> None:
+        known = {f"{topic.name}-{index}" for topic in self.catalog.topics for index in range(topic.partitions)}
+        known |= {f"{CATALOG_TOPIC}-0", RESTING_LOG}
+        for name in sorted(set(present) - known):
+            if SET_ASIDE in name:
+                continue
             path = self.directory / name
-            if path not in known and self.disk.is_directory(path):
+            if self.disk.exists(path) and self.disk.is_directory(path):
                 self.sink.emit(UnknownDirectory(str(path)))
+
+
+class _Found(NamedTuple):
+    """What a start finds: the names in the data directory, and what the last stop said of logs."""
+
+    names: Collection[str]
+    rests: Mapping[Place, Rest]
+
+    def rest_of(self, topic: Topic, index: int) -> Rest | None:
+        """Return what is known of a log; None if it has to be opened to know it."""
+        rest = self.rests.get(Place(topic.id, index))
+        if rest is None and f"{topic.name}-{index}" not in self.names:
+            return NEW
+        return rest
+
+
+def _rests_of(opened: OpenTopic) -> dict[int, Rest]:
+    return {
+        partition.index: rest
+        for partition in opened.partitions
+        if isinstance(partition, Partition) and (rest := partition.log.resting()) is not None
+    }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT")
 MachineT = TypeVar("MachineT", bound=Machine[Any])
 
-_CONFIG: Mapping[str, str] = {
+INTERNAL_CONFIG: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "retention.ms": "-1",
     "segment.bytes": str(16 * 1024 * 1024),
@@ -74,7 +74,8 @@ class Coordinator(Generic[MachineT, CommandT]):
                 self._shards.append(None)
                 self._machines.append(error)
                 if isinstance(partition, Partition):
-                    self._broker.sink.emit(PartitionUnavailable(self.topic, partition.index, str(error)))
+                    reason = f"{error}; stop the broker and run: goqueue log repair {self._broker.directory}"
+                    self._broker.sink.emit(PartitionUnavailable(self.topic, partition.index, reason))
 
     async def submit(self, name: str, command: CommandT) -> Any:
         """Have a command carried out by the machine that a name belongs to; durable at return as of a `Shard`."""
@@ -149,7 +150,7 @@ class Coordinator(Generic[MachineT, CommandT]):
 
     async def _shard(self, name: str) -> Shard[CommandT]:
         if not self._machines:
-            await ensure_internal_topic(self._broker, self.topic, self._partitions, _CONFIG)
+            await ensure_internal_topic(self._broker, self.topic, self._partitions, INTERNAL_CONFIG)
             self.load()
             if not self._machines:
                 raise CoordinatorUnavailable(

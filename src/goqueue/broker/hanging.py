@@ -136,6 +136,9 @@ async def abort_transactions_of(
 
 
 def _open_in(broker: Broker, partition: Partition) -> Iterator[OpenTransaction]:
+    if partition.log.is_asleep:
+        # A log with an open transaction is opened at the start.
+        return
     producers = partition.log.producers
     where = partition.place
     for producer_id, state in list(producers) if producers.first_open_offset is not None else ():

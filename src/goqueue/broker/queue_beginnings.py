@@ -197,4 +197,4 @@ def _note_lost(broker: Broker, machine: Deliveries) -> Iterator[tuple[str, Topic
 
 def _kept_end(log: Log, window: Window) -> int:
     """Return how far a log is as it was when the group went through it, as far as that can be told."""
-    return log.end_offset if window.epoch == NO_EPOCH else log.epochs.end_up_to(window.epoch, log.end_offset)
+    return log.end_offset if window.epoch == NO_EPOCH else log.end_up_to(window.epoch)

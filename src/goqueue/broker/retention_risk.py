@@ -57,6 +57,8 @@ def leaving_of(partition: Partition, now_ms: int) -> Iterator[Leaving]:
 def leaving_soon(partition: Partition, now_ms: int) -> list[Leaving]:
     """Return the segments of a partition that are expected to leave soon."""
     within_ms = warn_within_ms(partition.log.settings)
+    if partition.log.is_asleep and partition.log.due_ms() > now_ms + within_ms:
+        return []
     return list(takewhile(lambda each: each.left_ms <= within_ms, leaving_of(partition, now_ms)))
 
 

@@ -183,6 +183,8 @@ class RetentionWatch:
             # What cannot be reached is of interest in case that its settings change.
             if partition.is_internal or log.fault or not (is_reachable or partition.settings.hold_bytes):
                 continue
+            if log.end_offset == 0 and not partition.settings.hold_bytes:
+                continue
             leaving = leaving_soon(partition, now_ms)
             end = max([log.start_offset, *(each.segment.next_offset for each in leaving[-1:])])
             reached = _Reached(partition, leaving, end if is_reachable else 0, end)
@@ -256,6 +258,9 @@ def _note(reader: Reader, reached: _Reached, troubles: dict[tuple[str, str], _Tr
     risk = risk_of(reached.partition, reader.offset, reached.leaving, None)
     if risk.danger is Danger.NONE:
         return
+    if risk.danger is Danger.LOST and reached.partition.starts_by_request:
+        # An administrator who deletes records knows that they are gone.
+        return
     trouble = _Trouble(reached.partition, reader.offset, risk)
     key = reader.group, reader.partition.topic
     if key in troubles:
@@ -266,6 +271,9 @@ def _note(reader: Reader, reached: _Reached, troubles: dict[tuple[str, str], _Tr
 
 def _due(reached: _Reached, now_ms: int) -> DuePartition:
     log = reached.partition.log
+    if log.is_asleep:
+        # If anything of it were due, the look at what leaves soon would have woken it.
+        return DuePartition([], reached.first_unread)
     due = retention.expired(log.segments, log.settings, now_ms, end_offset=log.durable_end)
     return DuePartition(
         [DueSegment(segment.next_offset, segment.size, segment.max_timestamp) for segment in due], reached.first_unread

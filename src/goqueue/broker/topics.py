@@ -11,6 +11,7 @@ from uuid import UUID
 from goqueue.broker.events import TopicChanged, TopicCreated, TopicDeleted
 from goqueue.broker.pipeline import operation
 from goqueue.errors import (
+    Draining,
     GoQueueError,
     InvalidPartitions,
     InvalidReplication,
@@ -60,7 +61,10 @@ async def _create(
         broker.catalog.plan(command)
         _require_room_for(broker, count)
         return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
-    return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
+    async with broker.creations:
+        if broker.pipeline.is_draining:
+            raise Draining("the broker is about to stop", hint="try again; another one may take its place")
+        return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
 
 
 async def _make(broker: Broker, command: CreateTopic) -> Topic:
@@ -240,7 +244,7 @@ def _refuse_internal(name: str) -> None:
 
 
 def _require_room_for(broker: Broker, count: int) -> None:
-    total = sum(topic.partitions for topic in broker.catalog.topics)
+    total = broker.catalog.partitions
     if total + max(count, 0) > broker.options.partitions_max:
         raise InvalidPartitions(
             f"{count} more partitions would exceed this broker's {broker.options.partitions_max}",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli import bench_broker, bench_fairness, bench_groups, bench_queue, bench_spark
+from goqueue.cli import bench_broker, bench_fairness, bench_groups, bench_partitions, bench_queue, bench_spark
 from goqueue.cli.bench_results import measure, present
 
 app = typer.Typer(no_args_is_help=True, help="Measure what GoQueue does on this machine.")
@@ -18,6 +18,7 @@ for command in (
     bench_broker.requests,
     bench_groups.groups,
     bench_groups.transactions,
+    bench_partitions.partitions,
     bench_queue.queue,
     bench_fairness.fairness,
     bench_spark.spark,

@@ -1,6 +1,6 @@
 """`goqueue log`: look at the files of a log, whether a broker is running or not.
 
-Nothing here writes or runs recovery.
+Nothing here writes or runs recovery, but for `repair`, which has a file of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from goqueue.cli import log_repair
 from goqueue.cli.output import Format, FormatOption, Row, Value, show
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _PROGRESS_STEP_BYTES = 4 * 1024 * 1024
 _RECORD_FIELDS = ("offset", "timestamp", "time", "key", "value", "headers", "fault")
 
 app = typer.Typer(no_args_is_help=True, help="Look at the files of a log, without a broker.")
+app.command()(log_repair.repair)
 
 DirectoryArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="The directory of one log, or one that holds many.")

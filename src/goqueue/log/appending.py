@@ -114,8 +114,22 @@ class Appender:
         return self.roll() if is_full else active
 
     def _reopen(self, active: Segment) -> File:
-        active.file = self._open(active.path, create=False)
+        is_new = self._books.is_unmade
+        if is_new:
+            # The names become durable with the first flush; the checkpoint is empty until then.
+            self._make(active.path.parent)
+        active.file = self._open(active.path, create=is_new)
+        if is_new:
+            self._books.owe_new()
         return active.file
+
+    def _make(self, directory: PurePath) -> None:
+        try:
+            self._disk.make_directory(directory)
+        except OSError as error:
+            self._explain(error, directory)
+            raise
+        self._open(directory / names.CHECKPOINT, create=True).close()
 
     def _open(self, path: PurePath, *, create: bool) -> File:
         try:

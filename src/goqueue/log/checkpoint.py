@@ -104,6 +104,17 @@ class CheckpointFile:
             self._write(slot, checkpoint).sync()
             self._committed_slot = slot
 
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Write the first entry of a new log, whose name is durable, to both slots at once, so that it survives.
+
+        If the write is torn, the log is still one of which nothing was ever said to be durable.
+        """
+        if self._file is None:
+            self._file = self._disk.open(self._path, create=True)
+        self._file.write_at(0, self._slot(checkpoint), self._slot(checkpoint))
+        self._file.sync()
+        self._committed_slot = 1
+
     def settle(self) -> None:
         """Make durable what `load` has found, which a killed process may have left in the page cache only."""
         if self._file is None:
@@ -118,11 +129,13 @@ class CheckpointFile:
     def _write(self, slot: int, checkpoint: Checkpoint) -> File:
         if self._file is None:
             self._file = self._open()
+        self._file.write_at(slot * SLOT_BYTES, self._slot(checkpoint))
+        return self._file
+
+    def _slot(self, checkpoint: Checkpoint) -> bytes:
         self._generation = (self._generation + 1) & _GENERATION_MAX
         entry = _ENTRY.pack(_MAGIC, _VERSION, self._generation, *checkpoint)
-        data = (entry + _CHECKSUM.pack(crc32c(entry))).ljust(SLOT_BYTES, b"\0")
-        self._file.write_at(slot * SLOT_BYTES, data)
-        return self._file
+        return (entry + _CHECKSUM.pack(crc32c(entry))).ljust(SLOT_BYTES, b"\0")
 
     def _open(self) -> File:
         file = self._disk.open(self._path, create=True)

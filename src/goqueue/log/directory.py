@@ -58,6 +58,11 @@ class LogDirectory:
         """Tell whether a segment has an index file, good or bad."""
         return self._disk.exists(names.index_path(segment))
 
+    def has_checkpoint(self) -> bool:
+        """Tell whether anything was ever written to the checkpoint, readable or not."""
+        path = self._path / names.CHECKPOINT
+        return self._disk.exists(path) and self._disk.size_of(path) > 0
+
     def create(self, segment: PurePath) -> None:
         """Make an empty segment, durably."""
         with self.changing():

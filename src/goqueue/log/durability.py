@@ -46,6 +46,9 @@ class Durability:
         # Whether a sync outside of flushes is under way or has failed; read by the threads that flush.
         self.is_in_doubt = False
         self.is_touched = False
+        # Whether the log has no files yet; and whether the names of those it got since are not durable.
+        self.is_unmade = False
+        self._is_new = False
 
     @property
     def is_busy(self) -> bool:
@@ -65,6 +68,16 @@ class Durability:
     def owe_names(self) -> None:
         """Take note that a file was created."""
         self._has_new_names = True
+
+    def owe_new(self) -> None:
+        """Take note that the log got its directory and its first files."""
+        self.is_unmade = False
+        self._is_new = self._has_new_names = True
+
+    @property
+    def owes(self) -> bool:
+        """Whether anything is left to do before the log can be called clean."""
+        return self.wants_flush or bool(self._index_writes or self._removals or self._swaps)
 
     def owe_start(self) -> None:
         """Take note that the log starts later."""
@@ -114,9 +127,10 @@ class Durability:
             is_start_moved=self._is_start_moved,
             index_write=index_write,
             is_in_doubt=lambda: self.is_in_doubt,
+            is_new=self._is_new,
         )
         self._unsynced = []
-        self._has_new_names = self._is_start_moved = False
+        self._has_new_names = self._is_start_moved = self._is_new = False
         return self._flush
 
     def flushed(self, flush: Flush, active: Segment) -> None:

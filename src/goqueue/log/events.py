@@ -57,6 +57,14 @@ class IndexRebuilt(LogEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RestLost(LogEvent):
+    """What a clean stop leaves for the next start cannot be used, so that start opens every log: it takes longer."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointLost(LogEvent):
     """The checkpoint was missing or unreadable: the whole log was checked, and deleted records may be back."""
 

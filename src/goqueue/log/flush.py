@@ -17,7 +17,7 @@ from goqueue.log import names, sidecar
 from goqueue.log.checkpoint import Checkpoint, CheckpointFile
 from goqueue.log.segment import Segment
 from goqueue.log.tidy import finish_swap
-from goqueue.seams.disk import Disk, File
+from goqueue.seams.disk import Disk, File, make_durable_directory
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -76,6 +76,7 @@ class Flush(msgspec.Struct, frozen=True, eq=False):
     is_start_moved: bool
     index_write: IndexWrite | None
     is_in_doubt: Callable[[], bool]
+    is_new: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -94,6 +95,8 @@ class Flush(msgspec.Struct, frozen=True, eq=False):
         """Sync; an OSError means that records may be lost and must not be tried again."""
         for file in self.files:
             file.sync()
+        if self.is_new:
+            make_durable_directory(self.disk, self.checkpoint_file.directory)
         if self.has_new_names:
             self.disk.sync_directory(self.checkpoint_file.directory)
         self.finish()
@@ -103,10 +106,12 @@ class Flush(msgspec.Struct, frozen=True, eq=False):
         if self.is_in_doubt():
             # A disk tells of lost pages once, and perhaps it has told somebody else: then our sync has seen nothing,
             # and must not be vouched for. If nothing is lost after all, the next flush says so.
-            if self.is_start_moved:
+            if self.is_start_moved or self.is_new:
                 raise OSError(errno.EIO, "another sync of the same file may have failed")
             return
-        if self.is_start_moved:
+        if self.is_new:
+            self.checkpoint_file.begin(self.checkpoint)
+        elif self.is_start_moved:
             self.checkpoint_file.commit(self.checkpoint)
         else:
             self.checkpoint_file.note(self.checkpoint)

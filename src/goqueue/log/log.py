@@ -7,15 +7,21 @@ out may run elsewhere. Offsets are contiguous, in order and never given twice. T
     |                 |                |
     first record      what a power     the next record's offset
     still held        loss cannot take
+
+A log may be asleep: what is known of it is a `Rest`, and its files were not looked at. The first use of anything that
+is not in the `Rest` wakes it, which opens it as `recovery` does. A log that was never written to has no files; the
+first append makes them, and the first flush makes their names durable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
-from goqueue.errors import Conflict, DiskFull, Draining, Fenced, GoQueueError, LogOffline, OffsetOutOfRange
+from goqueue.errors import Conflict, CorruptLog, DiskFull, Draining, Fenced, GoQueueError, LogOffline, OffsetOutOfRange
 from goqueue.log import names, retention
 from goqueue.log.appending import Appender
 from goqueue.log.batches import NewBatch
@@ -29,17 +35,28 @@ from goqueue.log.flush import Flush, Upkeep
 from goqueue.log.handles import Handles
 from goqueue.log.reader import TimedOffset
 from goqueue.log.recovery import LogState, recover
-from goqueue.log.segment import NO_TIMESTAMP
+from goqueue.log.rest import NEVER_MS, NEW, Rest
+from goqueue.log.segment import NO_TIMESTAMP, Segment
 from goqueue.log.segments import Segments
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedTransaction, ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.layout import BatchHeader, patch
 from goqueue.seams.disk import NO_ROOM, Disk, make_durable_directory
 from goqueue.seams.sink import NullSink, Sink
 
+# What an open log is made of; a log that is asleep has none of it.
+_PARTS = frozenset({"segments", "producers", "epochs", "_books", "_appender", "_cleaner"})
+
 
 class Log:
     """The log in one directory."""
+
+    segments: Segments
+    producers: ProducerTable
+    epochs: LeaderEpochs
+    _books: Durability
+    _appender: Appender
+    _cleaner: Cleaner
 
     def __init__(
         self,
@@ -48,15 +65,128 @@ class Log:
         settings: LogSettings,
         sink: Sink | None = None,
         handles: Handles | None = None,
+        *,
+        rest: Rest | None = None,
     ) -> None:
-        """Open the log, making it if the directory is absent; see `recovery` for what that may find."""
+        """Open the log, making it if the directory is absent; see `recovery` for what that may find.
+
+        With a `rest` nothing is opened before it is needed; the caller vouches that the files are as it says.
+        """
         self.directory = directory
         self.settings = settings
         self._disk = disk
         self._sink = sink or NullSink()
         self._handles = handles or Handles(disk)
         self._checkpoint_file = CheckpointFile(disk, directory / names.CHECKPOINT)
-        self._load(self._recover())
+        self._rest = rest
+        self._is_closed_cleanly = False
+        self.is_asleep = rest is not None
+        """Whether nothing is known of the log but its `Rest`; waking it blocks for a few reads."""
+        if rest is None:
+            self._load(self._recover())
+            return
+        self.start_offset = rest.start_offset
+        self.leader_epoch = rest.leader_epoch
+        self.fault = ""
+        self.was_clean = self.is_unmarked = True
+        self._is_checkpoint_due = False
+        self._wake_error: GoQueueError | None = None
+        self.on_wake: Callable[[], None] | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Wake the log if it is asleep and one of its parts is asked for."""
+            if name in _PARTS and self.__dict__.get("is_asleep"):
+                self.wake()
+                return self.__dict__[name]
+            raise AttributeError(name)
+
+    def wake(self) -> None:
+        """Open the log if it is asleep; CorruptLog if it is not what it was when it was closed, LogOffline."""
+        rest = self._rest
+        if not self.is_asleep or rest is None:
+            return
+        if self._wake_error is not None:
+            raise self._wake_error.with_traceback(None)
+        try:
+            if rest is not NEW and not self._disk.exists(self.directory):
+                raise self._changed(rest, "its directory is missing")
+            state = self._new() if rest is NEW else self._recover()
+            self._check_unchanged(state, rest)
+        except GoQueueError as error:
+            self._wake_error = error
+            self.go_offline(f"it cannot be opened: {error}")
+            raise
+        fault = self.fault
+        self._load(state)
+        self.is_asleep = False
+        self.fault = fault or self.fault
+        self._books.is_unmade = rest is NEW
+        if self.on_wake is not None:
+            self.on_wake()
+
+    def _new(self) -> LogState:
+        """Return the state of a log that has no files yet."""
+        producers = ProducerTable()
+        segment = Segment.fresh(names.segment_path(self.directory, 0), 0, producers.encode())
+        return LogState([segment], producers, 0, [], is_clean=True, is_read_only=False, leader_epoch=NEW.leader_epoch)
+
+    def _check_unchanged(self, state: LogState, rest: Rest) -> None:
+        found = (state.start_offset, state.segments[-1].next_offset)
+        if found[0] < rest.start_offset or found[1] < rest.end_offset:
+            raise self._changed(rest, f"it holds offsets {found[0]} to {found[1]}")
+
+    def _changed(self, rest: Rest, found: str) -> CorruptLog:
+        return CorruptLog(
+            f"the log held offsets {rest.start_offset} to {rest.end_offset} when the broker stopped, and now {found}",
+            path=str(self.directory),
+            position=0,
+            offset=rest.start_offset,
+            hint="put its files back as they were, or restart the broker to go on with those that are there",
+        )
+
+    def resting(self) -> Rest | None:
+        """Return what the next start must know of this log, which is closed, to leave it closed; None if it cannot."""
+        if self.is_asleep:
+            return None if self._rest is NEW or self._wake_error is not None else self._rest
+        if not self._is_closed_cleanly or self._books.is_unmade or self.producers.first_open_offset is not None:
+            return None
+        return Rest.of(self.start_offset, self.leader_epoch, self.segments)
+
+    def due_ms(self) -> int:
+        """Return the wall-clock moment at which time alone gives upkeep something to do; 0 if it may be now."""
+        if self.fault:
+            return NEVER_MS
+        rest = self._rest if self.is_asleep else Rest.of(self.start_offset, self.leader_epoch, self.segments)
+        return 0 if rest is None else rest.due_ms(self.settings)
+
+    @property
+    def owes_upkeep(self) -> bool:
+        """Whether something is not durable yet, or upkeep has something to do."""
+        return not self.is_asleep and self._books.owes
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether the segment that takes the appends has grown since its index file was written."""
+        if self.is_asleep or self._books.is_unmade:
+            return False
+        return self.segments.active.size != self.segments.active.covered
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether producers are remembered that may fall silent."""
+        return not self.is_asleep and len(self.producers) > 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segments."""
+        return self._rest.size_bytes if self.is_asleep and self._rest is not None else self.segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return self._rest.segments if self.is_asleep and self._rest is not None else len(self.segments)
 
     def _recover(self) -> LogState:
         try:
@@ -95,16 +225,20 @@ class Log:
     @property
     def end_offset(self) -> int:
         """The offset that the next record will get."""
+        if self.is_asleep and self._rest is not None:
+            return self._rest.end_offset
         return self.segments.active.next_offset
 
     @property
     def durable_end(self) -> int:
         """The offset before which all records are durable."""
-        return self._books.end
+        return self.end_offset if self.is_asleep else self._books.end
 
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, or the end: what read-committed readers may see."""
+        if self.is_asleep:
+            return self.end_offset
         first = self.producers.first_open_offset
         # Its first records may be deleted by now; what is left of it must not be seen all the same.
         return self.end_offset if first is None else max(first, self.start_offset)
@@ -112,11 +246,13 @@ class Log:
     @property
     def wants_flush(self) -> bool:
         """Whether a flush is needed that is not yet under way."""
-        return self._books.wants_flush
+        return not self.is_asleep and self._books.wants_flush
 
     def configure(self, settings: LogSettings) -> None:
         """Go on with other settings; what was written with the old ones stays as it is."""
-        self.settings = self.segments.settings = self._appender.settings = self._cleaner.settings = settings
+        self.settings = settings
+        if not self.is_asleep:
+            self.segments.settings = self._appender.settings = self._cleaner.settings = settings
 
     def append(self, batches: Sequence[NewBatch], *, leader_epoch: int) -> list[BatchHeader]:
         """Give the batches the next offsets and write them; return their headers as stored.
@@ -180,10 +316,14 @@ class Log:
 
     def offset_for_time(self, timestamp: int) -> TimedOffset | None:
         """Return the first record with a timestamp at or after the given one; timestamps may be out of order."""
+        if self.start_offset == self.end_offset:
+            return None
         return self.segments.first_at_time(timestamp, start_offset=self.start_offset)
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """Return the first record with the greatest timestamp of all."""
+        if self.start_offset == self.end_offset:
+            return None
         latest = self.segments.max_timestamp(start_offset=self.start_offset)
         return None if latest == NO_TIMESTAMP else self.offset_for_time(latest)
 
@@ -195,12 +335,16 @@ class Log:
         """Return the greatest leader epoch not above the given one, and where it ends; see `LeaderEpochs.end_of`."""
         return self.epochs.end_of(epoch, self.end_offset)
 
+    def end_up_to(self, epoch: int) -> int:
+        """Return where the leader epochs up to a given one end; a log that is asleep has lost nothing since."""
+        return self.end_offset if self.is_asleep else self.epochs.end_up_to(epoch, self.end_offset)
+
     def flush(self) -> Flush | None:
         """Return the work that makes all of the log durable; None if it is, or if a flush is under way.
 
         Once it has run, tell `flushed`; if it raised, tell `go_offline`.
         """
-        if self.fault:
+        if self.fault or self.is_asleep:
             return None
         index = self._appender.index_of_active() if self._is_checkpoint_due else None
         flush = self._books.flush(self._checkpoint_now(), self.producers.first_open_offset, index)
@@ -220,6 +364,8 @@ class Log:
 
     def checkpoint(self) -> None:
         """Ask for an index file of the segment that takes the appends, so that less must be read after a crash."""
+        if self.is_asleep or self._books.is_unmade:
+            return
         active = self.segments.active
         if active.size == active.covered:
             return
@@ -230,7 +376,7 @@ class Log:
 
     def upkeep(self) -> Upkeep | None:
         """Return the work that can wait; None if there is none, or if some is under way. Tell `upkept` how it went."""
-        return None if self.fault else self._books.upkeep(self.segments.first)
+        return None if self.fault or self.is_asleep else self._books.upkeep(self.segments.first)
 
     def upkept(self, upkeep: Upkeep, error: OSError | None = None) -> None:
         """Take note that upkeep has run, or that it failed and must be tried again."""
@@ -260,20 +406,27 @@ class Log:
             self.epochs.trim(offset)
         self._drop_before_start()
 
-    def expire(self, now_ms: int, *, end_offset: int | None = None) -> None:
-        """Remove what the settings say is old: segments up to `end_offset` that are durable, and silent producers."""
+    def expire(self, now_ms: int, *, end_offset: int | None = None, is_time_due: bool = True) -> None:
+        """Remove what the settings say is old: segments up to `end_offset` that are durable, and silent producers.
+
+        Unless `is_time_due`, nothing goes by its age, but what is too much by size does.
+        """
         self._require_online()
+        if is_time_due:
+            self._age(now_ms)
+        end = self.durable_end if end_offset is None else min(end_offset, self.durable_end)
+        expired = retention.expired(self.segments, self.settings, now_ms, end_offset=end, is_time_due=is_time_due)
+        if expired:
+            self.delete_before(max(self.start_offset, expired[-1].next_offset))
+        else:
+            self._drop_before_start()
+
+    def _age(self, now_ms: int) -> None:
         self.producers.expire(now_ms, self.settings.producer_expiration_ms)
         if retention.is_due_to_roll(self.segments.active, self.settings, now_ms):
             # A full disk must not keep records from expiring.
             with suppress(DiskFull):
                 self.roll()
-        end = self.durable_end if end_offset is None else min(end_offset, self.durable_end)
-        expired = retention.expired(self.segments, self.settings, now_ms, end_offset=end)
-        if expired:
-            self.delete_before(max(self.start_offset, expired[-1].next_offset))
-        else:
-            self._drop_before_start()
 
     def _drop_before_start(self) -> None:
         """Take the segments that lie before the start out of the log; upkeep removes their files."""
@@ -293,6 +446,8 @@ class Log:
 
         None while another pass or its swap is under way. Tell `compacted` or `compaction_failed` what came of it.
         """
+        if self.is_asleep:
+            return None
         end = self._books.stable if end_offset is None else min(self._books.stable, end_offset)
         return None if self.fault else self._cleaner.begin(now_ms, end, self.producers)
 
@@ -337,6 +492,8 @@ class Log:
 
     def _cut_back(self, start_offset: int, target: int) -> None:
         self._require_online()
+        if self._books.is_unmade:
+            make_durable_directory(self._disk, self.directory)
         if self._books.is_busy or self._cleaner.is_busy:
             raise Conflict(f"{self.directory} cannot be cut back while other work is under way", hint="wait for it")
         intent = Checkpoint(start_offset, min(self.durable_end, target), segment_base=-1, truncate_to=target)
@@ -353,6 +510,8 @@ class Log:
 
     def rest(self) -> None:
         """Close the files of a log that is not being written to; the next append opens them again."""
+        if self.is_asleep:
+            return
         if self.durable_end == self.end_offset and not self._books.is_busy and not self._books.has_swaps:
             self._let_go()
 
@@ -364,6 +523,9 @@ class Log:
 
     def close(self) -> None:
         """Make everything durable and let go of all files; blocks. Closing twice is harmless."""
+        if self.is_asleep:
+            self.fault = self.fault or "it is closed"
+            return
         if not self.fault and (self._books.is_busy or self._cleaner.is_busy):
             raise Conflict(f"{self.directory} cannot be closed while other work is under way", hint="wait for it")
         try:
@@ -387,8 +549,28 @@ class Log:
                 self.upkept(upkeep, error)
                 return
             self.upkept(upkeep)
-        if not self.was_clean or self._books.is_touched:
-            self._checkpoint_file.commit(self._checkpoint_now()._replace(is_clean=1))
+        ending = self.ending()
+        if ending is not None:
+            ending()
+        self._is_closed_cleanly = not self._books.owes
+
+    def ending(self) -> Callable[[], None] | None:
+        """Return the write that tells the next start that the log was closed; any thread may do it.
+
+        None if something else is owed first, or if the files say so already. Tell `ended` when it is done; nothing but
+        `close` may follow.
+        """
+        if self.fault or self.is_asleep or self._is_closed_cleanly:
+            return None
+        if self._books.is_busy or self._cleaner.is_busy or self._books.owes:
+            return None
+        if self.was_clean and not self._books.is_touched:
+            return None
+        return partial(self._checkpoint_file.commit, self._checkpoint_now()._replace(is_clean=1))
+
+    def ended(self) -> None:
+        """Take note that what `ending` returned was done."""
+        self._is_closed_cleanly = True
 
     def _let_go(self) -> None:
         self.segments.close_files()

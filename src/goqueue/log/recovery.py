@@ -65,7 +65,8 @@ def recover(
     bases = run.leave_out(run.files.tidy())
     heads = [run.read_head(base) for base in bases]
     if checkpoint is None and bases:
-        sink.emit(CheckpointLost(str(directory), "no readable entry"))
+        if not run.is_begun(bases):
+            sink.emit(CheckpointLost(str(directory), "no readable entry"))
         run.vouch(bases[-1])
     for known in filter(None, heads):
         run.vouch(known.next_offset)
@@ -102,6 +103,10 @@ class _Recovery:
     def vouch(self, offset: int) -> None:
         """Take note that everything before an offset was durable."""
         self._durable_end = max(self._durable_end, min(offset, self._stop))
+
+    def is_begun(self, bases: list[int]) -> bool:
+        """Tell whether this is a new log whose first flush had not ended: it has no checkpoint to lose."""
+        return bases == [0] and not self.files.has_index(self.files.segment_path(0)) and not self.files.has_checkpoint()
 
     def leave_out(self, bases: list[int]) -> list[int]:
         """Return the segments that are part of the log.

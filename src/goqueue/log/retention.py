@@ -23,24 +23,29 @@ def is_due_to_roll(active: Segment, settings: LogSettings, now_ms: int) -> bool:
     return is_old or (settings.deletes and _is_expired(active, settings, now_ms))
 
 
-def count_expired(sealed: Sequence[Segment], settings: LogSettings, now_ms: int, *, size_bytes: int) -> int:
+def count_expired(
+    sealed: Sequence[Segment], settings: LogSettings, now_ms: int, *, size_bytes: int, is_time_due: bool = True
+) -> int:
     """Return how many of the oldest segments have expired; `size_bytes` is the size of the whole log."""
     if not settings.deletes:
         return 0
     count = 0
     for segment in sealed:
         is_surplus = settings.retention_bytes != UNLIMITED and size_bytes - segment.size >= settings.retention_bytes
-        if not is_surplus and not _is_expired(segment, settings, now_ms):
+        if not is_surplus and not (is_time_due and _is_expired(segment, settings, now_ms)):
             break
         size_bytes -= segment.size
         count += 1
     return count
 
 
-def expired(segments: Segments, settings: LogSettings, now_ms: int, *, end_offset: int) -> Sequence[Segment]:
-    """Return the sealed segments up to an offset that have expired, oldest first."""
+def expired(
+    segments: Segments, settings: LogSettings, now_ms: int, *, end_offset: int, is_time_due: bool = True
+) -> Sequence[Segment]:
+    """Return the sealed segments up to an offset that have expired, oldest first; by size only unless `is_time_due`."""
     sealed = [segment for segment in segments.sealed if segment.next_offset <= end_offset]
-    return sealed[: count_expired(sealed, settings, now_ms, size_bytes=segments.size_bytes)]
+    count = count_expired(sealed, settings, now_ms, size_bytes=segments.size_bytes, is_time_due=is_time_due)
+    return sealed[:count]
 
 
 def _is_expired(segment: Segment, settings: LogSettings, now_ms: int) -> bool:

@@ -132,6 +132,8 @@ class Catalog:
         self.receipt_key: bytes | None = None
         self._clock: _ClockValue | None = None
         self.next_producer_id = 0
+        self.partitions = 0
+        """How many partitions all topics have together."""
         self._topics: dict[str, Topic] = {}
 
     @property
@@ -252,10 +254,12 @@ class Catalog:
     def _apply(self, key: bytes, value: bytes | None) -> None:
         if key.startswith(_TOPIC_PREFIX):
             name = key.removeprefix(_TOPIC_PREFIX).decode("utf-8", "surrogateescape")
-            if value is None:
-                self._topics.pop(name, None)
-            else:
-                self._topics[name] = _topic(name, msgspec.json.decode(value, type=_TopicValue))
+            topic = None if value is None else _topic(name, msgspec.json.decode(value, type=_TopicValue))
+            before = self._topics.pop(name, None)
+            self.partitions -= before.partitions if before is not None else 0
+            if topic is not None:
+                self._topics[name] = topic
+                self.partitions += topic.partitions
         elif key == CLUSTER_KEY and value is not None:
             self.cluster_id = msgspec.json.decode(value, type=_ClusterValue).id
         elif key == CLOCK_KEY and value is not None:
@@ -284,6 +288,7 @@ class Catalog:
         """Check the catalogue's own invariants; AssertionError if one is broken."""
         ids = [topic.id for topic in self.topics]
         assert len(ids) == len(set(ids))
+        assert self.partitions == sum(topic.partitions for topic in self.topics)
         for topic in self.topics:
             check_name(topic.name)
             assert 1 <= topic.partitions <= PARTITIONS_MAX

@@ -19,6 +19,7 @@ class BrokerOptions:
     fetch_bytes_max: int = 8 * 1024 * 1024
     disk_guard_free_fraction: float = 0.1
     upkeep_interval_ms: int = 1000
+    retention_check_interval_ms: int = 60_000
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
 

@@ -137,5 +137,5 @@ def _numbers(partition: Partition) -> tuple[float, ...]:
         partition.bytes_out,
         log.start_offset,
         partition.high_watermark,
-        log.segments.size_bytes,
+        log.size_bytes,
     )

@@ -46,6 +46,9 @@ class Flusher:
         self._threads = threads
         self._syncs = syncs
         self._on_progress = on_progress
+        # Whoever looks after logs hears of the first change since it last looked.
+        self.on_change: Callable[[Flusher], None] | None = None
+        self.is_change_noted = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
         self._is_soon = False
@@ -63,6 +66,8 @@ class Flusher:
 
     def note_append(self, size_bytes: int = 0, *, is_awaited: bool = True) -> None:
         """See to it that what has changed becomes durable as the log's policy says; call it after every change."""
+        if not self.is_change_noted:
+            self.note_change()
         self._unsynced_bytes += size_bytes
         self.is_behind = self._unsynced_bytes + self._being_synced_bytes >= _TOO_MUCH_BYTES
         is_much = self._unsynced_bytes >= _MUCH_BYTES
@@ -74,6 +79,11 @@ class Flusher:
             self._due_at = self._loop.time() + self.log.settings.flush_interval_ms / 1000
         if self._timer is None and not self._is_running:
             self._timer = self._loop.call_at(self._due_at, self._begin)
+
+    def note_change(self) -> None:
+        """Tell whoever looks after the log that it has changed, or has other settings."""
+        if self.on_change is not None:
+            self.on_change(self)
 
     async def durable(self, offset: int) -> None:
         """Wait until all records before an offset are durable; LogOffline if that cannot be any more."""

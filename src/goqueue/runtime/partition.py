@@ -55,7 +55,7 @@ from goqueue.records.layout import (
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.opened_batches import OpenedBatches, StoredRecords
-from goqueue.runtime.upkeep import keep_up
+from goqueue.runtime.upkeep import keep_up, write_ending
 from goqueue.runtime.waiters import Waiters, arrival
 from goqueue.seams.clock import Clock
 from goqueue.seams.syncs import Syncs
@@ -121,6 +121,8 @@ class Partition:
         self.records_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        # Before this an administrator has deleted records; that is not stored, so it is known since the start only.
+        self.deleted_before = 0
         self._durable_start = log.start_offset
         # Where the log began when those who watch were last told of it.
         self._told_start = log.start_offset
@@ -128,11 +130,13 @@ class Partition:
         self._threads = threads
         self._opened = OpenedBatches() if opened is None else opened
         self._raise_high_watermark()
+        if log.is_asleep:
+            log.on_wake = self._woken
 
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, but never beyond the high watermark."""
-        if self.log.producers.first_open_offset is None:
+        if self.log.is_asleep or self.log.producers.first_open_offset is None:
             return self.high_watermark
         return min(self.log.last_stable_offset, self.high_watermark)
 
@@ -188,6 +192,7 @@ class Partition:
         """Go on with other settings."""
         self.settings = settings
         self.log.configure(settings.log)
+        self.flusher.note_change()
         self._raise_high_watermark()
         if self.log.wants_flush:
             self.flusher.note_append()
@@ -351,6 +356,16 @@ class Partition:
     def _if_visible(self, found: TimedOffset | None) -> TimedOffset | None:
         return found if found is not None and found.offset < self.high_watermark else None
 
+    @property
+    def starts_by_request(self) -> bool:
+        """Whether the log starts where it does because an administrator deleted records, and not by retention.
+
+        Retention moves the start from segment to segment, so a start inside of one tells it after a restart as well.
+        """
+        log = self.log
+        is_inside = not log.is_asleep and log.start_offset > log.segments.first.base_offset
+        return is_inside or 0 < log.start_offset <= self.deleted_before
+
     def check_epoch(self, known_epoch: int) -> None:
         """Refuse a caller whose idea of the leader's epoch (-1 for none) is not that of this partition."""
         if known_epoch < 0 or known_epoch == self.leader_epoch:
@@ -365,6 +380,7 @@ class Partition:
             raise OffsetOutOfRange(offset, start=self.log.start_offset, end=self.high_watermark)
         if target > self.log.start_offset:
             self.log.delete_before(target)
+            self.deleted_before = target
             self.flusher.note_append()
         if target > self._durable_start:
             # Perhaps somebody else has deleted them just now: that has to be durable all the same.
@@ -393,8 +409,10 @@ class Partition:
     async def close(self) -> None:
         """Make everything durable, wake who waits, and let go of the log."""
         await self.flusher.drain()
-        # What takes long is done in a thread, beside that of other partitions; little is left for `close`.
-        await keep_up(self.log, self._threads, is_checkpoint_due=True)
+        if not self.log.is_asleep:
+            # What takes long is done in a thread, beside that of other partitions.
+            await keep_up(self.log, self._threads, is_checkpoint_due=True)
+            await write_ending(self.log, self._threads)
         self.log.close()
         self.waiters.wake_all()
 
@@ -407,6 +425,11 @@ class Partition:
             # Somebody may have waited for the end of a message that is gone.
             self._told_start = self.log.start_offset
             self.waiters.wake_watchers()
+
+    def _woken(self) -> None:
+        """Take note of what was found in a log that was asleep: its files may hold more than was known."""
+        self.leader_epoch = self.log.leader_epoch
+        self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> None:
         is_durable_only = self.settings.log.flush is FlushPolicy.GROUP or self.log.is_unmarked

@@ -107,6 +107,9 @@ class Shard(Generic[CommandT]):
     def _replay(self) -> None:
         log = self.partition.log
         offset = log.start_offset
+        if offset > 0 and not log.settings.deletes:
+            # Nothing is ever deleted from a log that is only compacted.
+            raise Corrupt(f"{log.directory} has lost its records before offset {offset}")
         apply = self._machine.apply
         while data := log.read(offset, bytes_max=_READ_BYTES):
             view = memoryview(data)

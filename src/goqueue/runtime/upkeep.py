@@ -1,22 +1,33 @@
 """The work on logs that nobody waits for: retention, compaction, checkpoints, index files.
 
-One caretaker goes round all logs of a process, one log and one piece of blocking work at a time, so that upkeep takes
-at most one thread from those who flush.
+One caretaker looks after all logs of a process, one log and one piece of blocking work at a time, so that upkeep takes
+at most one thread from those who flush. In a round it visits the logs that have changed since the last one, and those
+for which something is due: a heap knows when. So logs that nobody uses cost nothing, however many they are.
+
+| a log is visited                                 | because                                                         |
+|--------------------------------------------------|-----------------------------------------------------------------|
+| in the round after a change, and in the next one | retention by size, compaction, index files; then its files are  |
+|                                                  | closed if it has not changed again                              |
+| `checkpoint_interval_ms` after the last index    | the segment that grows gets a new index file                    |
+| every `retention_interval_s`                     | records, segments or producers may have grown old; a log whose  |
+|                                                  | next such moment is known and not yet there is not touched      |
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Protocol, TypeVar
-from weakref import WeakKeyDictionary
 
 from goqueue.errors import GoQueueError
 from goqueue.log.log import Log
+from goqueue.log.rest import NEVER_MS
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.waiters import turns
 from goqueue.seams.breath import ThreadBreath, no_breath
@@ -52,19 +63,20 @@ async def tend(
     threads: Executor | None = None,
     *,
     is_checkpoint_due: bool = False,
+    is_time_due: bool = True,
     expires_before: int | None = None,
     breath: ThreadBreath | None = None,
 ) -> None:
     """Do one round of upkeep on a log: expire, compact, checkpoint, and bring the files into order.
 
-    Records from `expires_before` on do not expire. If it is cancelled, what a thread has begun is ended first, since
-    the log must learn what came of it. Whoever holds the `breath` can have it end soon.
+    Records from `expires_before` on do not expire, and none by their age unless `is_time_due`. If it is cancelled, what
+    a thread has begun is ended first, since the log must learn what came of it. The owner of the `breath` can end it.
     """
     log = flusher.log
     if log.fault:
         return
     start = log.start_offset
-    log.expire(now_ms, end_offset=expires_before)
+    log.expire(now_ms, end_offset=expires_before, is_time_due=is_time_due)
     if log.start_offset > start:
         # Whoever waits for the end of a message that is gone hears of it by the next flush.
         flusher.hurry()
@@ -95,6 +107,15 @@ async def keep_up(log: Log, threads: Executor | None = None, *, is_checkpoint_du
             log.upkept(upkeep, fault)
 
 
+async def write_ending(log: Log, threads: Executor | None = None) -> None:
+    """Write what tells the next start that a log was closed, if nothing else is left to do for it."""
+    ending = log.ending()
+    if ending is not None:
+        async with _ended(threads, ending) as writing:
+            writing.result()
+            log.ended()
+
+
 @asynccontextmanager
 async def _ended(threads: Executor | None, work: Callable[[], T]) -> AsyncIterator[asyncio.Future[T]]:
     """Run work in a thread to its end, whatever happens here meanwhile; then let the block see its outcome."""
@@ -112,12 +133,16 @@ async def _ended(threads: Executor | None, work: Callable[[], T]) -> AsyncIterat
 
 @dataclass(slots=True)
 class _Visit:
+    """What is remembered of a log; moments are monotonic. `due_at` is None if only a change can give it work."""
+
     checkpointed_at: float
-    end_offset: int
+    timed_at: float
+    end_offset: int = -1
+    due_at: float | None = None
 
 
 class Caretaker:
-    """Tends all logs of a process in turn, for ever."""
+    """Tends the logs of a process, for ever: `logs` when it begins, and those that are added."""
 
     def __init__(
         self,
@@ -126,32 +151,83 @@ class Caretaker:
         threads: Executor | None = None,
         holds: Holds | None = None,
         *,
+        before_round: Callable[[], None] | None = None,
         interval_s: float = ROUND_INTERVAL_S,
+        retention_interval_s: float = ROUND_INTERVAL_S,
     ) -> None:
         self._logs = logs
         self._clock = clock
         self._threads = threads
         self._interval_s = interval_s
+        self._retention_interval_s = retention_interval_s
         self._holds = holds
+        self._before_round = before_round
         self._stopped = asyncio.Event()
         self._visited: Flusher | None = None
         self._left = asyncio.Event()
         self._breath: ThreadBreath | None = None
-        self._visits: WeakKeyDictionary[Log, _Visit] = WeakKeyDictionary()
+        self._visits: dict[Flusher, _Visit] = {}
+        self._changed: dict[Flusher, None] = {}
+        self._due: list[tuple[float, int, Flusher]] = []
+        self._numbers = count()
+
+    def add(self, flusher: Flusher) -> None:
+        """Look after a log from now on."""
+        flusher.on_change = self._note_change
+        log = flusher.log
+        if not log.is_asleep:
+            # Opening it may have left something to do.
+            self._note_change(flusher)
+        elif log.due_ms() != NEVER_MS:
+            now = self._clock.monotonic()
+            self._schedule(flusher, self._visit_of(flusher, now), now + self._retention_interval_s)
+
+    def _note_change(self, flusher: Flusher) -> None:
+        flusher.is_change_noted = True
+        self._changed[flusher] = None
 
     async def run(self) -> None:
         """Go round until stopped or cancelled; a round begins every interval, or when the one before has ended."""
+        for flusher in self._logs():
+            if flusher.on_change != self._note_change:
+                self.add(flusher)
         while not self._stopped.is_set():
             began = self._clock.monotonic()
-            await self.go_round()
+            await self._go_round(self._due_now)
             with suppress(TimeoutError):
                 async with asyncio.timeout(began + self._interval_s - self._clock.monotonic()):
                     await self._stopped.wait()
 
     async def go_round(self) -> None:
-        """Tend each log once, unless it is time to stop."""
+        """Tend each log once, whether anything is due or not, unless it is time to stop."""
+        await self._go_round(lambda: [(flusher, True) for flusher in self._logs()])
+
+    def _due_now(self) -> list[tuple[Flusher, bool]]:
+        """Take out the logs that have changed or are due, and whether what depends on time is due for them."""
+        now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        found = self._changed
+        self._changed = {}
+        while self._due and self._due[0][0] <= now:
+            due_at, _, flusher = heapq.heappop(self._due)
+            visit = self._visits.get(flusher)
+            if visit is None or visit.due_at != due_at:
+                continue
+            if flusher.log.is_asleep and flusher.log.due_ms() > now_ms:
+                visit.timed_at = now
+                self._schedule(flusher, visit, now + self._retention_interval_s)
+            else:
+                found[flusher] = None
+        return [(flusher, self._is_time_due(flusher, now)) for flusher in found]
+
+    def _is_time_due(self, flusher: Flusher, now: float) -> bool:
+        visit = self._visit_of(flusher, now)
+        return now - visit.timed_at >= self._retention_interval_s or self._retention_interval_s <= self._interval_s
+
+    async def _go_round(self, chosen: Callable[[], list[tuple[Flusher, bool]]]) -> None:
         await self._look()
-        for number, flusher in enumerate(list(self._logs()), 1):
+        if self._before_round is not None:
+            self._before_round()
+        for number, (flusher, is_time_due) in enumerate(chosen(), 1):
             if number % _LOGS_AT_A_TIME == 0:
                 # Most logs need nothing, and looking at thousands of them is no reason to keep others waiting.
                 await turns(1)
@@ -160,7 +236,7 @@ class Caretaker:
             self._visited = flusher
             self._left.clear()
             try:
-                await self._visit(flusher)
+                await self._visit(flusher, is_time_due=is_time_due)
             except (OSError, GoQueueError) as error:
                 # One sick log must not keep the others from being tended.
                 flusher.log.note_upkeep_failure(error)
@@ -169,11 +245,14 @@ class Caretaker:
                 self._left.set()
 
     async def leave(self, flusher: Flusher) -> None:
-        """Wait until nothing is being done to a log, which is going; one that is offline is not visited again."""
+        """Wait until nothing is being done to a log, which is going and is not visited again."""
         if self._visited is flusher and self._breath is not None:
             self._breath.stop()
         while self._visited is flusher:
             await self._left.wait()
+        flusher.on_change = None
+        self._visits.pop(flusher, None)
+        self._changed.pop(flusher, None)
 
     def stop(self) -> None:
         """End `run` soon: what takes long, a look or a compaction, is not brought to its end."""
@@ -192,24 +271,58 @@ class Caretaker:
             message = "who has not read what could not be found out"
             asyncio.get_running_loop().call_exception_handler({"message": message, "exception": outcome})
 
-    async def _visit(self, flusher: Flusher) -> None:
+    def _visit_of(self, flusher: Flusher, now: float) -> _Visit:
+        visit = self._visits.get(flusher)
+        if visit is None:
+            visit = self._visits[flusher] = _Visit(now, now)
+        return visit
+
+    async def _visit(self, flusher: Flusher, *, is_time_due: bool) -> None:
         log = flusher.log
+        flusher.is_change_noted = False
         now = self._clock.monotonic()
-        visit = self._visits.setdefault(log, _Visit(now, -1))
+        visit = self._visit_of(flusher, now)
+        if is_time_due:
+            visit.timed_at = now
         is_checkpoint_due = (now - visit.checkpointed_at) * 1000 >= log.settings.checkpoint_interval_ms
         if is_checkpoint_due:
             visit.checkpointed_at = now
         # Without threads it is the loop that waits, and nobody else has anything of a pause.
         self._breath = None if self._threads is None else ThreadBreath()
-        await tend(
-            flusher,
-            self._clock.now_ms(),
-            self._threads,
-            is_checkpoint_due=is_checkpoint_due,
-            expires_before=None if self._holds is None else self._holds.expires_before(log),
-            breath=self._breath,
-        )
-        # Open files are few, logs may be many: those that nobody writes to give theirs back.
-        if log.end_offset == visit.end_offset:
-            log.rest()
-        visit.end_offset = log.end_offset
+        try:
+            await tend(
+                flusher,
+                self._clock.now_ms(),
+                self._threads,
+                is_checkpoint_due=is_checkpoint_due,
+                is_time_due=is_time_due,
+                expires_before=None if self._holds is None else self._holds.expires_before(log),
+                breath=self._breath,
+            )
+            has_grown = log.end_offset != visit.end_offset
+            # Open files are few, logs may be many: those that nobody writes to give theirs back.
+            if not has_grown:
+                log.rest()
+            visit.end_offset = log.end_offset
+        except BaseException:
+            self._schedule(flusher, visit, now + self._interval_s)
+            raise
+        self._schedule(flusher, visit, self._next_at(log, visit, now, has_grown=has_grown))
+
+    def _next_at(self, log: Log, visit: _Visit, now: float, *, has_grown: bool) -> float | None:
+        """Return when a log is to be visited next if nothing changes; None if never."""
+        if log.fault:
+            return None
+        if has_grown or log.owes_upkeep:
+            return now + self._interval_s
+        moments = []
+        if log.wants_checkpoint:
+            moments.append(visit.checkpointed_at + log.settings.checkpoint_interval_ms / 1000)
+        if log.due_ms() != NEVER_MS or log.has_producers:
+            moments.append(visit.timed_at + self._retention_interval_s)
+        return max(min(moments), now + self._interval_s) if moments else None
+
+    def _schedule(self, flusher: Flusher, visit: _Visit, due_at: float | None) -> None:
+        visit.due_at = due_at
+        if due_at is not None:
+            heapq.heappush(self._due, (due_at, next(self._numbers), flusher))

@@ -31,6 +31,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 # writev takes at most 1,024 parts on Linux and macOS.
 _PARTS_MAX = 1024
+_SYMLINK = "this is a symbolic link, and GoQueue writes to no file outside of its data directory"
 
 
 class File(Protocol):
@@ -69,7 +70,10 @@ class Disk(Protocol):
     """A tree of directories and files."""
 
     def open(self, path: PurePath, *, create: bool = False, writable: bool = True) -> File:
-        """Open a file; with `create`, make it if it is absent. FileNotFoundError if it is absent otherwise."""
+        """Open a file; with `create`, make it if it is absent. FileNotFoundError if it is absent otherwise.
+
+        Where the name is a symbolic link, it is not opened to be written: OSError.
+        """
         ...
 
     def list_directory(self, directory: PurePath) -> list[str]:
@@ -77,7 +81,11 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: PurePath) -> bool:
-        """Tell whether a file or directory of that name exists."""
+        """Tell whether a file, directory or symbolic link of that name exists."""
+        ...
+
+    def is_symlink(self, path: PurePath) -> bool:
+        """Tell whether the name is a symbolic link, whatever it points at."""
         ...
 
     def is_directory(self, path: PurePath) -> bool:
@@ -121,10 +129,15 @@ def make_durable_directory(disk: Disk, path: PurePath) -> None:
 
 
 def remove_tree(disk: Disk, path: PurePath) -> None:
-    """Remove a directory with all that is in it, durably; harmless if it is absent."""
-    if disk.exists(path):
+    """Remove a directory with all that is in it, durably; harmless if it is absent.
+
+    A symbolic link goes itself, and what it points at stays: that is not ours to remove.
+    """
+    if disk.is_symlink(path):
+        disk.remove(path)
+    elif disk.exists(path):
         for name in disk.list_directory(path):
-            if disk.is_directory(path / name):
+            if disk.is_directory(path / name) and not disk.is_symlink(path / name):
                 remove_tree(disk, path / name)
             else:
                 disk.remove(path / name)
@@ -203,14 +216,19 @@ class RealDisk:
     """The operating system's file systems."""
 
     def open(self, path: PurePath, *, create: bool = False, writable: bool = True) -> RealFile:
-        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
-        return RealFile(os.open(path, flags, 0o640))
+        flags = (os.O_RDWR | os.O_NOFOLLOW if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+        try:
+            return RealFile(os.open(path, flags, 0o640))
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise OSError(errno.ELOOP, _SYMLINK, str(path)) from error
 
     def list_directory(self, directory: PurePath) -> list[str]:
         return sorted(entry.name for entry in Path(directory).iterdir())
 
     def exists(self, path: PurePath) -> bool:
-        return Path(path).exists()
+        return os.path.lexists(path)
 
     def is_directory(self, path: PurePath) -> bool:
         return Path(path).is_dir()
@@ -225,10 +243,13 @@ class RealDisk:
         Path(source).replace(target)
 
     def remove(self, path: PurePath) -> None:
-        if self.is_directory(path):
+        if self.is_directory(path) and not Path(path).is_symlink():
             Path(path).rmdir()
         else:
             Path(path).unlink()
+
+    def is_symlink(self, path: PurePath) -> bool:
+        return Path(path).is_symlink()
 
     def sync_directory(self, directory: PurePath) -> None:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

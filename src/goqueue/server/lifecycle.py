@@ -166,6 +166,7 @@ def _options(settings: Settings) -> BrokerOptions:
         fetch_bytes_max=settings.reply_buffer_bytes_max,
         disk_guard_free_fraction=settings.disk_guard_free_fraction,
         upkeep_interval_ms=settings.upkeep_interval_ms,
+        retention_check_interval_ms=settings.retention_check_interval_ms,
         group_min_session_timeout_ms=settings.group_min_session_timeout_ms,
         group_max_session_timeout_ms=settings.group_max_session_timeout_ms,
     )

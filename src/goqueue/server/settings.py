@@ -138,7 +138,14 @@ class Settings:
         30 * _SECOND_MS, duration(0, _DAY_MS), "How long a stopping server waits for requests under way."
     )
     upkeep_interval_ms: int = _setting(
-        _SECOND_MS, duration(1, 3600 * _SECOND_MS), "How often retention, compaction and checkpoints are looked after."
+        _SECOND_MS,
+        duration(1, 3600 * _SECOND_MS),
+        "How often logs that have changed are looked after: retention by size, compaction, checkpoints.",
+    )
+    retention_check_interval_ms: int = _setting(
+        60 * _SECOND_MS,
+        duration(1),
+        "How often records and segments are looked at that may be too old; Kafka's log.retention.check.interval.ms.",
     )
     checkpoint_interval_ms: int = _setting(
         _TOPIC_DEFAULTS.checkpoint_interval_ms,

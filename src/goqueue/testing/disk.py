@@ -153,6 +153,9 @@ class SimDisk:
     def exists(self, path: PurePath) -> bool:
         return self._lookup(path) is not None
 
+    def is_symlink(self, path: PurePath) -> bool:  # noqa: ARG002 - there are none here
+        return False
+
     def is_directory(self, path: PurePath) -> bool:
         return isinstance(self._lookup(path), Directory)
 

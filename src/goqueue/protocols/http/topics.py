@@ -170,8 +170,8 @@ def _partition(index: int, leader: int, found: OwnedPartition | GoQueueError) ->
         end_offset=found.high_watermark,
         last_stable_offset=found.last_stable_offset,
         log_end_offset=log.end_offset,
-        size_bytes=log.segments.size_bytes,
-        segments=len(log.segments),
+        size_bytes=log.size_bytes,
+        segments=log.segment_count,
         error=error_of(LogOffline(log.fault)) if log.fault else UNSET,
     )
 

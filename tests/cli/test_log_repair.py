@@ -1,0 +1,171 @@
+"""`goqueue log repair`: a damaged log of the broker's own is no dead end, and topics keep their messages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from goqueue.broker import repair as core
+from goqueue.broker.events import PartitionUnavailable
+from goqueue.cli.main import app
+from goqueue.client import Client, NewMessage, PartitionOffset, groups, messages, queues, topics
+from goqueue.errors import Corrupt
+from goqueue.seams.entropy import SystemEntropy
+from goqueue.testing import Broker, PowerLoss, SimDisk
+
+VALUES = [f"value-{number}" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with topics, messages, committed offsets and a queue group, after a clean stop."""
+    data = tmp_path_factory.mktemp("repair") / "data"
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        for name in ("orders", "refunds", "users"):
+            client.send(topics.create(name, partitions=2, config={"retention.ms": "86400000"}))
+            for value in VALUES:
+                client.send(messages.publish(name, [NewMessage(value, partition=0), NewMessage(value, partition=1)]))
+        for number in range(10):
+            client.send(groups.commit(f"group-{number}", [PartitionOffset("orders", 0, number)]))
+        for _ in range(3):
+            received = client.send(queues.receive("workers", ["orders"], limit=3))
+            client.send(queues.ack(*received.messages))
+    return data
+
+
+@pytest.fixture
+def data(filled: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    copy = tmp_path / "data"
+    shutil.copytree(filled, copy)
+    return copy
+
+
+def goqueue(*arguments: object, stdin: str = "") -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+def _largest(data: Path, topic: str) -> Path:
+    """Return the segment of an internal topic that holds most."""
+    return max(data.glob(f"{topic}-*/*.log"), key=lambda path: path.stat().st_size)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garbage(path: Path) -> None:
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:100] + b"\xa5" * (size - 100))
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def _require_all_messages(broker: Broker) -> None:
+    with Client(broker.http) as client:
+        for name in ("orders", "refunds", "users"):
+            for partition in (0, 1):
+                read = client.send(messages.read(name, partition, offset=0))
+                assert [message.value for message in read.messages] == [value.encode() for value in VALUES]
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, garbage, remove])
+def test_a_damaged_catalogue_names_the_command_that_repairs_it_and_no_message_is_lost(
+    data: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(_largest(data, "__catalog"))
+    with pytest.raises(Corrupt, match="catalogue of topics is damaged") as refused, Broker(data_dir=data):
+        pass
+    assert f"goqueue log repair {data}" in str(refused.value.hint)
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != "lock"}
+
+    preview = goqueue("log", "repair", data, "--dry-run")
+    assert preview.exit_code == 0, preview.output
+    assert "__catalog-0" in preview.output
+    refused_repair = goqueue("log", "repair", data, stdin="no\n")
+    assert refused_repair.exit_code == 1
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != "lock"} == before
+
+    repaired = goqueue("log", "repair", data, stdin="repair\n")
+    assert repaired.exit_code == 0, repaired.output
+    assert (data / "__catalog-0.damaged-1").is_dir()
+    with Broker(data_dir=data) as broker:
+        _require_all_messages(broker)
+    assert "nothing to repair" in goqueue("log", "repair", data).output
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, garbage, remove])
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__deliveries"])
+def test_a_damaged_log_of_a_coordinator_is_repaired_and_what_can_be_read_of_it_is_kept(
+    data: Path, topic: str, damage: Callable[[Path], None]
+) -> None:
+    damaged = _largest(data, topic)
+    damage(damaged)
+    with Broker(data_dir=data) as broker:
+        unavailable = broker.sink.of(PartitionUnavailable)
+        assert [event.topic for event in unavailable] == [topic]
+        assert f"goqueue log repair {data}" in unavailable[0].reason
+        _require_all_messages(broker)
+    repaired = goqueue("log", "repair", data, "--yes")
+    assert repaired.exit_code == 0, repaired.output
+    assert (data / f"{damaged.parent.name}.damaged-1").is_dir()
+    with Broker(data_dir=data) as broker:
+        assert not broker.sink.of(PartitionUnavailable)
+        _require_all_messages(broker)
+        with Client(broker.http) as client:
+            client.send(groups.commit("group-0", [PartitionOffset("orders", 0, 7)]))
+            client.send(queues.receive("workers", ["orders"], limit=1))
+
+
+def test_a_repair_is_refused_while_a_broker_runs(data: Path) -> None:
+    with Broker(data_dir=data):
+        refused = goqueue("log", "repair", data, "--dry-run")
+    assert refused.exit_code == 1
+    assert "in use by another process" in refused.output
+
+
+def test_an_interrupted_repair_can_be_run_again_and_no_broker_starts_in_between(data: Path) -> None:
+    cut(_largest(data, "__catalog"))
+    disk = SimDisk(0)
+    disk.copy_from_real(data)
+    root = next(iter(_roots(disk)))
+    for operations in range(1, 500):
+        crashing = disk.clone(operations)
+        crashing.crash_after(operations)
+        try:
+            core.repair(crashing, root, core.plan_repairs(crashing, root, SystemEntropy(), 1))
+        except PowerLoss:
+            crashing.crash()
+            again = core.plan_repairs(crashing, root, SystemEntropy(), 1)
+            core.repair(crashing, root, again)
+        names = crashing.list_directory(root)
+        assert core.plan_repairs(crashing, root, SystemEntropy(), 1) == []
+        assert "__catalog-0" in names
+        assert not [name for name in names if name.endswith(".repair")]
+        if operations > crashing.operations:
+            break
+
+
+def _roots(disk: SimDisk) -> Iterator[Path]:
+    for path in disk.tree():
+        found = Path(path)
+        while found.name and found.name != "__catalog-0":
+            found = found.parent
+        if found.name:
+            yield found.parent
