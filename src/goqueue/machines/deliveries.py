@@ -371,7 +371,9 @@ def _revived(now: Now, wall_jump_ms: int, flight: Flight) -> Flight:
     total_ms = until_ms - since_ms
     until_ms += wall_jump_ms
     left_ms = max(min(until_ms - now.wall_ms, total_ms), 0)
-    return flight._replace(until=Now(until_ms, now.monotonic_ms + left_ms))
+    revived = flight._replace(until=Now(until_ms, now.monotonic_ms + left_ms))
+    # Both times move together: otherwise the next start would take the jump for a part of what the flight had in all.
+    return revived._replace(since_ms=since_ms + wall_jump_ms) if wall_jump_ms else revived
 
 
 def _shortfall(group: QueueGroup, taker: Taker, most: int, left: int) -> str:

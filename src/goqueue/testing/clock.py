@@ -7,9 +7,11 @@ monotonic time never goes back. Neither ever asks the operating system.
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 # A round moment in November 2023: far from zero, so that a stamp mistaken for a duration shows.
 START_MS = 1_700_000_000_000
+_BOOTS = itertools.count(1)
 
 
 class ManualClock:
@@ -53,6 +55,8 @@ class SimClock:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, start_ms: int = START_MS) -> None:
         self._loop = loop
         self._start_ms = start_ms
+        # Every loop begins at 0, as the monotonic time of a machine does that has booted.
+        self._boot_id = f"simulated-{next(_BOOTS):08}"
 
     def now_ms(self) -> int:
         return self._start_ms + round(self._loop.time() * 1_000_000) // 1000
@@ -61,7 +65,7 @@ class SimClock:
         return self._loop.time()
 
     def boot_id(self) -> str:
-        return "simulated"
+        return self._boot_id
 
     def jump_ms(self, delta: int) -> None:
         """Set this wall clock forwards or back; durations and timers do not notice."""
