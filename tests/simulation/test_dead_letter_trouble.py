@@ -92,6 +92,7 @@ def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool)
         for topic in ("orders", "orders.dlq"):
             await MakeTopic(topic, 1).perform(broker)
         await PublishValue("orders", "v1", None).perform(broker)
+        await PublishValue("orders.dlq", "not a letter", None).perform(broker)
         if is_doubtful:
             await receive(broker)
 
@@ -101,8 +102,9 @@ def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool)
         await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
         await let_pass(100)
         assert flight_states(broker) == [FlightState.DEAD]
-        (fault,) = broker.topic("orders.dlq").partitions
-        assert isinstance(fault, GoQueueError)
+        with pytest.raises(GoQueueError) as raised:
+            broker.topic("orders.dlq").partition(0)
+        fault = raised.value
         assert len(list(walk_tb(fault.__traceback__))) < 20
 
     live(disk, 1, act, stops=True)
@@ -179,13 +181,15 @@ def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() ->
     live(disk, 1, act, stops=True)
 
 
-def test_a_letter_goes_elsewhere_if_the_partition_where_it_was_to_go_cannot_be_used() -> None:
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_letter_goes_elsewhere_if_the_partition_where_it_was_to_go_cannot_be_used(stops: bool) -> None:
     disk = SimDisk(1)
 
     async def act(broker: Broker) -> None:
         for topic in ("orders", "orders.dlq"):
             await MakeTopic(topic, 1).perform(broker)
         await PublishValue("orders", "v1", None).perform(broker)
+        await PublishValue("orders.dlq", "not a letter", None).perform(broker)
 
     async def go_on(broker: Broker) -> None:
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
@@ -196,7 +200,7 @@ def test_a_letter_goes_elsewhere_if_the_partition_where_it_was_to_go_cannot_be_u
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
 
-    live(disk, 1, act, stops=True)
+    live(disk, 1, act, stops=stops)
     disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
     live(disk, 2, go_on)
 

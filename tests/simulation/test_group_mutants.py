@@ -183,7 +183,7 @@ MUTANTS: list[Mutant] = [
 
 LIKELY: Mapping[Mutant, int] = {
     answers_come_before_they_are_durable: 16,
-    new_topics_are_not_noticed: 25,
+    new_topics_are_not_noticed: 52,
 }
 """Seeds that have found those which most others do not find."""
 

@@ -96,7 +96,7 @@ def test_who_shares_a_round_gets_what_is_ready_again_though_others_had_all_that_
     live(SimDisk(1), 1, act)
 
 
-def test_who_comes_when_the_topic_of_all_groups_was_neither_made_nor_removed_is_told_so() -> None:
+def test_queue_group_is_refused_while_its_topic_takes_no_writes() -> None:
     disk = SimDisk(1)
 
     async def fail(broker: Broker) -> None:
@@ -104,7 +104,7 @@ def test_who_comes_when_the_topic_of_all_groups_was_neither_made_nor_removed_is_
         disk.fail(errno.EIO, operation="sync_directory", path="data", times=None)
         with pytest.raises(Unavailable):
             await SetQueue("billing", QueueSettings()).perform(broker)
-        with pytest.raises(CoordinatorUnavailable, match="could not be made"):
+        with pytest.raises(CoordinatorUnavailable, match="takes no writes"):
             await SetQueue("billing", QueueSettings()).perform(broker)
 
     async def act(broker: Broker) -> None:

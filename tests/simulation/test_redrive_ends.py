@@ -107,10 +107,9 @@ def test_a_redrive_ends_though_the_log_is_damaged_that_knew_what_it_has_staged()
         assert job.state is RedriveState.CANCELLED
 
     live(disk, 1, _stage_only, stops=True)
-    for name in ("data/__transactions-0", "data/__transactions-1"):
-        for path in [PurePath(name, each) for each in disk.list_directory(PurePath(name))]:
-            if path.suffix == ".log" and disk.read_file(path):
-                disk.flip(path, HEADER_BYTES + 4, 0x01)
+    for path in [PurePath(each) for each in disk.tree() if "__transactions-" in each and each.endswith(".log")]:
+        if disk.read_file(path):
+            disk.flip(path, HEADER_BYTES + 4, 0x01)
     live(disk, 2, go_on, stops=True)
 
 

@@ -103,10 +103,11 @@ class OpenTopic:
                 f"topic {self.topic.name!r} has no partition {index}", hint=f"it has 0 to {len(self.partitions) - 1}"
             )
         found = self.partitions[index]
-        if isinstance(found, GoQueueError):
-            # It is told for as long as the broker runs, and would keep in memory whoever was told before.
-            raise found.with_traceback(None)
-        return found
+        error = found if isinstance(found, GoQueueError) else found.log.wake_error
+        if error is not None:
+            # It is raised for as long as the broker runs, and must not keep the frames of earlier callers in memory.
+            raise error.with_traceback(None)
+        return found  # type: ignore[return-value]
 
 
 class Broker:

@@ -237,7 +237,7 @@ class Undertaker:
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
         found = _Gathered({}, {})
-        carried: set[int] = set()
+        seen_batches: list[tuple[int, int]] = []
         size, opened_before = 0, finder.opened_bytes
         flights = [(offset, window.find(offset)) for offset in sorted(dead)]
         for offset, flight in flights:
@@ -257,7 +257,7 @@ class Undertaker:
             except Corrupt as error:
                 told = cause_headers(group.name, where, offset, None, flight)
                 bytes_max = self._bytes_max(group, where)
-                letter = unreadable_letter(finder.partition, offset, error, told, now_ms, carried, bytes_max)
+                letter = unreadable_letter(finder.partition, offset, error, told, now_ms, seen_batches, bytes_max)
                 size += len(letter.value or b"")
                 found.letters[offset] = letter
                 continue
@@ -321,7 +321,8 @@ class Undertaker:
                 await create_topic(self._broker, INSIDE, name, partitions=len(source.partitions), config=config)
         opened = self._broker.topic(name)
         partition = opened.partition(where.partition % len(opened.partitions))
-        # Nobody need ever look for letters in a partition that takes none.
+        # A partition that takes no dead letters need never be searched for them, so this is found out first.
+        partition.log.wake()
         if partition.log.fault:
             raise partition.offline()
         return _Target(opened.topic.id, partition)

@@ -43,20 +43,26 @@ def unreadable_letter(
     error: Corrupt,
     told: Headers,
     now_ms: int,
-    carried: set[int],
+    seen: list[tuple[int, int]],
     bytes_max: int,
 ) -> NewRecord:
-    """Return the letter of a message that cannot be read, with its stored batch unless one of `carried` has it."""
+    """Return the letter of a message that cannot be read.
+
+    The first letter of a batch carries the batch as it is stored. `seen` has the first and last offsets of the batches
+    that letters were made of, so that each is read once; messages are asked for in order.
+    """
     said: Headers = [*told, (dead_letters.UNREADABLE_HEADER, error.message.encode("utf-8", "replace"))]
-    found = _stored_batch(partition, offset)
-    if found is None:
-        return NewRecord(now_ms, None, None, said)
-    first, last, raw = found
+    raw = None
+    if not seen or not seen[-1][0] <= offset <= seen[-1][1]:
+        found = _stored_batch(partition, offset)
+        if found is None:
+            return NewRecord(now_ms, None, None, said)
+        first, last, stored = found
+        seen.append((first, last))
+        raw = stored if len(stored) <= bytes_max else None
+    first, last = seen[-1]
     said.append((dead_letters.BATCH_HEADER, f"{first}-{last}".encode()))
-    is_carried = first not in carried and len(raw) <= bytes_max
-    if is_carried:
-        carried.add(first)
-    return NewRecord(now_ms, None, raw if is_carried else None, said)
+    return NewRecord(now_ms, None, raw, said)
 
 
 def _stored_batch(partition: Partition, offset: int) -> tuple[int, int, bytes] | None:

@@ -82,6 +82,8 @@ class Log:
         self._is_closed_cleanly = False
         self.is_asleep = rest is not None
         """Whether nothing is known of the log but its `Rest`; waking it blocks for a few reads."""
+        self.wake_error: GoQueueError | None = None
+        """Why a log that was asleep cannot be opened; that is told for as long as the broker runs."""
         if rest is None:
             self._load(self._recover())
             return
@@ -90,7 +92,6 @@ class Log:
         self.fault = ""
         self.was_clean = self.is_unmarked = True
         self._is_checkpoint_due = False
-        self._wake_error: GoQueueError | None = None
         self.on_wake: Callable[[], None] | None = None
 
     if not TYPE_CHECKING:
@@ -107,15 +108,15 @@ class Log:
         rest = self._rest
         if not self.is_asleep or rest is None:
             return
-        if self._wake_error is not None:
-            raise self._wake_error.with_traceback(None)
+        if self.wake_error is not None:
+            raise self.wake_error.with_traceback(None)
         try:
             if rest is not NEW and not self._disk.exists(self.directory):
                 raise self._changed(rest, "its directory is missing")
             state = self._new() if rest is NEW else self._recover()
             self._check_unchanged(state, rest)
         except GoQueueError as error:
-            self._wake_error = error
+            self.wake_error = error
             self.go_offline(f"it cannot be opened: {error}")
             raise
         fault = self.fault
@@ -149,7 +150,7 @@ class Log:
     def resting(self) -> Rest | None:
         """Return what the next start must know of this log, which is closed, to leave it closed; None if it cannot."""
         if self.is_asleep:
-            return None if self._rest is NEW or self._wake_error is not None else self._rest
+            return None if self._rest is NEW or self.wake_error is not None else self._rest
         if not self._is_closed_cleanly or self._books.is_unmade or self.producers.first_open_offset is not None:
             return None
         return Rest.of(self.start_offset, self.leader_epoch, self.segments)
