@@ -13,6 +13,8 @@ from uuid import UUID
 import httpx
 
 from goqueue import __version__
+from goqueue.runtime.resting import RESTING_LOG
+from goqueue.seams.disk import remove_tree
 from goqueue.testing import Broker, SimDisk, Simulation, simulate
 from tests.http.raw import RawHttp, serving
 
@@ -192,6 +194,9 @@ def test_a_log_that_cannot_be_opened_at_the_start_is_named() -> None:
         async with serving(simulation, disk) as server:
             client = await server.client()
             await client.call("POST", "/topics", {"name": "t", "partitions": 2})
+            await client.call("POST", "/topics/t/messages", {"messages": [{"partition": 1, "value": "x"}]})
+        # After a kill there is no record of a clean stop, so every log is opened at the start.
+        remove_tree(disk, server.server.broker.directory / RESTING_LOG)
         disk.fail(errno.EIO, operation="open", path="t-1/*", times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()

@@ -6,6 +6,8 @@ import errno
 
 import pytest
 
+from goqueue.runtime.resting import RESTING_LOG
+from goqueue.seams.disk import remove_tree
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.kafka.api_kit import UNKNOWN_TOPIC, configs, run
 from tests.kafka.messages import Plain
@@ -71,7 +73,11 @@ def test_partition_whose_log_cannot_be_used_has_no_other_leader() -> None:
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(seed=1)
         async with serving(simulation, disk) as server:
-            await create_topic(await server.client(), "a")
+            client = await server.client()
+            await create_topic(client, "a")
+            await publish(client, "a", batch(b"x"))
+        # After a kill there is no record of a clean stop, so every log is opened at the start.
+        remove_tree(disk, server.server.broker.directory / RESTING_LOG)
         disk.fail(errno.EIO, operation="open", path="a-0/*", times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()

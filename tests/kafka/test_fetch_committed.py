@@ -11,6 +11,8 @@ import pytest
 
 from goqueue.log import names
 from goqueue.protocols.kafka.front import RequestFailed
+from goqueue.runtime.resting import RESTING_LOG
+from goqueue.seams.disk import remove_tree
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.kafka.api_kit import run
 from tests.kafka.messages import Plain
@@ -57,6 +59,8 @@ def test_an_index_that_cannot_be_read_is_no_matter_to_those_who_read_elsewhere()
             await create_topic(client, "t", config=SMALL)
             for _ in range(12):
                 await publish(client, "t", batch(b"x" * 600))
+        # After a kill there is no record of a clean stop, so every log is opened at the start.
+        remove_tree(disk, server.server.broker.directory / RESTING_LOG)
         async with serving(simulation, disk) as server:
             client = await server.client()
             disk.fail(errno.EIO, operation="read", path=index_from(9), times=None)

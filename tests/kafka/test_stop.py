@@ -9,7 +9,7 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.events import DiskGuard, PartitionUnavailable, UnknownDirectory
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, PortInUse
 from goqueue.log.events import WentOffline
 from goqueue.protocols.kafka.front import RequestFailed
 from goqueue.runtime.resting import RESTING_LOG
@@ -257,7 +257,8 @@ def test_a_partition_that_cannot_be_opened_is_reported_and_the_others_work(seed:
                 assert [each["leader_id"] for each in partitions] == [1, -1, 1]
                 assert [event.partition for event in server.sink.of(PartitionUnavailable)] == [1]
             else:
-                assert [PurePath(event.directory).name for event in server.sink.of(WentOffline)] == ["t-1"]
+                # The disk may answer the next time: the log is opened again with its next use.
+                assert server.sink.of(WentOffline) == []
             disk.heal()
         async with serving(simulation, disk) as server:
             client = await server.client()
@@ -392,7 +393,7 @@ def test_two_servers_at_once_share_nothing() -> None:
             other.settings = one.settings
             client: RawClient = await one.client()
             await create_topic(client, "t")
-            with pytest.raises(OSError, match="taken"):
+            with pytest.raises(PortInUse, match="9092"):
                 await other.start()
             assert set(await metadata(client)) == {"t"}
 

@@ -107,7 +107,7 @@ def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool)
         fault = raised.value
         assert len(list(walk_tb(fault.__traceback__))) < 20
 
-    live(disk, 1, act, stops=True)
+    live(disk, 1, act)
     disk.fail(errno.EIO, operation="open", path=lambda path: "orders.dlq-0" in path.parts, times=None)
     live(disk, 2, go_on)
 

@@ -331,8 +331,6 @@ def test_an_address_may_end_with_a_slash_and_have_a_path() -> None:
     "address",
     [
         "",
-        "broker",
-        "broker:8080",
         "ftp://broker",
         "http://",
         "http://broker:x",

@@ -21,7 +21,17 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from goqueue.errors import Conflict, CorruptLog, DiskFull, Draining, Fenced, GoQueueError, LogOffline, OffsetOutOfRange
+from goqueue.errors import (
+    Conflict,
+    CorruptLog,
+    DiskFull,
+    Draining,
+    Fenced,
+    GoQueueError,
+    LogOffline,
+    OffsetOutOfRange,
+    Unavailable,
+)
 from goqueue.log import names, retention
 from goqueue.log.appending import Appender
 from goqueue.log.batches import NewBatch
@@ -115,6 +125,9 @@ class Log:
                 raise self._changed(rest, "its directory is missing")
             state = self._new() if rest is NEW else self._recover()
             self._check_unchanged(state, rest)
+        except Unavailable:
+            # The disk may answer the next time, so this is tried again with the next use.
+            raise
         except GoQueueError as error:
             self.wake_error = error
             self.go_offline(f"it cannot be opened: {error}")

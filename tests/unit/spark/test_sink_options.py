@@ -44,7 +44,7 @@ def test_names_are_read_in_any_case_and_what_spark_adds_is_left_alone() -> None:
     [
         ("kafka.bootstrap.servers", "a b", "is no address of a broker"),
         ("topic", "a,b", "more than one topic"),
-        ("goqueue.http.url", "localhost", "write http://HOST:PORT"),
+        ("goqueue.http.url", "ftp://localhost", "write http://HOST:PORT"),
         ("kafka.compression.type", "lz5", "is none of none, gzip, snappy, lz4, zstd"),
         ("kafka.max.request.size", "10", "is no size of a batch"),
         ("goqueue.too.large", "skip", "is none of fail, cut"),
