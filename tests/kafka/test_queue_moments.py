@@ -356,7 +356,7 @@ def test_nothing_is_counted_for_a_deleted_group_though_nobody_waits_for_its_end(
 
 
 def test_acks_in_several_groups_hold_in_all_of_them_or_none_when_the_caller_leaves() -> None:
-    outcomes = []
+    outcomes: list[list[int]] = []
 
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
