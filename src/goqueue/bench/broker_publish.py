@@ -14,7 +14,7 @@ from goqueue.bench.broker import Broker
 from goqueue.bench.cpu import Usage, metered
 from goqueue.bench.figures import Figures, figures
 from goqueue.bench.kafka_connection import end_offsets
-from goqueue.bench.measure import require
+from goqueue.bench.measure import BenchmarkFailed, require
 
 LINGER_MS = 5
 
@@ -22,6 +22,7 @@ _POOL_MESSAGES_MAX = 10_000
 _POOL_BYTES_MAX = 16 * 1024 * 1024
 _FLUSH_SECONDS_MAX = 120
 _ROOM_POLL_SECONDS = 0.005
+_LOOKS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +51,22 @@ def publish(broker: Broker, topic: str, bulk: Bulk, *, with_children: bool = Fal
     # Connects and learns about the topic, which is not what is measured.
     _send(client, topic, pool, 1, errors)
     _finish(client, errors)
-    before = end_offsets(broker, topic, bulk.partitions)
+    before = _visible_ends(broker, topic, bulk.partitions)
     with metered(broker.pid, with_children=with_children) as usage:
         _send(client, topic, pool, bulk.messages, errors)
         _finish(client, errors)
     stored = sum(end_offsets(broker, topic, bulk.partitions)) - sum(before)
     require(stored == bulk.messages, f"{bulk.messages} messages were sent and {stored} are stored")
     return usage
+
+
+def _visible_ends(broker: Broker, topic: str, partitions: int) -> list[int]:
+    """Return the end offsets once the first message can be read, for which replies with acks=1 do not wait."""
+    for _ in range(_LOOKS_MAX):
+        ends = end_offsets(broker, topic, partitions)
+        if any(ends):
+            return ends
+    raise BenchmarkFailed("the first message was stored and cannot be read")
 
 
 def payloads(size_bytes: int) -> list[dict[str, Any]]:
