@@ -174,7 +174,7 @@ def dead_letters(broker: Broker, count: int) -> list[dict[str, bytes | None]]:
     found: list[dict[str, bytes | None]] = []
     with Client(broker.http) as client:
         while len(found) < count:
-            got = client.send(queues.receive("triage", f"{TOPIC}.dlq", wait_s=WAIT_S)).messages
+            got = client.send(queues.receive("triage", f"{TOPIC}.dlq", wait_s=60)).messages
             assert got, "there are not so many dead letters"
             for each in got:
                 headers = {name.removeprefix("goqueue-dlq-"): value for name, value in each.message.headers}
