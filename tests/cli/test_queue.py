@@ -69,7 +69,7 @@ def test_as_many_receipts_are_settled_as_are_given(goqueue: Command, queue: str)
     lines = ["made-up"] * 10_000 + [message["receipt_handle"]]
     result = goqueue("queue", "ack", "-", stdin="\n".join(lines).encode())
     assert (result.exit_code, result.stdout) == (1, "1 message is done\n")
-    assert "receipt made-up: this is no receipt (and 9,999 more)" in result.stderr
+    assert "receipt made-up: this is no receipt of this broker (and 9,999 more)" in result.stderr
 
 
 def test_a_topic_that_is_not_there_keeps_no_messages_of_others_back(goqueue: Command, queue: str) -> None:

@@ -150,7 +150,6 @@ def test_an_expected_failure_is_one_line_with_code(goqueue: Command, topic: str)
         ["create", "x", "--config", "=1"],
         ["create", "x", "--config", "retention.ms=1", "--config", "retention.ms=2"],
         ["create", "x", "--config", "retention.ms=7 years"],
-        ["create", "x", "--server", "broker:8080"],
         ["create", "x", "--server", "ftp://broker"],
         ["alter", "x"],
         ["alter", "x", "--config", "retention.ms=1", "--unset", "retention.ms"],

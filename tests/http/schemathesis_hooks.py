@@ -5,13 +5,16 @@ Requests that are meant to be refused are sent as they were made.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import schemathesis
 from schemathesis import GenerationMode
 
 _PARTITIONS_MAX = 10
-STALE_RECEIPT = "GqQrqFMgnFoAAAAAAAAAAAAAAAAAAQAAZwBvcmRlcnM="
+STALE_RECEIPT_VARIABLE = "GOQUEUE_TEST_STALE_RECEIPT"
+STALE_RECEIPT = os.environ.get(STALE_RECEIPT_VARIABLE, "")
+"""A receipt that the broker has signed, of a message that is settled."""
 KNOWN_TOPIC, KNOWN_GROUP, KNOWN_MEMBER = "0", "known", "m"
 """What is there when a run begins: a topic with one partition, and a group with a member that reads it."""
 

@@ -16,7 +16,7 @@ from goqueue.protocols.http.endpoint import HttpRequestFailed
 from goqueue.protocols.http.routes import OPERATIONS
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import Broker
-from tests.http.schemathesis_hooks import KNOWN_GROUP, KNOWN_MEMBER, KNOWN_TOPIC
+from tests.http.schemathesis_hooks import KNOWN_GROUP, KNOWN_MEMBER, KNOWN_TOPIC, STALE_RECEIPT_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 1_200
@@ -103,6 +103,7 @@ def test_a_machine_that_tries_everything_finds_no_lie(prefix: str, examples: int
         httpx.post(f"{broker.http}/topics", json={"name": KNOWN_TOPIC, "partitions": 1}).raise_for_status()
         member = {"topics": [KNOWN_TOPIC], "member_id": KNOWN_MEMBER}
         httpx.post(f"{broker.http}/groups/{KNOWN_GROUP}/join", json=member).raise_for_status()
+        receipt = _stale_receipt(broker)
         run = subprocess.run(
             [
                 Path(sysconfig.get_path("scripts")) / "st",
@@ -123,7 +124,12 @@ def test_a_machine_that_tries_everything_finds_no_lie(prefix: str, examples: int
                 *("--request-timeout", "20", "--output-truncate", "false", "--no-color"),
             ],
             cwd=tmp_path,
-            env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.http.schemathesis_hooks", "PYTHONPATH": str(ROOT)},
+            env={
+                **os.environ,
+                "SCHEMATHESIS_HOOKS": "tests.http.schemathesis_hooks",
+                "PYTHONPATH": str(ROOT),
+                STALE_RECEIPT_VARIABLE: receipt,
+            },
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
@@ -132,3 +138,12 @@ def test_a_machine_that_tries_everything_finds_no_lie(prefix: str, examples: int
         assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
         assert broker.sink.of(HttpRequestFailed) == []
         assert broker.sink.of(TaskFailed) == []
+
+
+def _stale_receipt(broker: Broker) -> str:
+    """Return the receipt of a message that was acknowledged."""
+    httpx.post(f"{broker.http}/topics/settled/messages", json={"messages": [{"value": "x"}]}).raise_for_status()
+    got = httpx.post(f"{broker.http}/groups/settlers/receive", json={"topic": "settled", "wait": "10s"}).json()
+    receipt: str = got["messages"][0]["receipt_handle"]
+    httpx.post(f"{broker.http}/messages/ack", json={"receipt_handle": receipt}).raise_for_status()
+    return receipt

@@ -69,9 +69,9 @@ class GoQueueSource(DataSource):
         from goqueue.spark.options import Kind, parse_options
         from goqueue.spark.stream import GoQueueStreamReader
 
-        with _told_in_a_line():
-            options = parse_options(self.options, Kind.STREAM)
-            return GoQueueStreamReader(options, _columns(schema, options.decoding))
+        # With its stack trace: Spark raises an error of its own after ours, and without the trace shows that one alone.
+        options = parse_options(self.options, Kind.STREAM)
+        return GoQueueStreamReader(options, _columns(schema, options.decoding))
 
     @override
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
