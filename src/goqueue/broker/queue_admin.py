@@ -217,6 +217,9 @@ def partition_view(broker: Broker, group: str, where: TopicPartition, window: Wi
         # Messages that wait for the end of a transaction are there as well, and get old.
         end = partition.high_watermark
         first = max(window.floor, partition.log.start_offset)
+    except GoQueueError as error:
+        return view._replace(error=error.without_frames())
+    try:
         oldest_ms = broker.queues.timestamps.find(partition, first) if window.floor < end else None
     except Corrupt:
         # That the first message cannot be read says nothing of the others.
