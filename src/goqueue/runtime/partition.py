@@ -136,8 +136,6 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, but never beyond the high watermark."""
-        if self.log.is_asleep or self.log.producers.first_open_offset is None:
-            return self.high_watermark
         return min(self.log.last_stable_offset, self.high_watermark)
 
     def open_batch(
@@ -429,6 +427,8 @@ class Partition:
     def _woken(self) -> None:
         """Take note of what was found in a log that was asleep: its files may hold more than was known."""
         self.leader_epoch = self.log.leader_epoch
+        # It has files to be closed again, and perhaps producers that fall silent.
+        self.flusher.note_change()
         self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> None:
