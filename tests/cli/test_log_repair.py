@@ -276,6 +276,23 @@ def test_transactions_go_on_after_their_damaged_log_was_repaired(data: Path, dam
         _require_all_messages(broker)
 
 
+def test_groups_read_on_after_the_transaction_that_would_have_set_their_offsets_was_lost(data: Path) -> None:
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        producer = client.send(transactions.init("job"))
+        client.send(transactions.begin(producer))
+        sent = [PartitionOffset("orders", partition, 7) for partition in (0, 1)]
+        assert client.send(transactions.send_offsets(producer, "copiers", sent)) == [None, None]
+    remove(_largest(data, "__transactions"))
+    repaired = goqueue("log", "repair", data, "--yes")
+    assert repaired.exit_code == 0, repaired.output
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        member = client.send(groups.join("copiers", ["orders"]))
+        _wait_for(lambda: len(client.send(groups.heartbeat("copiers", member)).assignment) == 2)
+        page = client.send(groups.poll("copiers", client.send(groups.heartbeat("copiers", member))))
+        assert not page.errors
+        assert len(page.messages) == 2 * len(VALUES)
+
+
 @pytest.mark.parametrize("damage", [flip, cut, empty, garbage, remove])
 def test_dead_letters_are_redriven_after_the_damaged_log_of_redrives_was_repaired(
     data: Path, damage: Callable[[Path], None]

@@ -19,7 +19,7 @@ from uuid import UUID
 from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.events import BatchUnreadable, DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.finisher import Finisher
-from goqueue.broker.hanging import abort_unknown_transactions
+from goqueue.broker.hanging import abort_unknown_transactions, forget_offsets_of_unknown_transactions
 from goqueue.broker.letter_counts import LetterCounts
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
@@ -210,6 +210,7 @@ class Broker:
                 with suppress(Unavailable):
                     await self.finish_removal(topic)
         abort_unknown_transactions(self)
+        await forget_offsets_of_unknown_transactions(self)
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
         self.redrives.driver.look_at_all()
