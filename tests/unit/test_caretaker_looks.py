@@ -96,3 +96,34 @@ def test_damage_of_logs_that_nobody_uses_is_found_within_rounds_and_others_stay_
         await tending
 
     simulate(main, 0)
+
+
+def test_others_have_a_turn_after_each_log_that_upkeep_has_to_open() -> None:
+    disk = SimDisk(0)
+    settings = LogSettings(segment_ms=60_000, retention_ms=-1)
+
+    async def main(simulation: Simulation) -> None:
+        flushers = []
+        for number in range(40):
+            log = Log(disk, PurePath(f"data/topic-{number}"), settings)
+            log.append(_batch(simulation), leader_epoch=0)
+            log.close()
+            flushers.append(Flusher(Log(disk, log.directory, settings, rest=log.resting())))
+        caretaker = Caretaker(lambda: flushers, simulation.clock)
+        await asyncio.sleep(120)
+        woken: list[int] = []
+        seen: list[int] = []
+
+        def note() -> None:
+            woken.append(len(woken))
+            simulation.loop.call_soon(lambda: seen.append(len(woken)))
+
+        for flusher in flushers:
+            flusher.log.on_wake = note
+        tending = asyncio.create_task(caretaker.run())
+        await asyncio.sleep(10)
+        assert seen == list(range(1, len(flushers) + 1))
+        caretaker.stop()
+        await tending
+
+    simulate(main, 0)

@@ -269,6 +269,7 @@ class Caretaker:
                 return
             self._visited = flusher
             self._left.clear()
+            was_asleep = flusher.log.is_asleep
             try:
                 await self._visit(flusher, is_time_due=is_time_due)
             except (OSError, GoQueueError) as error:
@@ -277,6 +278,9 @@ class Caretaker:
             finally:
                 self._visited = None
                 self._left.set()
+            if was_asleep and not flusher.log.is_asleep:
+                # It was opened, which blocks for a few reads: thousands of logs may be due at the same time.
+                await turns(1)
 
     async def leave(self, flusher: Flusher) -> None:
         """Wait until nothing is being done to a log, which is going and is not visited again."""
