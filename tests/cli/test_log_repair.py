@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,18 @@ from typer.testing import CliRunner, Result
 from goqueue.broker import repair as core
 from goqueue.broker.events import PartitionUnavailable
 from goqueue.cli.main import app
-from goqueue.client import Client, NewMessage, PartitionOffset, groups, messages, queues, topics
-from goqueue.errors import Corrupt
+from goqueue.client import (
+    Client,
+    NewMessage,
+    PartitionOffset,
+    dead_letters,
+    groups,
+    messages,
+    queues,
+    topics,
+    transactions,
+)
+from goqueue.errors import Corrupt, DiskFull
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.testing import Broker, PowerLoss, SimDisk
 
@@ -77,9 +89,36 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
-def _require_all_messages(broker: Broker) -> None:
+def _dead(client: Client) -> int:
+    """Return how many dead letters of `users` there are, redriven or not."""
+    return sum(each.letters for each in client.send(dead_letters.list_all()))
+
+
+def _reject_and_redrive(client: Client, count: int) -> None:
+    """Have messages of `users` die, and publish those again that are dead."""
+    # If the record of its end is lost, the one before goes on first.
+    _wait_for(lambda: all(each.is_over for each in client.send(dead_letters.list_redrives())))
+    before = _dead(client)
+    received = client.send(queues.receive("billing", ["users"], limit=count))
+    assert len(received.messages) == count
+    client.send(queues.reject(*received.messages, reason="no such customer"))
+    _wait_for(lambda: _dead(client) == before + count)
+    started = client.send(dead_letters.redrive("users"))
+    _wait_for(lambda: client.send(dead_letters.find_redrive(started.id)).is_over)
+    ended = client.send(dead_letters.find_redrive(started.id))
+    assert (ended.state, ended.error) == ("done", "")
+    assert ended.moves.moved >= count
+
+
+def _wait_for(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < deadline
+
+
+def _require_all_messages(broker: Broker, names: Iterable[str] = ("orders", "refunds", "users")) -> None:
     with Client(broker.http) as client:
-        for name in ("orders", "refunds", "users"):
+        for name in names:
             for partition in (0, 1):
                 read = client.send(messages.read(name, partition, offset=0))
                 assert [message.value for message in read.messages] == [value.encode() for value in VALUES]
@@ -131,6 +170,149 @@ def test_a_damaged_log_of_a_coordinator_is_repaired_and_what_can_be_read_of_it_i
         with Client(broker.http) as client:
             client.send(groups.commit("group-0", [PartitionOffset("orders", 0, 7)]))
             client.send(queues.receive("workers", ["orders"], limit=1))
+
+
+def test_only_directories_that_hold_the_log_of_a_partition_become_topics(data: Path) -> None:
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        client.send(topics.create("orders.damaged-items", partitions=1))
+        client.send(messages.publish("orders.damaged-items", [NewMessage("kept")]))
+    (data / "backup-2026").mkdir()
+    (data / "backup-2026" / "notes").write_text("mine")
+    (data / "report-20261118").write_text("mine")
+    for name in ("a topic-1", "orders-20261118"):
+        shutil.copytree(data / "orders-0", data / name)
+    (data / "mine.repair").mkdir()
+    remove(_largest(data, "__catalog"))
+    preview = goqueue("log", "repair", data, "--dry-run")
+    assert preview.exit_code == 0, preview.output
+    for name in ("backup", "report", "a topic", "mine"):
+        assert name not in preview.output
+    assert "topic orders is known from its directories: at least 2 partitions" in preview.output
+    repaired = goqueue("log", "repair", data, "--yes")
+    assert repaired.exit_code == 0, repaired.output
+    assert (data / "mine.repair").is_dir()
+    with Broker(data_dir=data) as broker:
+        _require_all_messages(broker)
+        with Client(broker.http) as client:
+            found = {topic.name: topic.partitions for topic in client.send(topics.list_all())}
+            assert found == {"orders": 2, "refunds": 2, "users": 2, "orders.damaged-items": 1}
+            read = client.send(messages.read("orders.damaged-items", 0, offset=0))
+            assert [message.value for message in read.messages] == [b"kept"]
+
+
+def test_partitions_after_the_last_one_that_was_written_to_are_lost_with_the_catalogue_and_the_preview_says_so(
+    data: Path,
+) -> None:
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        client.send(topics.create("wide", partitions=10))
+        client.send(messages.publish("wide", [NewMessage("x", partition=3)]))
+    remove(_largest(data, "__catalog"))
+    preview = goqueue("log", "repair", data, "--dry-run").output
+    assert "topic wide is known from its directories: at least 4 partitions, and it gets 4" in preview
+    assert "partitions after the last one that was written to" in preview
+
+
+def test_no_producer_gets_the_id_of_another_though_the_catalogue_is_lost_twice(data: Path) -> None:
+    ids: list[int] = []
+    for number in range(3):
+        remove(_largest(data, "__catalog"))
+        repaired = goqueue("log", "repair", data, "--yes")
+        assert repaired.exit_code == 0, repaired.output
+        with Broker(data_dir=data) as broker, Client(broker.http) as client:
+            ids.append(client.send(transactions.init(f"new-{number}")).producer_id)
+    assert len(set(ids)) == 3
+
+
+def test_a_repair_for_which_the_disk_has_no_room_leaves_everything_as_it_was(data: Path) -> None:
+    flip(_largest(data, "__consumer_offsets"))
+    disk = SimDisk(0)
+    disk.copy_from_real(data)
+    root = next(iter(_roots(disk)))
+    before = disk.tree()
+    plans = core.plan_repairs(disk, root, SystemEntropy(), 1)
+    disk.fail(errno.ENOSPC, operation="write", times=None)
+    with pytest.raises(DiskFull):
+        core.repair(disk, root, plans)
+    disk.heal()
+    assert disk.tree() == before
+    core.repair(disk, root, core.plan_repairs(disk, root, SystemEntropy(), 1))
+    assert core.plan_repairs(disk, root, SystemEntropy(), 1) == []
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, garbage, remove])
+def test_transactions_go_on_after_their_damaged_log_was_repaired(data: Path, damage: Callable[[Path], None]) -> None:
+    names = [f"job-{number}" for number in range(20)]
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        client.send(topics.create("results", partitions=1))
+        for round_number in range(3):
+            for name in names:
+                with client.transaction(name) as transaction:
+                    transaction.publish("results", [NewMessage(f"{name} {round_number}")])
+        for name in names:
+            producer = client.send(transactions.init(name))
+            client.send(transactions.begin(producer))
+            client.send(transactions.publish(producer, "results", [NewMessage(f"{name} open")]))
+    damaged = _largest(data, "__transactions")
+    damage(damaged)
+    with Broker(data_dir=data) as broker:
+        assert [event.topic for event in broker.sink.of(PartitionUnavailable)] == ["__transactions"]
+    repaired = goqueue("log", "repair", data, "--yes")
+    assert repaired.exit_code == 0, repaired.output
+    assert "aborted where they are open" in repaired.output
+    assert (data / f"{damaged.parent.name}.damaged-1").is_dir()
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        assert not broker.sink.of(PartitionUnavailable)
+        for name in names:
+            with client.transaction(name) as transaction:
+                transaction.publish("results", [NewMessage(f"{name} after")])
+        # No transaction is left open, and what was committed before is there once.
+        expected = [f"{name} {number}" for number in range(3) for name in names] + [f"{name} after" for name in names]
+        found: list[str] = []
+        offset = 0
+        while len(found) < len(expected):
+            read = client.send(messages.read("results", 0, offset=offset, wait_s=20))
+            assert read.messages
+            found += [(message.value or b"").decode() for message in read.messages]
+            offset = read.next_offset
+        assert found == expected
+        _require_all_messages(broker)
+
+
+def test_groups_read_on_after_the_transaction_that_would_have_set_their_offsets_was_lost(data: Path) -> None:
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        producer = client.send(transactions.init("job"))
+        client.send(transactions.begin(producer))
+        sent = [PartitionOffset("orders", partition, 7) for partition in (0, 1)]
+        assert client.send(transactions.send_offsets(producer, "copiers", sent)) == [None, None]
+    remove(_largest(data, "__transactions"))
+    repaired = goqueue("log", "repair", data, "--yes")
+    assert repaired.exit_code == 0, repaired.output
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        member = client.send(groups.join("copiers", ["orders"]))
+        _wait_for(lambda: len(client.send(groups.heartbeat("copiers", member)).assignment) == 2)
+        page = client.send(groups.poll("copiers", client.send(groups.heartbeat("copiers", member))))
+        assert not page.errors
+        assert len(page.messages) == 2 * len(VALUES)
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, garbage, remove])
+def test_dead_letters_are_redriven_after_the_damaged_log_of_redrives_was_repaired(
+    data: Path, damage: Callable[[Path], None]
+) -> None:
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        _reject_and_redrive(client, 10)
+    damage(_largest(data, "__redrives"))
+    with Broker(data_dir=data) as broker:
+        assert [event.topic for event in broker.sink.of(PartitionUnavailable)] == ["__redrives"]
+        _require_all_messages(broker, ("orders", "refunds"))
+    repaired = goqueue("log", "repair", data, "--yes")
+    assert repaired.exit_code == 0, repaired.output
+    assert "dead letters may be redriven again" in repaired.output
+    assert (data / "__redrives-0.damaged-1").is_dir()
+    with Broker(data_dir=data) as broker, Client(broker.http) as client:
+        assert not broker.sink.of(PartitionUnavailable)
+        _require_all_messages(broker, ("orders", "refunds"))
+        _reject_and_redrive(client, 3)
 
 
 def test_a_repair_is_refused_while_a_broker_runs(data: Path) -> None:

@@ -211,6 +211,34 @@ def test_a_log_that_cannot_be_opened_at_the_start_is_named() -> None:
     simulate(main, 0)
 
 
+def test_a_log_that_nobody_uses_is_named_soon_after_the_start_and_no_longer_when_it_can_be_opened() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(seed=1)
+        async with serving(simulation, disk) as server:
+            client = await server.client()
+            for topic in ("gone", "hidden", "sound"):
+                await client.call("POST", "/topics", {"name": topic, "partitions": 1})
+                await client.call("POST", f"/topics/{topic}/messages", {"messages": [{"value": "x"}]})
+        remove_tree(disk, server.server.broker.directory / "gone-0")
+        disk.fail(errno.EIO, operation="open", path="hidden-0/*", times=None)
+        async with serving(simulation, disk) as server:
+            client = await server.client()
+            await asyncio.sleep(3)
+            ready, health, status, wrong = await look(client)
+            assert (ready, health, status) == (503, 200, "degraded")
+            assert "gone-0: it cannot be opened" in wrong["partitions"]
+            assert "hidden-0" in wrong["partitions"]
+            assert "sound" not in wrong["partitions"]
+            assert "goqueue_logs_offline 2" in (await client.call("GET", "/metrics")).body.decode()
+            disk.heal()
+            await asyncio.sleep(3)
+            _, _, _, wrong = await look(client)
+            assert "hidden-0" not in wrong["partitions"]
+            assert server.server.broker.topic("sound").partition(0).log.is_asleep
+
+    simulate(main, 0)
+
+
 def test_a_broken_catalogue_is_the_end_of_service() -> None:
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(seed=1)

@@ -53,6 +53,25 @@ def test_log_directory_tells_the_size_of_each_log_and_no_path(version: int) -> N
     run(act)
 
 
+def test_log_directory_tells_sizes_without_opening_logs() -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = SimDisk(seed=1)
+        written = batch(b"x" * 1000)
+        async with serving(simulation, disk) as server:
+            client = await server.client()
+            await create_topic(client, "a", partitions=2)
+            await publish(client, "a", written, partition=1)
+        async with serving(simulation, disk) as server:
+            client = await server.client()
+            (everything,) = (await client.call(DESCRIBE_LOG_DIRS, 4, {"topics": None}))["results"]
+            sizes = [part["partition_size"] for topic in everything["topics"] for part in topic["partitions"]]
+            assert sizes == [0, len(written)]
+            logs = [server.server.broker.topic("a").partition(index).log for index in (0, 1)]
+            assert all(log.is_asleep for log in logs)
+
+    simulate(main, 0)
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_no_partition_needs_another_leader(version: int) -> None:
     async def act(server: SimServer, client: RawClient) -> None:

@@ -92,7 +92,7 @@ def remove_before_start_is_durable(patch: Patch) -> None:
 
     def delete(self: Log, offset: int) -> None:
         real(self, offset)
-        self._books.start = self.start_offset
+        self._open().books.start = self.start_offset
 
     patch.setattr(Log, "delete_before", delete)
 

@@ -8,12 +8,14 @@ from pathlib import PurePath
 
 from goqueue.errors import Corrupt
 from goqueue.log.batches import NewBatch, check_batches
+from goqueue.log.events import DamageFound, WentOffline
 from goqueue.log.log import Log
-from goqueue.model.log_settings import LogSettings
+from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.upkeep import Caretaker
-from goqueue.testing import SimDisk, Simulation, simulate
+from goqueue.seams.disk import remove_tree
+from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
 
 DIRECTORY = PurePath("data/topic-0")
 
@@ -64,5 +66,65 @@ def test_a_look_at_what_is_kept_that_fails_is_reported_and_logs_are_tended_all_t
         caretaker.stop()
         async with asyncio.timeout(1):
             await tending
+
+    simulate(main, 0)
+
+
+def test_damage_of_logs_that_nobody_uses_is_found_within_rounds_and_others_stay_asleep() -> None:
+    disk = SimDisk(0)
+    sink = RecordingSink()
+
+    async def main(simulation: Simulation) -> None:
+        flushers = []
+        for number in range(50):
+            path = PurePath(f"data/topic-{number}")
+            log = Log(disk, path, LogSettings(retention_ms=-1))
+            log.append(_batch(simulation), leader_epoch=0)
+            log.close()
+            flushers.append(Flusher(Log(disk, path, LogSettings(retention_ms=-1), sink, rest=log.resting())))
+        remove_tree(disk, PurePath("data/topic-7"))
+        disk.write_file(PurePath("data/topic-48/00000000000000000000.log"), b"")
+        caretaker = Caretaker(lambda: flushers, simulation.clock)
+        tending = asyncio.create_task(caretaker.run())
+        await asyncio.sleep(5)
+        assert [number for number, flusher in enumerate(flushers) if flusher.log.obstacle] == [7]
+        assert [event.directory for event in sink.of(WentOffline)] == ["data/topic-7"]
+        # This one can be opened: it goes on after the record that is gone.
+        assert [event.directory for event in sink.of(DamageFound)] == ["data/topic-48"]
+        assert [number for number, flusher in enumerate(flushers) if not flusher.log.is_asleep] == [48]
+        caretaker.stop()
+        await tending
+
+    simulate(main, 0)
+
+
+def test_others_have_a_turn_after_each_log_that_upkeep_has_to_open() -> None:
+    disk = SimDisk(0)
+    settings = LogSettings(segment_bytes=1024, cleanup=Cleanup.COMPACT, min_compaction_lag_ms=10**9)
+
+    async def main(simulation: Simulation) -> None:
+        flushers = []
+        for number in range(40):
+            log = Log(disk, PurePath(f"data/topic-{number}"), settings)
+            for _ in range(30):
+                log.append(_batch(simulation), leader_epoch=0)
+            log.close()
+            flushers.append(Flusher(Log(disk, log.directory, settings, rest=log.resting())))
+        caretaker = Caretaker(lambda: flushers, simulation.clock)
+        woken: list[int] = []
+        seen: list[int] = []
+
+        def note() -> None:
+            woken.append(len(woken))
+            simulation.loop.call_soon(lambda: seen.append(len(woken)))
+
+        for flusher in flushers:
+            flusher.log.on_wake = note
+        tending = asyncio.create_task(caretaker.run())
+        await asyncio.sleep(10)
+        # The order of callbacks is left to chance.
+        assert len(set(seen)) > len(flushers) / 2
+        caretaker.stop()
+        await tending
 
     simulate(main, 0)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import PurePath
 
 import pytest
 from tests.unit.log_kit import batch
 
-from goqueue.errors import CorruptLog
+from goqueue.errors import CorruptLog, LogOffline
 from goqueue.log.batches import check_batches
-from goqueue.log.events import CheckpointLost
+from goqueue.log.events import CheckpointLost, OpenFailed
 from goqueue.log.log import Log
 from goqueue.log.rest import NEVER_MS, NEW, Rest, decode, encode
 from goqueue.model.log_settings import Cleanup, LogSettings
+from goqueue.seams.disk import remove_tree
 from goqueue.testing import Fate, RecordingSink, SimDisk
 
 DIRECTORY = PurePath("data/t-0")
@@ -165,3 +168,61 @@ def test_a_log_asleep_knows_when_upkeep_has_something_to_do(settings: LogSetting
     log = Log(disk, DIRECTORY, settings, rest=_closed(disk))
     assert log.due_ms() == due_ms
     assert log.is_asleep
+
+
+def test_a_log_that_the_disk_does_not_give_now_is_reported_once_and_opened_when_it_can_be() -> None:
+    disk = SimDisk(0)
+    rest = _closed(disk)
+    sink = RecordingSink()
+    log = Log(disk, DIRECTORY, SETTINGS, sink, rest=rest)
+    disk.fail(errno.EIO, operation="list", times=None)
+    for _ in range(3):
+        with pytest.raises(LogOffline, match="cannot be opened"):
+            log.read(0, bytes_max=1000)
+    assert "cannot be opened" in log.obstacle
+    assert not log.fault
+    assert len(sink.of(OpenFailed)) == 1
+    disk.heal()
+    assert log.read(0, bytes_max=1000)
+    assert not log.obstacle
+
+
+def _cut_segment(disk: SimDisk) -> None:
+    name = next(name for name in disk.list_directory(DIRECTORY) if name.endswith(".log"))
+    disk.write_file(DIRECTORY / name, disk.read_file(DIRECTORY / name)[:-1])
+
+
+def _remove_directory(disk: SimDisk) -> None:
+    remove_tree(disk, DIRECTORY)
+
+
+def _remove_segment(disk: SimDisk) -> None:
+    disk.remove(DIRECTORY / next(name for name in disk.list_directory(DIRECTORY) if name.endswith(".log")))
+
+
+def _ruin_checkpoint(disk: SimDisk) -> None:
+    disk.write_file(DIRECTORY / "checkpoint", bytes(1024))
+
+
+def _append_elsewhere(disk: SimDisk) -> None:
+    log = Log(disk, DIRECTORY, SETTINGS)
+    _append(log)
+    log.close()
+
+
+@pytest.mark.parametrize(
+    "change", [_cut_segment, _remove_directory, _remove_segment, _ruin_checkpoint, _append_elsewhere]
+)
+def test_a_look_at_a_log_asleep_tells_when_its_files_are_others_and_opens_nothing(
+    change: Callable[[SimDisk], None],
+) -> None:
+    disk = SimDisk(0)
+    log = Log(disk, DIRECTORY, SETTINGS, rest=_closed(disk))
+    look = log.look_at_rest()
+    assert look is not None
+    assert look() == ""
+    change(disk)
+    before = disk.tree()
+    assert look() != ""
+    assert log.is_asleep
+    assert disk.tree() == before

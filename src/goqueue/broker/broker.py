@@ -19,7 +19,7 @@ from uuid import UUID
 from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.events import BatchUnreadable, DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
 from goqueue.broker.finisher import Finisher
-from goqueue.broker.hanging import abort_unknown_transactions
+from goqueue.broker.hanging import abort_unknown_transactions, forget_offsets_of_unknown_transactions
 from goqueue.broker.letter_counts import LetterCounts
 from goqueue.broker.pipeline import Pipeline
 from goqueue.broker.producers import ProducerIds
@@ -58,7 +58,7 @@ from goqueue.machines.transactions import Transactions
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.sinks import coordination_key
-from goqueue.model.topic import Topic
+from goqueue.model.topic import Topic, is_internal
 from goqueue.model.topic_settings import TopicSettings, parse
 from goqueue.runtime.loading import open_logs
 from goqueue.runtime.opened_batches import OpenedBatches
@@ -210,6 +210,7 @@ class Broker:
                 with suppress(Unavailable):
                     await self.finish_removal(topic)
         abort_unknown_transactions(self)
+        await forget_offsets_of_unknown_transactions(self)
         self._finisher.look_at_all()
         self.queues.undertaker.look_at_all()
         self.redrives.driver.look_at_all()
@@ -221,7 +222,7 @@ class Broker:
     def _load_catalog(self) -> Shard[Command]:
         if self.disk.exists(self.directory):
             for name in self.disk.list_directory(self.directory):
-                if name.endswith(REPAIR_SUFFIX):
+                if is_internal(name) and name.endswith(REPAIR_SUFFIX):
                     raise Corrupt(
                         f"the repair of {name.removesuffix(REPAIR_SUFFIX)} was interrupted", hint=self._hint()
                     )
@@ -471,7 +472,7 @@ class Broker:
         known = {f"{topic.name}-{index}" for topic in self.catalog.topics for index in range(topic.partitions)}
         known |= {f"{CATALOG_TOPIC}-0", RESTING_LOG}
         for name in sorted(set(present) - known):
-            if SET_ASIDE in name:
+            if is_internal(name) and SET_ASIDE in name:
                 continue
             path = self.directory / name
             if self.disk.exists(path) and self.disk.is_directory(path):

@@ -46,9 +46,7 @@ async def describe_logs(broker: Broker, wanted: Sequence[TopicPartition] | None)
     """Return the logs of some partitions, or of all for None; partitions that are unknown or unusable are left out."""
     known = _all_partitions(broker) if wanted is None else wanted
     found = {each: partition for each in known if (partition := _find(broker, each)) is not None}
-    return LogDirectory(
-        broker.directory.name, {each: partition.log.segments.size_bytes for each, partition in found.items()}
-    )
+    return LogDirectory(broker.directory.name, {each: partition.log.size_bytes for each, partition in found.items()})
 
 
 @operation("cluster.leadership")

@@ -20,6 +20,7 @@ from goqueue.broker.events import DoubtfulTransaction, HangingTransaction
 from goqueue.broker.pipeline import operation
 from goqueue.broker.transactions import ended
 from goqueue.errors import CoordinatorUnavailable, GoQueueError, InvalidTransactionState, ProducerFenced
+from goqueue.machines.group_commands import EndOffsets
 from goqueue.machines.group_values import TopicPartition
 from goqueue.machines.producer import NO_OFFSET
 from goqueue.machines.transaction_values import EPOCH_MAX, Abort
@@ -63,6 +64,27 @@ def abort_unknown_transactions(broker: Broker) -> None:
                 # A log that takes no marker now is reported elsewhere, and the next start tries again.
                 with suppress(GoQueueError):
                     _end(partition, found, is_commit=False)
+
+
+async def forget_offsets_of_unknown_transactions(broker: Broker) -> None:
+    """Forget offsets that wait for the end of a transaction of which no coordinator knows: nobody would end it.
+
+    Nothing is done unless all coordinators can be asked.
+    """
+    if not broker.transactions.is_whole:
+        return
+    for machine in broker.groups.machines:
+        for producer_id, groups in machine.offsets.pending().items():
+            if any(_is_waiting_for(broker, producer_id, group) for group in groups):
+                continue
+            # A log that takes nothing now is reported elsewhere, and the next start tries again.
+            with suppress(GoQueueError):
+                await broker.groups.submit(groups[0], EndOffsets(producer_id, is_commit=False))
+
+
+def _is_waiting_for(broker: Broker, producer_id: int, group: str) -> bool:
+    known = (machine.find_producer(producer_id) for machine in broker.transactions.machines)
+    return any(transaction is not None and group in transaction.groups for transaction in known)
 
 
 @operation("transactions.list_open")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.retention_risk import Risk
 from goqueue.errors import GoQueueError, UnreadableBatch
 from goqueue.records.layout import BatchHeader, TimestampType
-from goqueue.records.layout import headers as headers_of
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
@@ -77,7 +76,7 @@ async def lag_of(broker: Broker, partition: TopicPartition, offset: int | None) 
 def _first_timestamp(partition: Partition, offset: int) -> int | None:
     """Return the timestamp of the first message from an offset on."""
     data = partition.read(offset, bytes_max=_READ_BYTES)
-    for position, header in headers_of(data):
+    for position, header in partition.batches(data):
         if header.is_control or not header.record_count:
             continue
         try:

@@ -15,7 +15,6 @@ from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import aborted_in
 from goqueue.errors import UnreadableBatch
 from goqueue.model.dead_letters import Cause
-from goqueue.records.layout import headers as headers_of
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
@@ -99,7 +98,7 @@ def open_batches(
     if not data:
         return
     aborted = Aborted(aborted_in(partition, start, data) if is_committed_only else ())
-    for position, header in headers_of(data):
+    for position, header in partition.batches(data):
         base, next_offset = header.base_offset, header.next_offset
         is_left_out = leaves_out_transactions and header.is_transactional
         begin = start if header.record_count > SLICE_RECORDS else base

@@ -21,6 +21,7 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.delivery_commands import Bury, Command, DeleteQueue, DropTopic, Receive, Settle
 from goqueue.machines.delivery_group import QueueGroup
+from goqueue.runtime.in_hand import InHand
 from goqueue.runtime.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
         self.receipts: Receipts  # once the broker has started, which knows the key
         self.waits = Waits()
         self.stretches = Stretches()
+        self.in_hand = InHand()
         self.tallies = QueueTallies()
         self.timestamps = Timestamps()
         self.undertaker = Undertaker(broker)

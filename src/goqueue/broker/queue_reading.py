@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import aborted_in
-from goqueue.errors import Corrupt, CorruptBatch, UnreadableBatch, UnsupportedFormat
-from goqueue.records.layout import BatchHeader, headers
+from goqueue.errors import Corrupt, UnreadableBatch
+from goqueue.records.layout import BatchHeader
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
@@ -33,7 +33,7 @@ class Stretch:
         self.offset = offset
         self.is_empty = self.is_over = not data
         self._data = data
-        self._headers = headers(data)
+        self._headers = partition.batches(data)
         self._aborted: Aborted | None = None
         self._partition = partition
         # Of the batch that was opened last: its messages, how many of them were taken, and what comes behind.
@@ -43,7 +43,6 @@ class Stretch:
         self._opened_bytes = 0
         # The batch of which not all records were decoded yet.
         self._current: tuple[int, BatchHeader] | None = None
-        self._has_begun = False
 
     @property
     def size_bytes(self) -> int:
@@ -91,17 +90,10 @@ class Stretch:
     def _open_next(self) -> None:
         """Decode the next records; batches that nobody is to see have none. UnreadableBatch ends the stretch."""
         if self._current is None:
-            try:
-                self._current = next(self._headers, None)
-            except (CorruptBatch, UnsupportedFormat):
-                if not self._has_begun:
-                    raise
-                # Whoever reads from here on is told by the log how far the damage goes.
-                self._current = None
+            self._current = next(self._headers, None)
             if self._current is None:
                 self.is_over = True
                 return
-            self._has_begun = True
         position, header = self._current
         self._next_offset = max(self.offset, header.next_offset)
         records: Sequence[Record] = ()

@@ -121,7 +121,11 @@ class Looked(NamedTuple):
 
 async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> list[Looked]:
     """Lease messages to consumers, as far as there are any now; return what each of them gets."""
+    in_hand = broker.queues.in_hand
     group, partitions = await prepare(broker, *source)
+    while not in_hand.room_bytes:
+        await in_hand.room()
+        group, partitions = await prepare(broker, *source)
     # From here on there is no pause: nobody who is served can have left.
     wishes = take()
     promising = _promising(group, partitions)
@@ -130,11 +134,14 @@ async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> 
     takers = [_taker(broker, group, wishes[number]) for number in served]
     limit = sum([taker.limit for taker in takers])
     while True:
-        looks, fault = _look_around(broker.queues.stretches, group, promising, takers, limit)
+        bytes_max = min(_BYTES_MAX, in_hand.room_bytes)
+        looks, fault = _look_around(broker.queues.stretches, group, promising, takers, limit, bytes_max)
         if not looks:
             return [each if each.sight.shortfall else each._replace(fault=fault) for each in told]
         try:
-            leased = await broker.queues.submit(group.name, Receive(group.name, takers, [each.offer for each in looks]))
+            with in_hand.hold(sum(each.size_bytes for each in looks)):
+                receive = Receive(group.name, takers, [each.offer for each in looks])
+                leased = await broker.queues.submit(group.name, receive)
             break
         except TooLarge:
             # Messages that failed for long reasons may lie in very many chunks. It was refused without a pause.
@@ -208,6 +215,7 @@ def _look_around(
     promising: Sequence[tuple[Partition, Window]],
     takers: Sequence[Taker],
     limit: int,
+    bytes_max: int,
 ) -> tuple[list[Look], GoQueueError | None]:
     """Look for messages in partitions in turn, until there are so many.
 
@@ -215,7 +223,6 @@ def _look_around(
     """
     if not takers or not promising:
         return [], None
-    bytes_max = _BYTES_MAX
     # Whoever comes next begins elsewhere.
     first = takers[0].lease_id % len(promising)
     is_ordered = group.settings.ordering is Ordering.KEY

@@ -16,7 +16,6 @@ from goqueue.broker.aborted import Aborted
 from goqueue.broker.fetch import Fetch, Fetched, Terms, Wanted
 from goqueue.broker.offsets import NO_OFFSET, Place, find_offset
 from goqueue.errors import GoQueueError, UnreadableBatch
-from goqueue.records.layout import headers as headers_of
 from goqueue.records.reader import SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over
@@ -150,7 +149,7 @@ def _slices(partition: Partition, fetched: Fetched, offset: int) -> Iterator[tup
     """Yield the records that a reader may see from an offset on, and the offset at which it goes on after each part."""
     aborted = Aborted(fetched.aborted or ())
     data = fetched.data
-    for position, header in headers_of(data):
+    for position, header in partition.batches(data):
         if aborted.hides(header) or header.is_control:
             partition.verify_batch(data, position, header)
         else:

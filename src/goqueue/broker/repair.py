@@ -9,8 +9,12 @@ deleted. Logs of users are not touched.
 | 2    | `LOG.damaged-N`, `LOG.repair` (whole and durable) | goes on with step 3; a broker does not start in between  |
 | 3    | `LOG.damaged-N`, `LOG`                            | finds nothing to do                                      |
 
-The catalogue has more sources than its log: the directories of partitions tell which topics there are. Of a topic that
-only its directories know, the settings and the id are lost, and partitions that were never written to.
+The catalogue has more sources than its log: directories that hold a log, and are named as one of a partition, tell
+which topics there are. Of a topic that only its directories know, the settings and the id are lost, and partitions
+after the last one that was written to, since these have no directory.
+
+The last record of a transactional id may be the one that is lost. Partitions would fence a producer that goes on with
+an older epoch, so a producer that uses the id next gets another producer id.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from goqueue.broker.broker import (
     CATALOG_TOPIC,
@@ -34,6 +40,7 @@ from goqueue.broker.queue_coordinator import DELIVERIES_TOPIC
 from goqueue.broker.receipts import RECEIPT_KEY_BYTES
 from goqueue.broker.redrive_coordinator import REDRIVES_TOPIC
 from goqueue.errors import GoQueueError
+from goqueue.log import names
 from goqueue.log.batches import own_batch
 from goqueue.log.log import Log
 from goqueue.log.salvage import Salvage, salvage
@@ -43,9 +50,12 @@ from goqueue.machines.deliveries import Deliveries
 from goqueue.machines.groups import Groups
 from goqueue.machines.heartbeat_pace import HeartbeatPace
 from goqueue.machines.redrives import Redrives
+from goqueue.machines.transaction_records import transaction_record
+from goqueue.machines.transaction_values import EPOCH_MAX
 from goqueue.machines.transactions import Transactions
 from goqueue.model.log_settings import Cleanup, LogSettings
-from goqueue.model.topic import is_internal
+from goqueue.model.sinks import is_sink_key
+from goqueue.model.topic import PARTITIONS_MAX, is_internal, is_name
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.reader import Record
 from goqueue.runtime.resting import RESTING_LOG
@@ -61,8 +71,16 @@ _INTERNAL_PARTITIONS = {
     DELIVERIES_TOPIC: COORDINATOR_PARTITIONS,
     REDRIVES_TOPIC: 1,
 }
-# More than were ever given out since the catalogue last said how many: no producer gets the id of another.
+# More than were ever given out since the catalogue last said how many, or in a millisecond: no producer gets the id of
+# another, also if the catalogue is lost twice. A partition would take its messages for duplicates.
 _PRODUCER_IDS_SKIPPED = 10**9
+_PRODUCER_IDS_PER_MS = 1000
+_LOSSES: Mapping[str, str] = {
+    GROUPS_TOPIC: "groups go on where their last readable commit was, or begin anew: messages may come again",
+    TRANSACTIONS_TOPIC: "transactions that are not known any more are aborted where they are open, also half committed",
+    DELIVERIES_TOPIC: "messages whose acknowledgement is lost are delivered again",
+    REDRIVES_TOPIC: "redrives that are not known any more end, and dead letters may be redriven again",
+}
 _UNREADABLE = (GoQueueError, ValueError, KeyError, TypeError, IndexError)
 
 
@@ -104,7 +122,7 @@ def plan_repairs(disk: Disk, directory: PurePath, entropy: Entropy, now_ms: int)
     if not any(plan.log == catalog for plan in plans):
         plans += _plan_catalog(disk, directory, present, entropy, now_ms)
     planned = {plan.log for plan in plans}
-    leftovers = [name.removesuffix(REPAIR_SUFFIX) for name in present if name.endswith(REPAIR_SUFFIX)]
+    leftovers = [name.removesuffix(REPAIR_SUFFIX) for name in present if _is_being_repaired(name)]
     reason = "an earlier repair was interrupted, and its log is sound now"
     plans += [RepairPlan(name, [reason], 0, [], is_leftover=True) for name in leftovers if name not in planned]
     return plans
@@ -122,7 +140,12 @@ def repair(disk: Disk, directory: PurePath, plans: Iterable[RepairPlan]) -> Mapp
                 continue
             # Where there is none, an empty one is set aside: then `LOG.repair` alone always means that it is whole.
             make_durable_directory(disk, target)
-            _write(disk, made, plan.records)
+            try:
+                _write(disk, made, plan.records)
+            except (OSError, GoQueueError):
+                # The disk is full, most often. What is damaged is still in its place, so this must not be in the way.
+                remove_tree(disk, made)
+                raise
             aside = _unused(disk, directory, plan.log)
             disk.rename(target, aside)
             disk.sync_directory(directory)
@@ -130,6 +153,11 @@ def repair(disk: Disk, directory: PurePath, plans: Iterable[RepairPlan]) -> Mapp
         disk.rename(made, target)
         disk.sync_directory(directory)
     return moved
+
+
+def _is_being_repaired(name: str) -> bool:
+    """Tell whether a name is that of a log that a repair has begun to write, and not renamed yet."""
+    return is_internal(name) and name.endswith(REPAIR_SUFFIX)
 
 
 def _is_own(name: str) -> bool:
@@ -144,7 +172,9 @@ def _plan_internal(disk: Disk, directory: PurePath, name: str) -> Iterable[Repai
     machine = _MACHINES[topic]() if topic in _MACHINES else None
     kept = _accepted(found, machine)
     if found.faults:
-        yield RepairPlan(name, found.faults, found.bytes_lost, kept)
+        if isinstance(machine, Transactions):
+            kept = _with_other_producers(machine, kept)
+        yield RepairPlan(name, found.faults, found.bytes_lost, kept, [_LOSSES[topic]] if topic in _LOSSES else [])
 
 
 def _accepted(found: Salvage, machine: _Machine | None) -> list[NewRecord]:
@@ -164,6 +194,19 @@ def _accepted(found: Salvage, machine: _Machine | None) -> list[NewRecord]:
     return kept
 
 
+def _with_other_producers(machine: Transactions, kept: Iterable[NewRecord]) -> list[NewRecord]:
+    """Return the records of sinks and of transactional ids, of which none goes on with the epoch that it had.
+
+    At the end of epochs an id takes another producer. What is being ended stays as it is, so that it ends.
+    """
+    records = [record for record in kept if is_sink_key((record.key or b"").decode())]
+    for transaction in machine.all():
+        stays = transaction.is_ending
+        key, value = transaction_record(transaction if stays else replace(transaction, epoch=EPOCH_MAX, previous=None))
+        records.append(NewRecord(transaction.updated_ms, key, value))
+    return records
+
+
 def _copy(record: Record) -> NewRecord:
     return NewRecord(record.timestamp, record.key, record.value, record.headers)
 
@@ -172,7 +215,7 @@ def _plan_catalog(
     disk: Disk, directory: PurePath, present: Sequence[str], entropy: Entropy, now_ms: int
 ) -> Iterable[RepairPlan]:
     name = f"{CATALOG_TOPIC}-0"
-    partitions = _partitions_of_directories(present)
+    partitions = _partitions_of_directories(disk, directory, present)
     if name in present:
         found = salvage(disk, directory / name)
     elif partitions:
@@ -189,18 +232,26 @@ def _plan_catalog(
     yield plan
 
 
-def _partitions_of_directories(present: Iterable[str]) -> Mapping[str, int]:
-    """Return how many partitions topics have at least, by the directories that are there."""
+def _partitions_of_directories(disk: Disk, directory: PurePath, present: Iterable[str]) -> Mapping[str, int]:
+    """Return how many partitions topics have at least, by the logs that are there."""
     partitions: dict[str, int] = {}
     for name in present:
         found = _PARTITION_NAME.fullmatch(name)
-        if found is None or SET_ASIDE in name or name == RESTING_LOG or found[1] == CATALOG_TOPIC:
+        if found is None or not _holds_a_log(disk, directory / name):
             continue
-        if not is_internal(found[1]):
-            partitions[found[1]] = max(partitions.get(found[1], 0), int(found[2]) + 1)
-        elif found[1] in _INTERNAL_PARTITIONS:
-            partitions[found[1]] = _INTERNAL_PARTITIONS[found[1]]
+        topic, index = found[1], int(found[2])
+        if topic in _INTERNAL_PARTITIONS:
+            partitions[topic] = _INTERNAL_PARTITIONS[topic]
+        elif not is_internal(topic) and is_name(topic) and index < PARTITIONS_MAX:
+            partitions[topic] = max(partitions.get(topic, 0), index + 1)
     return partitions
+
+
+def _holds_a_log(disk: Disk, path: PurePath) -> bool:
+    """Tell whether there are files of a log in a directory: others may have names that end in a number, too."""
+    if not disk.is_directory(path):
+        return False
+    return any(name == names.CHECKPOINT or names.parse(name) is not None for name in disk.list_directory(path))
 
 
 def _complete(catalog: Catalog, partitions: Mapping[str, int], plan: RepairPlan, entropy: Entropy, now_ms: int) -> None:
@@ -213,7 +264,8 @@ def _complete(catalog: Catalog, partitions: Mapping[str, int], plan: RepairPlan,
     if catalog.cluster_id is None:
         plan.notes.append("the id of the cluster is lost; it gets another")
     carry_out(NameCluster(entropy.uuid(), entropy.token(RECEIPT_KEY_BYTES)))
-    carry_out(TakeProducerIds(_PRODUCER_IDS_SKIPPED))
+    by_time = now_ms * _PRODUCER_IDS_PER_MS - catalog.next_producer_id
+    carry_out(TakeProducerIds(max(_PRODUCER_IDS_SKIPPED, by_time)))
     known = {topic.name: topic for topic in catalog.topics}
     plan.notes.append(f"{sum(not topic.is_internal for topic in known.values())} topics are kept as they are")
     for name, count in sorted(partitions.items()):
@@ -221,8 +273,11 @@ def _complete(catalog: Catalog, partitions: Mapping[str, int], plan: RepairPlan,
         if topic is None:
             carry_out(CreateTopic(name, entropy.uuid(), count, INTERNAL_CONFIG if is_internal(name) else {}, now_ms))
             if not is_internal(name):
-                lost = "its settings and its id are lost, and so are partitions that were never written to"
-                plan.notes.append(f"topic {name} is known from its directories: {count} partitions; {lost}")
+                lost = "its settings and its id are lost, and partitions after the last one that was written to"
+                known_as = (
+                    f"topic {name} is known from its directories: at least {count} partitions, and it gets {count}"
+                )
+                plan.notes.append(f"{known_as}; {lost}")
         elif topic.is_going or topic.partitions < count:
             # Nothing is removed, or left out, because of what a damaged catalogue says.
             catalog.apply(KeyedRecord(b"topic " + name.encode(), None))

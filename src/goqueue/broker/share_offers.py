@@ -179,7 +179,7 @@ class Search:
         if not data:
             return end, True
         aborted = Aborted(aborted_in(partition, end, data))
-        for position, header in headers(data):
+        for position, header in partition.batches(data):
             if header.is_control or aborted.hides(header):
                 partition.verify_batch(data, position, header)
                 end = max(end, header.next_offset)

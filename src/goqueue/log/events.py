@@ -99,6 +99,14 @@ class WentOffline(LogEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class OpenFailed(LogEvent):
+    """A log that was not needed since the start cannot be opened now; that is tried again when it is used."""
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class UpkeepFailed(LogEvent):
     """Work that can wait (indexes, removals, compaction) failed; it is tried again, unless damage stopped it."""
 

@@ -8,9 +8,11 @@ out may run elsewhere. Offsets are contiguous, in order and never given twice. T
     first record      what a power     the next record's offset
     still held        loss cannot take
 
-A log may be asleep: what is known of it is a `Rest`, and its files were not looked at. The first use of anything that
-is not in the `Rest` wakes it, which opens it as `recovery` does. A log that was never written to has no files; the
-first append makes them, and the first flush makes their names durable.
+A log holds one of two things. While it is asleep that is a `Rest`: what is known of it, though its files were not
+looked at. The first use of anything that is not in the `Rest` opens it as `recovery` does; from then on it holds an
+`Opened`. A method that needs the parts of an open log begins with `_open`, before it looks at anything else: opening
+may find another start, end or leader epoch. A log that was never written to has no files; the first append makes them,
+and the first flush makes their names durable.
 """
 
 from __future__ import annotations
@@ -19,11 +21,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
 
 from goqueue.errors import (
     Conflict,
-    CorruptLog,
     DiskFull,
     Draining,
     Fenced,
@@ -33,40 +33,28 @@ from goqueue.errors import (
     Unavailable,
 )
 from goqueue.log import names, retention
-from goqueue.log.appending import Appender
 from goqueue.log.batches import NewBatch
 from goqueue.log.checkpoint import Checkpoint, CheckpointFile
-from goqueue.log.cleaner import Cleaner
 from goqueue.log.compaction import Compaction, Replacement
-from goqueue.log.durability import Durability
 from goqueue.log.epochs import EpochEnd, LeaderEpochs
-from goqueue.log.events import Compacted, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
+from goqueue.log.events import Compacted, OpenFailed, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
 from goqueue.log.flush import Flush, Upkeep
 from goqueue.log.handles import Handles
+from goqueue.log.opened import Opened, never_written, recovered
 from goqueue.log.reader import TimedOffset
-from goqueue.log.recovery import LogState, recover
-from goqueue.log.rest import NEVER_MS, NEW, Rest
-from goqueue.log.segment import NO_TIMESTAMP, Segment
+from goqueue.log.recovery import LogState
+from goqueue.log.rest import NEVER_MS, NEW, Rest, changed, difference
+from goqueue.log.segment import NO_TIMESTAMP
 from goqueue.log.segments import Segments
 from goqueue.machines.producer import AbortedTransaction, ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.layout import BatchHeader, patch
-from goqueue.seams.disk import NO_ROOM, Disk, make_durable_directory
+from goqueue.seams.disk import Disk, make_durable_directory
 from goqueue.seams.sink import NullSink, Sink
-
-# What an open log is made of; a log that is asleep has none of it.
-_PARTS = frozenset({"segments", "producers", "epochs", "_books", "_appender", "_cleaner"})
 
 
 class Log:
     """The log in one directory."""
-
-    segments: Segments
-    producers: ProducerTable
-    epochs: LeaderEpochs
-    _books: Durability
-    _appender: Appender
-    _cleaner: Cleaner
 
     def __init__(
         self,
@@ -88,185 +76,186 @@ class Log:
         self._sink = sink or NullSink()
         self._handles = handles or Handles(disk)
         self._checkpoint_file = CheckpointFile(disk, directory / names.CHECKPOINT)
-        self._rest = rest
         self._is_closed_cleanly = False
-        self.is_asleep = rest is not None
-        """Whether nothing is known of the log but its `Rest`; waking it blocks for a few reads."""
+        self._is_checkpoint_due = False
+        self.fault = ""
+        """Why the log takes no appends; empty if it does."""
+        self.was_clean = self.is_unmarked = True
+        self.on_wake: Callable[[], None] | None = None
         self.wake_error: GoQueueError | None = None
         """Why a log that was asleep cannot be opened; that is told for as long as the broker runs."""
+        self._wake_failure = ""
+        self._state: Rest | Opened
         if rest is None:
-            self._load(self._recover())
-            return
-        self.start_offset = rest.start_offset
-        self.leader_epoch = rest.leader_epoch
-        self.fault = ""
-        self.was_clean = self.is_unmarked = True
-        self._is_checkpoint_due = False
-        self.on_wake: Callable[[], None] | None = None
+            self._state = self._load(self._recover())
+        else:
+            self._state = rest
+            self.start_offset = rest.start_offset
+            self.leader_epoch = rest.leader_epoch
 
-    if not TYPE_CHECKING:
+    @property
+    def is_asleep(self) -> bool:
+        """Whether nothing is known of the log but its `Rest`; waking it blocks for a few reads."""
+        return isinstance(self._state, Rest)
 
-        def __getattr__(self, name: str) -> Any:
-            """Wake the log if it is asleep and one of its parts is asked for."""
-            if name in _PARTS and self.__dict__.get("is_asleep"):
-                self.wake()
-                return self.__dict__[name]
-            raise AttributeError(name)
+    @property
+    def segments(self) -> Segments:
+        """The segments of the log, which is opened for that if it is asleep."""
+        return self._open().segments
+
+    @property
+    def producers(self) -> ProducerTable:
+        """What is known of its producers; the log is opened for that if it is asleep."""
+        return self._open().producers
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Where its leader epochs start; the log is opened for that if it is asleep."""
+        return self._open().epochs
+
+    @property
+    def obstacle(self) -> str:
+        """Why the log takes no appends, or could not be opened when that was tried last; empty if nothing is wrong."""
+        return self.fault or self._wake_failure
 
     def wake(self) -> None:
         """Open the log if it is asleep; CorruptLog if it is not what it was when it was closed, LogOffline."""
-        rest = self._rest
-        if not self.is_asleep or rest is None:
-            return
+        self._open()
+
+    def _open(self) -> Opened:
+        state = self._state
+        return self._wake(state) if isinstance(state, Rest) else state
+
+    def _wake(self, rest: Rest) -> Opened:
         if self.wake_error is not None:
-            raise self.wake_error.with_traceback(None)
+            raise self.wake_error.without_frames()
+        if self.fault:
+            # It is closed, or its topic is being deleted: nobody may touch its files any more.
+            raise LogOffline(f"{self.directory} is not open: {self.fault}")
         try:
-            if rest is not NEW and not self._disk.exists(self.directory):
-                raise self._changed(rest, "its directory is missing")
-            state = self._new() if rest is NEW else self._recover()
-            self._check_unchanged(state, rest)
-        except Unavailable:
+            state = self._found(rest)
+        except Unavailable as error:
             # The disk may answer the next time, so this is tried again with the next use.
+            if error.message != self._wake_failure:
+                self._wake_failure = error.message
+                self._sink.emit(OpenFailed(str(self.directory), error.message))
             raise
         except GoQueueError as error:
             self.wake_error = error
             self.go_offline(f"it cannot be opened: {error}")
             raise
-        fault = self.fault
-        self._load(state)
-        self.is_asleep = False
-        self.fault = fault or self.fault
-        self._books.is_unmade = rest is NEW
+        self._wake_failure = ""
+        opened = self._state = self._load(state)
+        opened.books.is_unmade = rest is NEW
         if self.on_wake is not None:
             self.on_wake()
+        return opened
 
-    def _new(self) -> LogState:
-        """Return the state of a log that has no files yet."""
-        producers = ProducerTable()
-        segment = Segment.fresh(names.segment_path(self.directory, 0), 0, producers.encode())
-        return LogState([segment], producers, 0, [], is_clean=True, is_read_only=False, leader_epoch=NEW.leader_epoch)
-
-    def _check_unchanged(self, state: LogState, rest: Rest) -> None:
+    def _found(self, rest: Rest) -> LogState:
+        """Return what the files of a log hold that was asleep, if they are still there."""
+        if rest is NEW:
+            return never_written(self.directory)
+        if not self._disk.exists(self.directory):
+            raise changed(self.directory, rest, "its directory is missing")
+        state = self._recover()
         found = (state.start_offset, state.segments[-1].next_offset)
         if found[0] < rest.start_offset or found[1] < rest.end_offset:
-            raise self._changed(rest, f"it holds offsets {found[0]} to {found[1]}")
+            raise changed(self.directory, rest, f"it holds offsets {found[0]} to {found[1]}")
+        return state
 
-    def _changed(self, rest: Rest, found: str) -> CorruptLog:
-        return CorruptLog(
-            f"the log held offsets {rest.start_offset} to {rest.end_offset} when the broker stopped, and now {found}",
-            path=str(self.directory),
-            position=0,
-            offset=rest.start_offset,
-            hint="put its files back as they were, or restart the broker to go on with those that are there",
-        )
+    def look_at_rest(self) -> Callable[[], str] | None:
+        """Return a look at the files of a log that is asleep, which any thread may take; None if there are none.
+
+        It tells how they differ from what they were when the log was closed; if they do, `wake` the log.
+        """
+        state = self._state
+        if not isinstance(state, Rest) or state is NEW or self.fault:
+            return None
+        return partial(difference, self._disk, self.directory, state)
 
     def resting(self) -> Rest | None:
         """Return what the next start must know of this log, which is closed, to leave it closed; None if it cannot."""
-        if self.is_asleep:
-            return None if self._rest is NEW or self.wake_error is not None else self._rest
-        if not self._is_closed_cleanly or self._books.is_unmade or self.producers.first_open_offset is not None:
+        state = self._state
+        if isinstance(state, Rest):
+            return None if state is NEW or self.wake_error is not None else state
+        if not self._is_closed_cleanly or state.books.is_unmade or state.first_open_offset is not None:
             return None
-        return Rest.of(self.start_offset, self.leader_epoch, self.segments)
+        return Rest.of(self.start_offset, self.leader_epoch, state.segments)
 
     def due_ms(self) -> int:
         """Return the wall-clock moment at which time alone gives upkeep something to do; 0 if it may be now."""
         if self.fault:
             return NEVER_MS
-        rest = self._rest if self.is_asleep else Rest.of(self.start_offset, self.leader_epoch, self.segments)
-        return 0 if rest is None else rest.due_ms(self.settings)
+        state = self._state
+        rest = state if isinstance(state, Rest) else Rest.of(self.start_offset, self.leader_epoch, state.segments)
+        return rest.due_ms(self.settings)
 
     @property
     def owes_upkeep(self) -> bool:
         """Whether something is not durable yet, or upkeep has something to do."""
-        return not self.is_asleep and self._books.owes
+        return self._state.owes
 
     @property
     def wants_checkpoint(self) -> bool:
         """Whether the segment that takes the appends has grown since its index file was written."""
-        if self.is_asleep or self._books.is_unmade:
-            return False
-        return self.segments.active.size != self.segments.active.covered
+        return self._state.wants_checkpoint
 
     @property
     def has_producers(self) -> bool:
         """Whether producers are remembered that may fall silent."""
-        return not self.is_asleep and len(self.producers) > 0
+        return self._state.has_producers
 
     @property
     def size_bytes(self) -> int:
         """The size of all segments."""
-        return self._rest.size_bytes if self.is_asleep and self._rest is not None else self.segments.size_bytes
+        return self._state.size_bytes
 
     @property
     def segment_count(self) -> int:
         """How many segments there are."""
-        return self._rest.segments if self.is_asleep and self._rest is not None else len(self.segments)
+        return self._state.segment_count
 
     def _recover(self) -> LogState:
-        try:
-            if self._checkpoint_file.load() is None:
-                # An entry there is the last thing that a new log gets: before, no name on the way is surely durable.
-                make_durable_directory(self._disk, self.directory)
-            return recover(self._disk, self.directory, self.settings, self._sink, self._checkpoint_file)
-        except OSError as error:
-            self._checkpoint_file.close()
-            kind = DiskFull if error.errno in NO_ROOM else LogOffline
-            raise kind(f"{self.directory} cannot be opened: {error}") from error
+        return recovered(self._disk, self.directory, self.settings, self._sink, self._checkpoint_file)
 
-    def _load(self, state: LogState) -> None:
-        self.segments = Segments(state.segments, self._disk, self._handles, self.settings, self._sink)
-        self.producers = state.producers
-        self.epochs = LeaderEpochs(start for segment in state.segments for start in segment.epochs)
-        self.leader_epoch = max(state.leader_epoch, self.epochs.latest, 0)
+    def _load(self, state: LogState) -> Opened:
+        opened = Opened.of(state, self._disk, self._checkpoint_file, self._handles, self.settings, self._sink)
+        self.leader_epoch = max(state.leader_epoch, opened.epochs.latest, 0)
         self.start_offset = state.start_offset
-        first_open = self.producers.first_open_offset
-        self._books = Durability(
-            self._disk, self._checkpoint_file, start=self.start_offset, end=self.end_offset, first_open=first_open
-        )
-        for owed in state.index_writes:
-            self._books.owe_index(owed)
-        self._appender = Appender(
-            self._disk, self.settings, self.segments, self._books, self.producers, self.epochs, self._sink
-        )
-        # Why the log takes no appends; empty if it does.
         self.fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
         # Until something new is durable, the next start cannot tell that anything was appended and lost. Whoever shows
         # records before they are durable waits for that: else other records get their offsets in the same epoch.
         self.was_clean = self.is_unmarked = state.is_clean
-        self._cleaner = Cleaner(self._disk, self.settings, self.segments, self._books)
+        return opened
 
     @property
     def end_offset(self) -> int:
         """The offset that the next record will get."""
-        if self.is_asleep and self._rest is not None:
-            return self._rest.end_offset
-        return self.segments.active.next_offset
+        return self._state.end_offset
 
     @property
     def durable_end(self) -> int:
         """The offset before which all records are durable."""
-        return self.end_offset if self.is_asleep else self._books.end
+        return self._state.durable_end
 
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, or the end: what read-committed readers may see."""
-        if self.is_asleep:
-            return self.end_offset
-        first = self.producers.first_open_offset
+        first = self._state.first_open_offset
         # Its first records may be deleted by now; what is left of it must not be seen all the same.
-        return self.end_offset if first is None else max(first, self.start_offset)
+        return self._state.end_offset if first is None else max(first, self.start_offset)
 
     @property
     def wants_flush(self) -> bool:
         """Whether a flush is needed that is not yet under way."""
-        return not self.is_asleep and self._books.wants_flush
+        return self._state.wants_flush
 
     def configure(self, settings: LogSettings) -> None:
         """Go on with other settings; what was written with the old ones stays as it is."""
         self.settings = settings
-        if not self.is_asleep:
-            self.segments.settings = self._appender.settings = self._cleaner.settings = settings
+        if not isinstance(self._state, Rest):
+            self._state.configure(settings)
 
     def append(self, batches: Sequence[NewBatch], *, leader_epoch: int) -> list[BatchHeader]:
         """Give the batches the next offsets and write them; return their headers as stored.
@@ -276,40 +265,43 @@ class Log:
         """
         if not batches:
             return []
-        if leader_epoch < self.epochs.latest:
-            raise Fenced(f"{self.directory} knows leader epoch {self.epochs.latest}, newer than {leader_epoch}")
-        offset = self.end_offset
+        opened = self._open()
+        if leader_epoch < opened.epochs.latest:
+            raise Fenced(f"{self.directory} knows leader epoch {opened.epochs.latest}, newer than {leader_epoch}")
+        offset = opened.end_offset
         headers = []
         for batch in batches:
             patch(batch.data, base_offset=offset, leader_epoch=leader_epoch)
             header = batch.header.assigned(offset, leader_epoch)
             headers.append(header)
             offset += header.last_offset_delta + 1
-        self._write(headers, batches)
+        self._write(opened, headers, batches)
         return headers
 
     def append_assigned(self, batches: Sequence[NewBatch]) -> None:
         """Write batches that have offsets and leader epochs already, as a replica gets them; Conflict on overlap."""
-        offset = self.end_offset
+        opened = self._open()
+        offset = opened.end_offset
         for batch in batches:
             if batch.header.base_offset < offset:
                 raise Conflict(f"a batch at offset {batch.header.base_offset} would overwrite offset {offset - 1}")
             offset = batch.header.next_offset
         if batches:
-            self._write([batch.header for batch in batches], batches)
+            self._write(opened, [batch.header for batch in batches], batches)
 
-    def _write(self, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
+    def _write(self, opened: Opened, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         self._require_online()
         try:
-            self._appender.append(headers, batches)
+            opened.appender.append(headers, batches)
         except OSError as error:
             raise self._fail("append", error) from error
 
     def roll(self) -> None:
         """Seal the segment that takes the appends, unless it is empty, and start a new one."""
+        opened = self._open()
         self._require_online()
         try:
-            self._appender.roll()
+            opened.appender.roll()
         except OSError as error:
             raise self._fail("roll", error) from error
 
@@ -326,42 +318,45 @@ class Log:
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(offset, start=self.start_offset, end=self.end_offset)
         end = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        return self.segments.read(offset, bytes_max=bytes_max, end_offset=end) if offset < end else b""
+        return self._open().segments.read(offset, bytes_max=bytes_max, end_offset=end) if offset < end else b""
 
     def offset_for_time(self, timestamp: int) -> TimedOffset | None:
         """Return the first record with a timestamp at or after the given one; timestamps may be out of order."""
         if self.start_offset == self.end_offset:
             return None
-        return self.segments.first_at_time(timestamp, start_offset=self.start_offset)
+        return self._open().segments.first_at_time(timestamp, start_offset=self.start_offset)
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """Return the first record with the greatest timestamp of all."""
         if self.start_offset == self.end_offset:
             return None
-        latest = self.segments.max_timestamp(start_offset=self.start_offset)
+        latest = self._open().segments.max_timestamp(start_offset=self.start_offset)
         return None if latest == NO_TIMESTAMP else self.offset_for_time(latest)
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers."""
-        return self.segments.aborted_transactions(first_offset, end_offset)
+        return self._open().segments.aborted_transactions(first_offset, end_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
         """Return the greatest leader epoch not above the given one, and where it ends; see `LeaderEpochs.end_of`."""
-        return self.epochs.end_of(epoch, self.end_offset)
+        opened = self._open()
+        return opened.epochs.end_of(epoch, opened.end_offset)
 
     def end_up_to(self, epoch: int) -> int:
         """Return where the leader epochs up to a given one end; a log that is asleep has lost nothing since."""
-        return self.end_offset if self.is_asleep else self.epochs.end_up_to(epoch, self.end_offset)
+        state = self._state
+        return state.end_offset if isinstance(state, Rest) else state.epochs.end_up_to(epoch, state.end_offset)
 
     def flush(self) -> Flush | None:
         """Return the work that makes all of the log durable; None if it is, or if a flush is under way.
 
         Once it has run, tell `flushed`; if it raised, tell `go_offline`.
         """
-        if self.fault or self.is_asleep:
+        state = self._state
+        if self.fault or isinstance(state, Rest):
             return None
-        index = self._appender.index_of_active() if self._is_checkpoint_due else None
-        flush = self._books.flush(self._checkpoint_now(), self.producers.first_open_offset, index)
+        index = state.appender.index_of_active() if self._is_checkpoint_due else None
+        flush = state.books.flush(self._checkpoint_of(state), state.first_open_offset, index)
         self._is_checkpoint_due = self._is_checkpoint_due and flush is None
         return flush
 
@@ -370,87 +365,90 @@ class Log:
 
         A disk tells of a failed sync only once: if something else was told, the flush itself may have seen nothing.
         """
+        opened = self._open()
         if self.fault:
-            self._books.flush_was_in_vain(flush)
+            opened.books.flush_was_in_vain(flush)
         else:
-            self._books.flushed(flush, self.segments.active)
+            opened.books.flushed(flush, opened.segments.active)
             self.is_unmarked = False
 
     def checkpoint(self) -> None:
         """Ask for an index file of the segment that takes the appends, so that less must be read after a crash."""
-        if self.is_asleep or self._books.is_unmade:
+        state = self._state
+        if isinstance(state, Rest) or not state.wants_checkpoint:
             return
-        active = self.segments.active
-        if active.size == active.covered:
-            return
-        if self.durable_end == self.end_offset:
-            self._books.owe_index(self._appender.index_of_active())
+        if state.books.end == state.end_offset:
+            state.books.owe_index(state.appender.index_of_active())
         else:
             self._is_checkpoint_due = True
 
     def upkeep(self) -> Upkeep | None:
         """Return the work that can wait; None if there is none, or if some is under way. Tell `upkept` how it went."""
-        return None if self.fault or self.is_asleep else self._books.upkeep(self.segments.first)
+        state = self._state
+        return None if self.fault or isinstance(state, Rest) else state.books.upkeep(state.segments.first)
 
     def upkept(self, upkeep: Upkeep, error: OSError | None = None) -> None:
         """Take note that upkeep has run, or that it failed and must be tried again."""
-        self._books.upkept(upkeep, has_failed=error is not None)
+        opened = self._open()
+        opened.books.upkept(upkeep, has_failed=error is not None)
         if error is not None:
             self.note_upkeep_failure(error)
             return
         for swap in upkeep.swaps:
-            self.segments.release(swap.segment)
+            opened.segments.release(swap.segment)
             swap.segment.path = swap.target
         for write in upkeep.index_writes:
             write.segment.covered = write.covered
-            if write.segment is not self.segments.active and write.covered == write.segment.size:
-                self.segments.release(write.segment)
+            if write.segment is not opened.segments.active and write.covered == write.segment.size:
+                opened.segments.release(write.segment)
 
-    def _checkpoint_now(self) -> Checkpoint:
-        return Checkpoint.at(self.start_offset, self.segments.active, self.leader_epoch)
+    def _checkpoint_of(self, opened: Opened) -> Checkpoint:
+        return Checkpoint.at(self.start_offset, opened.segments.active, self.leader_epoch)
 
     def delete_before(self, offset: int) -> None:
         """Delete the records before an offset; survives a crash once a `flush` made after this has run."""
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(offset, start=self.start_offset, end=self.end_offset)
+        opened = self._open()
         self._require_online()
         if offset > self.start_offset:
             self.start_offset = offset
-            self._books.owe_start()
-            self.epochs.trim(offset)
-        self._drop_before_start()
+            opened.books.owe_start()
+            opened.epochs.trim(offset)
+        self._drop_before_start(opened)
 
     def expire(self, now_ms: int, *, end_offset: int | None = None, is_time_due: bool = True) -> None:
         """Remove what the settings say is old: segments up to `end_offset` that are durable, and silent producers.
 
         Unless `is_time_due`, nothing goes by its age, but what is too much by size does.
         """
+        opened = self._open()
         self._require_online()
         if is_time_due:
-            self._age(now_ms)
-        end = self.durable_end if end_offset is None else min(end_offset, self.durable_end)
-        expired = retention.expired(self.segments, self.settings, now_ms, end_offset=end, is_time_due=is_time_due)
+            self._age(opened, now_ms)
+        end = opened.books.end if end_offset is None else min(end_offset, opened.books.end)
+        expired = retention.expired(opened.segments, self.settings, now_ms, end_offset=end, is_time_due=is_time_due)
         if expired:
             self.delete_before(max(self.start_offset, expired[-1].next_offset))
         else:
-            self._drop_before_start()
+            self._drop_before_start(opened)
 
-    def _age(self, now_ms: int) -> None:
-        self.producers.expire(now_ms, self.settings.producer_expiration_ms)
-        if retention.is_due_to_roll(self.segments.active, self.settings, now_ms):
+    def _age(self, opened: Opened, now_ms: int) -> None:
+        opened.producers.expire(now_ms, self.settings.producer_expiration_ms)
+        if retention.is_due_to_roll(opened.segments.active, self.settings, now_ms):
             # A full disk must not keep records from expiring.
             with suppress(DiskFull):
                 self.roll()
 
-    def _drop_before_start(self) -> None:
+    def _drop_before_start(self, opened: Opened) -> None:
         """Take the segments that lie before the start out of the log; upkeep removes their files."""
-        if self._books.has_swaps or self._cleaner.is_busy:
+        if opened.books.has_swaps or opened.cleaner.is_busy:
             return
-        gone = self.segments.drop_before(min(self.start_offset, self.durable_end))
+        gone = opened.segments.drop_before(min(self.start_offset, opened.books.end))
         if not gone:
             return
-        self._books.owe_removals(gone)
-        if self.segments.first is self.segments.active:
+        opened.books.owe_removals(gone)
+        if opened.segments.first is opened.segments.active:
             self.checkpoint()
         size = sum(segment.size for segment in gone)
         self._sink.emit(SegmentsExpired(str(self.directory), len(gone), size, self.start_offset))
@@ -460,21 +458,22 @@ class Log:
 
         None while another pass or its swap is under way. Tell `compacted` or `compaction_failed` what came of it.
         """
-        if self.is_asleep:
+        state = self._state
+        if self.fault or isinstance(state, Rest):
             return None
-        end = self._books.stable if end_offset is None else min(self._books.stable, end_offset)
-        return None if self.fault else self._cleaner.begin(now_ms, end, self.producers)
+        end = state.books.stable if end_offset is None else min(state.books.stable, end_offset)
+        return state.cleaner.begin(now_ms, end, state.producers)
 
     def compacted(self, done: Compaction, replacements: Sequence[Replacement]) -> None:
         """Let compacted segments take the place of the others; upkeep swaps the files."""
-        self._cleaner.end(done, replacements)
+        self._open().cleaner.end(done, replacements)
         before = sum(segment.size for segment in done.segments)
         after = sum(each.segment.size for each in replacements)
         self._sink.emit(Compacted(str(self.directory), len(done.segments), len(replacements), before, after))
 
     def compaction_failed(self, failed: Compaction, error: OSError | GoQueueError) -> None:
         """Take note that a pass has failed, or was given up for the time being (Draining), which is no fault."""
-        self._cleaner.give_up(failed, error)
+        self._open().cleaner.give_up(failed, error)
         if not isinstance(error, Draining):
             self.note_upkeep_failure(error)
 
@@ -484,6 +483,7 @@ class Log:
 
     def truncate(self, offset: int) -> None:
         """Remove all batches that reach beyond an offset, at once and durably; blocks, nothing may be under way."""
+        self.wake()
         if offset < self.start_offset:
             raise OffsetOutOfRange(offset, start=self.start_offset, end=self.end_offset)
         if offset < self.end_offset:
@@ -505,29 +505,31 @@ class Log:
         self._cut_back(offset, 0)
 
     def _cut_back(self, start_offset: int, target: int) -> None:
+        opened = self._open()
         self._require_online()
-        if self._books.is_unmade:
+        if opened.books.is_unmade:
             make_durable_directory(self._disk, self.directory)
-        if self._books.is_busy or self._cleaner.is_busy:
+        if opened.is_busy:
             raise Conflict(f"{self.directory} cannot be cut back while other work is under way", hint="wait for it")
-        intent = Checkpoint(start_offset, min(self.durable_end, target), segment_base=-1, truncate_to=target)
+        intent = Checkpoint(start_offset, min(opened.books.end, target), segment_base=-1, truncate_to=target)
         try:
             # The intent is durable before the first byte goes, and recovery carries it out: now, or after a crash.
             # So if anything fails, the log must not go on: what it would append might be cut at the next start.
             self._checkpoint_file.commit(intent._replace(leader_epoch=self.leader_epoch))
-            self._let_go()
+            self._let_go(opened)
             state = self._recover()
         except (OSError, GoQueueError) as error:
             raise self._fail("truncation", error) from error
-        self._load(state)
+        self._state = self._load(state)
         self._sink.emit(Truncated(str(self.directory), self.end_offset))
 
     def rest(self) -> None:
         """Close the files of a log that is not being written to; the next append opens them again."""
-        if self.is_asleep:
+        state = self._state
+        if isinstance(state, Rest):
             return
-        if self.durable_end == self.end_offset and not self._books.is_busy and not self._books.has_swaps:
-            self._let_go()
+        if state.books.end == state.end_offset and not state.books.is_busy and not state.books.has_swaps:
+            self._let_go(state)
 
     def go_offline(self, reason: str) -> None:
         """Stop taking appends for good; what was durable can still be read."""
@@ -537,19 +539,20 @@ class Log:
 
     def close(self) -> None:
         """Make everything durable and let go of all files; blocks. Closing twice is harmless."""
-        if self.is_asleep:
+        state = self._state
+        if isinstance(state, Rest):
             self.fault = self.fault or "it is closed"
             return
-        if not self.fault and (self._books.is_busy or self._cleaner.is_busy):
+        if not self.fault and state.is_busy:
             raise Conflict(f"{self.directory} cannot be closed while other work is under way", hint="wait for it")
         try:
             if not self.fault:
-                self._settle()
+                self._settle(state)
         finally:
             self.fault = self.fault or "it is closed"
-            self._let_go()
+            self._let_go(state)
 
-    def _settle(self) -> None:
+    def _settle(self, opened: Opened) -> None:
         flush = self.flush()
         if flush is not None:
             flush.run()
@@ -566,7 +569,7 @@ class Log:
         ending = self.ending()
         if ending is not None:
             ending()
-        self._is_closed_cleanly = not self._books.owes
+        self._is_closed_cleanly = not opened.books.owes
 
     def ending(self) -> Callable[[], None] | None:
         """Return the write that tells the next start that the log was closed; any thread may do it.
@@ -574,20 +577,21 @@ class Log:
         None if something else is owed first, or if the files say so already. Tell `ended` when it is done; nothing but
         `close` may follow.
         """
-        if self.fault or self.is_asleep or self._is_closed_cleanly:
+        state = self._state
+        if self.fault or isinstance(state, Rest) or self._is_closed_cleanly:
             return None
-        if self._books.is_busy or self._cleaner.is_busy or self._books.owes:
+        if state.is_busy or state.books.owes:
             return None
-        if self.was_clean and not self._books.is_touched:
+        if self.was_clean and not state.books.is_touched:
             return None
-        return partial(self._checkpoint_file.commit, self._checkpoint_now()._replace(is_clean=1))
+        return partial(self._checkpoint_file.commit, self._checkpoint_of(state)._replace(is_clean=1))
 
     def ended(self) -> None:
         """Take note that what `ending` returned was done."""
         self._is_closed_cleanly = True
 
-    def _let_go(self) -> None:
-        self.segments.close_files()
+    def _let_go(self, opened: Opened) -> None:
+        opened.segments.close_files()
         self._checkpoint_file.close()
 
     def _require_online(self) -> None:

@@ -45,8 +45,10 @@ def read(segment: Segment, index: SparseIndex, file: File, offset: int, *, bytes
     if span is None:
         return b""
     data = file.read_at(span.start, span.end - span.start)
-    if span.is_by_index and read_header(data).base_offset != offset:
-        raise Corrupt(f"the index knows a batch at offset {offset}, but no batch with that offset is there")
+    if span.is_by_index:
+        first = read_header(data)
+        if first.base_offset != offset or first.size_bytes > len(data):
+            raise Corrupt(f"the index knows a batch at offset {offset}, but no such batch is there")
     return data
 
 

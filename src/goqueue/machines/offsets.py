@@ -91,6 +91,10 @@ class OffsetTable:
         """Tell whether an open transaction is about to change an offset."""
         return group in self._producers and _rest(partition) in self._producers[group]
 
+    def pending(self) -> Mapping[int, Sequence[str]]:
+        """Return the groups that have offsets which wait for the end of a transaction, by the id of its producer."""
+        return {producer_id: tuple(groups) for producer_id, groups in self._pending.items()}
+
     # -- records
 
     def commit(self, group: str, offsets: Iterable[NewOffset]) -> list[KeyedRecord]:

@@ -36,12 +36,18 @@ def is_internal(name: str) -> bool:
     return name.startswith("__")
 
 
+def is_name(name: str) -> bool:
+    """Tell whether a topic may have that name."""
+    return name not in {".", ".."} and _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> None:
     """Raise InvalidTopicName unless a topic may have that name."""
+    if is_name(name):
+        return
     if name in {".", ".."}:
         raise InvalidTopicName(f"{name!r} cannot be the name of a topic")
-    if not _NAME.fullmatch(name):
-        shown = name if len(name) <= NAME_MAX else name[:40] + "..."
-        raise InvalidTopicName(
-            f"{shown!r} cannot be the name of a topic", hint="1 to 249 letters, digits, dots, underscores and hyphens"
-        )
+    shown = name if len(name) <= NAME_MAX else name[:40] + "..."
+    raise InvalidTopicName(
+        f"{shown!r} cannot be the name of a topic", hint="1 to 249 letters, digits, dots, underscores and hyphens"
+    )

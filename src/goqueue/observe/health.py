@@ -122,8 +122,8 @@ def _broken(broker: Broker) -> Iterator[str]:
         for index, partition in enumerate(opened.partitions):
             if isinstance(partition, GoQueueError):
                 yield f"{name}-{index}: {partition.message}"
-            elif partition.log.fault:
-                yield f"{name}-{index}: {partition.log.fault}"
+            elif partition.log.obstacle:
+                yield f"{name}-{index}: {partition.log.obstacle}"
 
 
 def _shown(broken: Sequence[str]) -> str:

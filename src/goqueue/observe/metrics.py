@@ -101,7 +101,7 @@ class Metrics:
         for name in sorted(broker.topics):
             for index, partition in enumerate(broker.topics[name].partitions):
                 total += 1
-                offline += isinstance(partition, GoQueueError) or bool(partition.log.fault)
+                offline += isinstance(partition, GoQueueError) or bool(partition.log.obstacle)
                 if total <= PARTITIONS_MAX and isinstance(partition, Partition):
                     rows.append(PartitionRow((name, str(index)), _numbers(partition)))
         return Snapshot(

@@ -84,6 +84,12 @@ class Batch:
         return OpenedBatch(header, self.payload(bytes_max))
 
 
+def slice_count(header: BatchHeader) -> int:
+    """Return in how many slices the records of a batch are decoded."""
+    # One without records has to be without bytes as well.
+    return max(-(-header.record_count // SLICE_RECORDS), 1)
+
+
 def verified(buffer: Buffer, position: int = 0) -> Batch:
     """Verify the checksum of the batch at a position; CorruptBatch if it is not what was written, or cut off."""
     header = validate(buffer, position)
@@ -113,33 +119,32 @@ class OpenedBatch:
     def records(self) -> list[Record]:
         """Return all records, in offset order."""
         found: list[Record] = []
-        for number in range(self._slices):
+        for number in range(slice_count(self.header)):
             found += self._slice(number)
         return found
 
     def slices(self, offset: int = 0) -> Iterator[list[Record]]:
         """Yield the records from an offset on, in order, a slice at a time; each is decoded when it is asked for."""
-        for number in range(self._slice_of(offset), self._slices):
-            records = self._slice(number)
-            if records and records[0].offset < offset:
-                records = [record for record in records if record.offset >= offset]
-            if records:
+        for number in range(self.slice_of(offset), slice_count(self.header)):
+            if records := self.slice(number, offset):
                 yield records
+
+    def slice(self, number: int, offset: int = 0) -> list[Record]:
+        """Return the records of one slice from an offset on."""
+        records = self._slice(number)
+        if records and records[0].offset < offset:
+            return [record for record in records if record.offset >= offset]
+        return records
 
     def columns(self) -> Iterator[Columns]:
         """Yield the columns of the records, a slice at a time."""
-        return map(self._columns, range(self._slices))
+        return map(self._columns, range(slice_count(self.header)))
 
-    @property
-    def _slices(self) -> int:
-        # One without records has to be without bytes as well.
-        return max(-(-self.header.record_count // SLICE_RECORDS), 1)
-
-    def _slice_of(self, offset: int) -> int:
+    def slice_of(self, offset: int) -> int:
         """Return the last slice that begins at or before an offset."""
         header = self.header
         # The record at an offset is not among the first ones by more than that.
-        last = min(max(offset - header.base_offset, 0) // SLICE_RECORDS, self._slices - 1)
+        last = min(max(offset - header.base_offset, 0) // SLICE_RECORDS, slice_count(header) - 1)
         if header.record_count == header.last_offset_delta + 1:
             return last
         first = 0
@@ -164,7 +169,7 @@ class OpenedBatch:
 
     def _columns(self, number: int) -> Columns:
         try:
-            if self._slices == 1:
+            if slice_count(self.header) == 1:
                 return read_columns(self.header, self._payload)
             first = number * SLICE_RECORDS
             count = min(SLICE_RECORDS, self.header.record_count - first)
@@ -175,7 +180,7 @@ class OpenedBatch:
 
     def _place(self, number: int) -> int:
         """Return where a slice begins in the payload; the end of the payload behind the last one."""
-        if number == self._slices:
+        if number == slice_count(self.header):
             return len(self._payload)
         while len(self._places) <= number:
             self._places.append(skip(self._payload, self._places[-1], SLICE_RECORDS))

@@ -5,8 +5,10 @@ checksum of a batch is verified before any of its records is seen, and so is tha
 a flipped bit in its header could say that it holds no messages. What is damaged or malformed is an `UnreadableBatch`,
 and is reported once.
 
-Large batches are kept decompressed, the latest ones, within one budget of bytes for the whole broker: readers come back
-for the next few records of the same batch. Records are decoded in slices when they are asked for.
+Records are decoded in slices when they are asked for, and readers come back for the next slice of the same batch. So
+large batches are kept decompressed, the latest ones, within one budget of bytes for the whole broker. Nobody else
+keeps one: a reader that waits between two slices holds the batch as it is stored, and has it opened again if there was
+no room to keep it. So however many readers there are, no more is decompressed than the budget and one batch.
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ from collections.abc import Callable, Iterator
 from goqueue.errors import CorruptBatch, GoQueueError, TooLarge, UnreadableBatch, UnsupportedFormat
 from goqueue.machines.group_values import TopicPartition
 from goqueue.records.layout import BatchHeader
-from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, SLICE_RECORDS, Batch, OpenedBatch, Record, verified
+from goqueue.records.reader import (
+    DECOMPRESSED_BYTES_MAX,
+    SLICE_RECORDS,
+    Batch,
+    OpenedBatch,
+    Record,
+    slice_count,
+    verified,
+)
 
 KEPT_BYTES_MAX = 48 * 1024 * 1024
 """How many bytes of decompressed batches are kept in memory, in all."""
@@ -33,19 +43,27 @@ Report = Callable[[TopicPartition, UnreadableBatch], None]
 class StoredRecords:
     """The records of a stored batch, decoded when they are asked for; UnreadableBatch where that fails."""
 
-    __slots__ = ("_batch", "_fail", "header")
+    __slots__ = ("_fail", "_open", "header")
 
-    def __init__(self, batch: OpenedBatch, fail: Callable[[BatchHeader, GoQueueError], UnreadableBatch]) -> None:
-        self.header = batch.header
-        self._batch = batch
+    def __init__(
+        self,
+        header: BatchHeader,
+        open_batch: Callable[[], OpenedBatch],
+        fail: Callable[[GoQueueError], UnreadableBatch],
+    ) -> None:
+        self.header = header
+        self._open = open_batch
         self._fail = fail
 
     def slices(self, offset: int = 0) -> Iterator[list[Record]]:
         """Yield the records from an offset on, in order; each slice of them is decoded when it is asked for."""
         try:
-            yield from self._batch.slices(offset)
+            # What is opened is let go of at each pause: there may be very many who read.
+            for number in range(self._open().slice_of(offset), slice_count(self.header)):
+                if records := self._open().slice(number, offset):
+                    yield records
         except _UNREADABLE as error:
-            raise self._fail(self.header, error) from None
+            raise self._fail(error) from None
 
     def next_slice(self, offset: int) -> list[Record]:
         """Return some records from an offset on; none if there are no more."""
@@ -84,23 +102,31 @@ class OpenedBatches:
     ) -> StoredRecords:
         """Verify the batch at a position, and open it; UnreadableBatch if it is damaged, or cannot be opened."""
 
-        def fail(header: BatchHeader, error: GoQueueError) -> UnreadableBatch:
+        def fail(error: GoQueueError) -> UnreadableBatch:
             return self._fault(place, header, error, is_damaged=False)
 
+        def open_large() -> OpenedBatch:
+            return self._kept_or_opened(place, data, position, header, bytes_max)
+
+        try:
+            opened = open_large()
+        except _UNREADABLE as error:
+            raise fail(error) from None
+        return StoredRecords(header, open_large if _is_large(opened) else lambda: opened, fail)
+
+    def _kept_or_opened(
+        self, place: TopicPartition, data: bytes | memoryview, position: int, header: BatchHeader, bytes_max: int
+    ) -> OpenedBatch:
         key = (place, header.base_offset, header.crc)
         kept = self._kept.get(key)
         if kept is not None and kept.header == header:
             # What is handed out was verified when it was opened, whatever has become of the bytes on the disk.
             self._kept.move_to_end(key)
-            return StoredRecords(kept, fail)
-        batch = self.verify(place, data, position, header)
-        try:
-            opened = batch.open(bytes_max)
-        except _UNREADABLE as error:
-            raise fail(header, error) from None
-        if opened.size_bytes >= _KEPT_BYTES_MIN or header.record_count > SLICE_RECORDS:
+            return kept
+        opened = self.verify(place, data, position, header).open(bytes_max)
+        if _is_large(opened):
             self._keep(key, opened)
-        return StoredRecords(opened, fail)
+        return opened
 
     def forget(self, place: TopicPartition) -> None:
         """Keep nothing more of a partition, which is going."""
@@ -136,3 +162,7 @@ class OpenedBatches:
                 self._reported.popitem(last=False)
             self._report(place, fault)
         return fault
+
+
+def _is_large(opened: OpenedBatch) -> bool:
+    return opened.size_bytes >= _KEPT_BYTES_MIN or opened.header.record_count > SLICE_RECORDS

@@ -13,12 +13,13 @@ each has an outcome of its own. There is no await between looking at state and c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple
 
 from goqueue.errors import (
+    CorruptBatch,
     CorruptLog,
     EpochFenced,
     GoQueueError,
@@ -30,6 +31,7 @@ from goqueue.errors import (
     UnknownEpoch,
     UnknownProducer,
     UnreadableBatch,
+    UnsupportedFormat,
 )
 from goqueue.log.batches import NewBatch, check_batches, own_batch
 from goqueue.log.log import Log
@@ -49,7 +51,7 @@ from goqueue.records.layout import (
     PREFIX_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    read_header,
+    headers,
     write_header,
 )
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
@@ -67,8 +69,6 @@ NEW_RECORDS_MAX = 250_000
 _RECORD_BYTES_MIN = 7
 _LENGTH_OF_NO_RECORDS = HEADER_BYTES - PREFIX_BYTES
 _MOVED_BYTES_MAX = 2**31 - 1
-# So much more is read to find the batch after a damaged one.
-_NEXT_BYTES = 64 * 1024
 _FORBIDDEN_TO_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT
 
 
@@ -136,8 +136,6 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, but never beyond the high watermark."""
-        if self.log.is_asleep or self.log.producers.first_open_offset is None:
-            return self.high_watermark
         return min(self.log.last_stable_offset, self.high_watermark)
 
     def open_batch(
@@ -147,7 +145,7 @@ class Partition:
         try:
             return self._opened.open(self.place, data, position, header, bytes_max)
         except UnreadableBatch as error:
-            raise self._with_end(error, data, position, header) from None
+            raise self._with_end(error, header) from None
 
     def verify_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
         """Raise UnreadableBatch if a batch that was read from here is not what was written.
@@ -157,9 +155,9 @@ class Partition:
         try:
             self._opened.verify(self.place, data, position, header)
         except UnreadableBatch as error:
-            raise self._with_end(error, data, position, header) from None
+            raise self._with_end(error, header) from None
 
-    def _with_end(self, error: UnreadableBatch, data: bytes, position: int, header: BatchHeader) -> UnreadableBatch:
+    def _with_end(self, error: UnreadableBatch, header: BatchHeader) -> UnreadableBatch:
         """Return what is wrong with a batch; if it is damaged, with the end that the log knows, not its own header."""
         error.without_frames()
         if not error.is_damaged:
@@ -167,20 +165,37 @@ class Partition:
         return UnreadableBatch(
             error.reason,
             base_offset=error.base_offset,
-            next_offset=self._end_of_damaged(data, position, header),
+            next_offset=self._end_of_damaged(header),
             record_count=error.record_count,
             is_damaged=True,
         )
 
-    def _end_of_damaged(self, data: bytes, position: int, header: BatchHeader) -> int:
-        """Return the offset of the batch after a damaged one: whoever skips it must skip no other."""
-        end = position + header.size_bytes
+    def batches(self, data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield position and header of the batches that were read from here, as long as each follows the one before.
+
+        A large read is taken from the index, and a damaged header in the middle may say that it is of another offset or
+        length. Whoever reads where this ends is told by the log how far the damage goes.
+        """
+        due: int | None = None
         try:
-            if len(data) - end < HEADER_BYTES:
-                bytes_max = header.size_bytes + self.settings.log.max_message_bytes + _NEXT_BYTES
-                data, end = self.log.read(header.base_offset, bytes_max=bytes_max), header.size_bytes
-            if len(data) - end >= HEADER_BYTES:
-                return max(read_header(data, end).base_offset, header.base_offset + 1)
+            for position, header in headers(data):
+                if due is not None and not self._follows(due, header):
+                    return
+                yield position, header
+                due = header.next_offset
+        except (CorruptBatch, UnsupportedFormat):
+            if due is None:
+                raise
+
+    def _follows(self, due: int, header: BatchHeader) -> bool:
+        # Compaction takes records out, and leaves gaps.
+        return header.base_offset == due or (header.base_offset > due and self.settings.log.compacts)
+
+    def _end_of_damaged(self, header: BatchHeader) -> int:
+        """Return the offset of the batch after a damaged one: whoever skips it must skip no other."""
+        try:
+            # Reading it alone, the log looks whether the next batch follows; it knows the end of damage that it finds.
+            self.log.read(header.base_offset, bytes_max=1)
         except CorruptLog as error:
             if error.resume_offset is not None:
                 return error.resume_offset
@@ -429,6 +444,8 @@ class Partition:
     def _woken(self) -> None:
         """Take note of what was found in a log that was asleep: its files may hold more than was known."""
         self.leader_epoch = self.log.leader_epoch
+        # It has files to be closed again, and perhaps producers that fall silent.
+        self.flusher.note_change()
         self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> None:

@@ -1,0 +1,59 @@
+"""A broker that dies while some of its logs were used since a clean stop, and others were not: nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.testing import Fate, SimDisk
+from tests.simulation.group_calls import CALLER, MakeTopic
+from tests.simulation.group_stage import let_pass, live, shrink
+from tests.simulation.queue_stage import publish_values
+
+TOPICS = ("used", "read", "asleep", "new")
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+async def _values(broker: Broker, topic: str) -> list[bytes | None]:
+    read = await read_messages(broker, CALLER, Polls(), topic, 0, Reading(offset=0))
+    return [record.value for record in read.records]
+
+
+@pytest.mark.parametrize("fate", [Fate.NONE, Fate.ALL, None])
+@pytest.mark.parametrize("stops_between", [False, True])
+def test_a_kill_while_logs_sleep_loses_nothing(fate: Fate | None, *, stops_between: bool) -> None:
+    disk = SimDisk(1)
+
+    async def fill(broker: Broker) -> None:
+        for topic in TOPICS:
+            await MakeTopic(topic, 1).perform(broker)
+        for topic in TOPICS[:-1]:
+            await publish_values(broker, ["one", "two"], topic)
+
+    async def use(broker: Broker) -> None:
+        assert all(broker.topic(topic).partition(0).log.is_asleep for topic in TOPICS)
+        await publish_values(broker, ["three"], "used")
+        await publish_values(broker, ["first"], "new")
+        assert await _values(broker, "read") == [b"one", b"two"]
+        assert broker.topic("asleep").partition(0).log.is_asleep
+
+    async def look(broker: Broker) -> None:
+        await let_pass(5)
+        assert await _values(broker, "used") == [b"one", b"two", b"three"]
+        assert await _values(broker, "read") == [b"one", b"two"]
+        assert await _values(broker, "asleep") == [b"one", b"two"]
+        assert await _values(broker, "new") == [b"first"]
+        partitions = [broker.topic(topic).partition(0) for topic in TOPICS]
+        assert [partition.log.obstacle for partition in partitions] == [""] * len(TOPICS)
+
+    live(disk, 1, fill, stops=True)
+    live(disk, 2, use, stops=stops_between)
+    disk.crash(fate)
+    for seed in (3, 4):
+        live(disk, seed, look)
+        disk.crash(fate)
