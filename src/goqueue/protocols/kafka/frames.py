@@ -84,6 +84,14 @@ class Frames:
         self._start = begin + size
         return self._view[begin : begin + size]
 
+    def take_over(self, frame: memoryview) -> memoryview:
+        """Return a frame that came last in memory that stays as it is after `keep`."""
+        if self._own is None:
+            return memoryview(bytearray(frame))
+        # Nobody gets this buffer again; what is left of it moves elsewhere.
+        self._own = None
+        return frame
+
     def keep(self) -> None:
         """Move what is left out of the way, so that the shared buffer is free; call it after each round of `next`."""
         left = self._end - self._start
