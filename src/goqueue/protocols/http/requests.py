@@ -156,6 +156,8 @@ class RequestReader:
         if self._head_bytes > HEAD_BYTES_MAX:
             raise _head_too_large()
         name = name.lower()
+        # The parser leaves blanks after a value, which do not belong to it.
+        value = value.rstrip(b" \t")
         self._headers.append((name, value))
         if name in _JUDGED:
             self._judge(name, value)
@@ -178,9 +180,14 @@ class RequestReader:
                 raise MalformedRequest("the request has two Origin headers")
             self._origin = value
         elif name == b"transfer-encoding":
-            self._has_transfer_encoding = True
+            self._require_chunked(value)
         elif value.strip().lower() != b"identity":
             raise UnsupportedContentEncoding("the body has a Content-Encoding", hint="send it without compression")
+
+    def _require_chunked(self, value: bytes) -> None:
+        if value.lower() != b"chunked":
+            raise MalformedRequest("the body has a Transfer-Encoding other than chunked")
+        self._has_transfer_encoding = True
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -189,8 +196,8 @@ class RequestReader:
             self._require_host(host)
         if not self._url.startswith(b"/"):
             self._require_target_host()
-        if self._has_transfer_encoding and self._parser.get_http_version() == "1.0":
-            raise MalformedRequest("a request of HTTP/1.0 cannot have a Transfer-Encoding", hint="use HTTP/1.1")
+        if self._has_transfer_encoding and self._parser.get_http_version() != "1.1":
+            raise MalformedRequest("a request before HTTP/1.1 cannot have a Transfer-Encoding", hint="use HTTP/1.1")
         if self._origin is not None:
             self._foreign_origin = self._hosts.foreign_origin(self._origin, host)
 
