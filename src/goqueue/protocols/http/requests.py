@@ -15,6 +15,7 @@ import httptools
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.hosts import HostPolicy
 from goqueue.protocols.http.problems import BodyTooLarge, HeadTooLarge, UnsupportedContentEncoding
+from goqueue.protocols.wrong_port import BEGIN_BYTES, HTTP, KAFKA, TLS, mismatch, spoken
 
 HEAD_BYTES_MAX = 64 * 1024
 CHUNKS_FREE = 1_000
@@ -62,8 +63,7 @@ class RequestReader:
         # Between the first byte of a request and its last.
         self.is_arriving = False
         self.arrived_bytes = 0
-        self._is_in_head = False
-        self._is_asked_first = False
+        self._is_in_head = self._is_asked_first = self._has_begun = False
         self._head_bytes = 0
         # Since the body has grown last: what is neither that nor a header yet could grow without end.
         self._other_bytes = 0
@@ -96,7 +96,13 @@ class RequestReader:
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, GoQueueError):
                 raise error.__context__ from None
+            protocol = "" if self._has_begun else spoken(bytes(data[:BEGIN_BYTES]))
+            if protocol in {KAFKA, TLS}:
+                hint = f"name the {KAFKA} port" if protocol == KAFKA else "use http:// in place of https://"
+                raise MalformedRequest(mismatch(protocol, HTTP), hint=hint) from None
             raise MalformedRequest("what arrived is no HTTP request") from None
+        finally:
+            self._has_begun = True
         if self.arrived_bytes != before or not self.is_arriving:
             self._other_bytes = 0
         elif self._other_bytes > HEAD_BYTES_MAX:

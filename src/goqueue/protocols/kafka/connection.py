@@ -46,6 +46,7 @@ from goqueue.protocols.kafka.produce import (
 from goqueue.protocols.kafka.produce_plan import Plan, PlannedRun, plan_of
 from goqueue.protocols.kafka.replies import Parts, Replies, Slot, frame_head
 from goqueue.protocols.patience import Patience
+from goqueue.protocols.wrong_port import BEGIN_BYTES, HTTP, KAFKA, TLS, http_answer, mismatch, spoken
 from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import hand_over, turns
 
@@ -167,7 +168,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._frames.keep()
             self._is_full = self._owes_much()
         except MalformedRequest as error:
-            self._drop("its request could not be read", error.message)
+            self._drop_malformed(error)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever broke must not touch others
             self._front.failed(self, error)
@@ -495,11 +496,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _drop(self, reason: str, detail: str = "") -> None:
-        """Close the connection now, for a reason that is reported."""
+    def _drop_malformed(self, error: MalformedRequest) -> None:
+        """Close the connection for what cannot be read; a client that speaks HTTP is told where it should."""
+        protocol = spoken(self._frames.peek(BEGIN_BYTES))
+        if protocol not in {HTTP, TLS}:
+            self._drop("its request could not be read", error.message)
+            return
+        if protocol == HTTP and self._transport is not None and not self._replies.owed:
+            self._transport.write(http_answer(self._front.http_address(self._require_context())))
+            self._drop(mismatch(protocol, KAFKA), is_after_reply=True)
+            return
+        self._drop(mismatch(protocol, KAFKA))
+
+    def _drop(self, reason: str, detail: str = "", *, is_after_reply: bool = False) -> None:
+        """Close the connection, for a reason that is reported: now, or once the reply has left."""
         if self._transport is not None:
             self._front.door.note_dropped(reason, self.address, detail)
-            self._transport.abort()
+            if is_after_reply:
+                self._transport.close()
+            else:
+                self._transport.abort()
             # Until it is gone, no further request is handled: what was read of them lies in a buffer that others use.
             self._holds += 1
             self._burst.clear()

@@ -65,6 +65,10 @@ class Frames:
         """How many bytes have arrived and were not taken yet."""
         return self._end - self._start
 
+    def peek(self, count: int) -> bytes:
+        """Return the first bytes that were not taken yet, at most so many."""
+        return bytes(self._view[self._start : min(self._start + count, self._end)])
+
     def buffer(self) -> memoryview:
         """Return where the next bytes are to be put; never empty after `keep`."""
         return self._view[self._end : self._limit]
