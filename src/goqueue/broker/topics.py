@@ -97,7 +97,7 @@ async def find_topics(
     """
     if wanted is None:
         return [broker.topics[name] for name in sorted(broker.topics)]
-    found = []
+    found: list[OpenTopic | GoQueueError] = []
     left = CREATED_ON_DEMAND_MAX if may_create else 0
     for each in wanted:
         if broker.pipeline.is_draining or (presence is not None and presence.is_over):

@@ -248,15 +248,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._handle_produce(version, correlation, cursor, frame)
             return
         self._publish_burst()
-        body = Cursor(bytes(frame[cursor.position :]), elements_max=cursor.elements_left)
+        values = Cursor(bytes(frame[cursor.position :]), elements_max=cursor.elements_left)
         name = client_id.decode("utf-8", "replace")
         if key != FETCH and len(frame) > _LARGE_BODY_BYTES:
             self._holds += 1
-            read = partial(_decoded, key, version, body, name)
+            read = partial(_decoded, key, version, values, name)
             work = self._answer_large(self._new_slot(), api, version, correlation, read)
             self._front.tasks.start(work, f"large kafka api {key} for {self.address}")
             return
-        request = _decoded(key, version, body, name)
+        request = _decoded(key, version, values, name)
         if key == FETCH:
             self._handle_fetch(version, correlation, request)
         else:

@@ -24,7 +24,7 @@ from goqueue.protocols.kafka.encode import uvarint
 from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import turns
 
-SECTIONS_AT_ONCE = 250
+SECTIONS_AT_ONCE = 64
 """How many partitions of a request are handled in one turn of the loop."""
 
 BYTES_AT_ONCE = 1024 * 1024
