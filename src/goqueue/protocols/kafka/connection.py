@@ -306,10 +306,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._burst.append(Publish(request.acks, request.sections, done, name))
 
     def _tell_published(
-        self, slot: Slot, version: int, correlation: int, request: ProduceRequest, outcomes: Sequence[Outcome]
+        self,
+        slot: Slot,
+        version: int,
+        correlation: int,
+        request: ProduceRequest,
+        outcomes: Sequence[Outcome],
+        body: bytes = b"",
     ) -> None:
         if request.acks is not Acks.NONE:
-            body = reply_body(request, version, outcomes)
+            body = body or reply_body(request, version, outcomes)
             head = frame_head(correlation, len(body), is_flexible=version >= APIS[PRODUCE].flexible_from)
             self._reply(slot, [head, body])
             return
@@ -340,7 +346,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 await publish_when_known(context.broker, context.caller, part, adds_partitions=adds_partitions)
         self._release()
         outcomes = [outcome for told in pending for outcome in await told]
-        self._tell_published(slot, version, correlation, request, outcomes)
+        write = partial(reply_body, request, version, outcomes)
+        body = await self._front.loop.run_in_executor(self._front.broker.threads, write)
+        self._tell_published(slot, version, correlation, request, outcomes, body)
 
     async def _publish_later(self, request: Publish, *, adds_partitions: bool) -> None:
         """Publish what belongs to a transaction, once the coordinator knows of all its partitions."""
