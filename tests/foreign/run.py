@@ -5,6 +5,8 @@
 Downloads the source distribution of the installed version, unpacks it under `build/foreign`, and adds the two files
 that it leaves out. Fails if a test fails that is not listed in `EXPECTED`. Where the source cannot be had, it says so
 and succeeds.
+
+The suite of aiokafka is not run: its source distribution comes without its tests.
 """
 
 # ruff: noqa: T201 - it talks to the person who runs it

@@ -73,6 +73,7 @@ def test_dns_rebinding_cannot_delete_a_topic() -> None:
     [
         "localhost",
         "LocalHost:8080",
+        "localhost \t ",
         "localhost.",
         "127.0.0.1:8080",
         "127.9.8.7",
@@ -160,6 +161,16 @@ def test_http_1_0_with_transfer_encoding_is_refused() -> None:
     async def test(server: SimServer) -> None:
         headers = ["Host: localhost", "Content-Type: application/json", "Transfer-Encoding: chunked"]
         reply = await send(server, "POST", "/topics", *headers, version="1.0")
+        assert (reply.status, reply.json()["code"]) == (400, "malformed_request")
+
+    run(test)
+
+
+@pytest.mark.parametrize("encoding", ["gzip, chunked", "gzip", "identity", "xchunked", "chunked, chunked"])
+def test_transfer_encoding_other_than_chunked_is_refused(encoding: str) -> None:
+    async def test(server: SimServer) -> None:
+        headers = ["Host: localhost", "Content-Type: application/json", f"Transfer-Encoding: {encoding}"]
+        reply = await send(server, "POST", "/topics", *headers)
         assert (reply.status, reply.json()["code"]) == (400, "malformed_request")
 
     run(test)

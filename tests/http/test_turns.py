@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 
 import msgspec
 import pytest
@@ -15,8 +15,10 @@ from goqueue.protocols.http.bodies import require_few_items
 from goqueue.protocols.http.connection import SLICE_BYTES, TURN_BYTES, HttpConnection
 from goqueue.protocols.http.messages import MessagesToPublish, all_translated
 from goqueue.protocols.http.requests import CHUNK_BYTES_MIN, CHUNKS_FREE, RequestReader
+from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.waiters import PIECE_ITEMS
 from goqueue.testing import Simulation, simulate
+from goqueue.testing.loop import SimLoop
 from tests.http.raw import SimServer, request, serving
 
 GET = request("GET", "/livez")
@@ -211,3 +213,26 @@ def test_messages_of_one_request_get_offsets_in_their_order(seed: int) -> None:
             assert [each["value"] for each in read.json()["messages"]] == [each["value"] for each in body["messages"]]
 
     simulate(main, seed)
+
+
+def test_large_batches_of_one_request_are_built_in_several_turns() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            client = await server.client()
+            await client.call("POST", "/topics", {"name": "t", "partitions": 1})
+            built: list[int] = []
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimLoop)
+
+            def noted(records: Sequence[NewRecord]) -> bytearray:
+                built.append(loop.steps)
+                return build_batch(records)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("goqueue.broker.messages.build_batch", noted)
+                body = {"messages": [{"value": "x" * 300_000}] * 10}
+                reply = await client.call("POST", "/topics/t/messages", body)
+            assert [each["offset"] for each in reply.json()["results"]] == list(range(10))
+            assert len(built) == len(set(built)) >= 3
+
+    simulate(main, 0)

@@ -30,7 +30,9 @@ def read(data: memoryview) -> tuple[int, ProduceRequest]:
         cursor.take(client_id_size)
     if version >= APIS[PRODUCE].flexible_from:
         skip_tags(cursor)
-    return version, parse(ONE_TOPIC, version, cursor)
+    request = parse(ONE_TOPIC, version, cursor)
+    assert request is not None
+    return version, request
 
 
 def plan_for(data: memoryview) -> Plan | None:

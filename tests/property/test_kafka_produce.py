@@ -44,6 +44,7 @@ def test_a_produce_request_has_the_parts_that_its_client_wrote(seed: int) -> Non
     for version in PRODUCE_VERSIONS:
         values = produce_request(random, version)
         request = parse(NO_TOPICS, version, Cursor(memoryview(bytearray(request_bytes(PRODUCE, version, values)))))
+        assert request is not None
         parts = [part for topic in values["topic_data"] for part in topic["partition_data"]]
         assert request.acks == values["acks"]
         assert [index for topic in request.topics for index in topic.indexes] == [part["index"] for part in parts]
@@ -56,6 +57,7 @@ def test_a_produce_reply_tells_each_outcome_in_its_place(seed: int) -> None:
     for version in PRODUCE_VERSIONS:
         values = produce_request(random, version)
         request = parse(NO_TOPICS, version, Cursor(memoryview(bytearray(request_bytes(PRODUCE, version, values)))))
+        assert request is not None
         outcomes = [_outcome(random) for _ in request.sections]
         body = reply_body(request, version, outcomes)
         reply = response_values(PRODUCE, version, body)

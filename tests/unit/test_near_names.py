@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from goqueue.model.near_names import did_you_mean, near_name
@@ -45,3 +47,12 @@ def test_only_so_many_names_are_looked_at() -> None:
 
     assert near_name("topik-0000003", names()).startswith("topic-000")  # type: ignore[arg-type]
     assert looked_at <= 10_001
+
+
+@pytest.mark.parametrize("length", [40, 48, 199, 250])
+def test_names_that_repeat_themselves_cost_little(length: int) -> None:
+    """The longest-match search is slow for such names, and clients may choose them."""
+    known = ["ab" * (length // 2 - 4) + f"{number:08}" for number in range(300)]
+    before = time.thread_time()
+    near_name("ba" * (length // 2), known)
+    assert time.thread_time() - before < 0.2

@@ -14,6 +14,7 @@ from goqueue.broker.pipeline import operation
 from goqueue.errors import GoQueueError
 from goqueue.machines.group_values import TopicPartition
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import pieces
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -44,9 +45,14 @@ class CatalogLog(NamedTuple):
 @operation("cluster.describe_logs")
 async def describe_logs(broker: Broker, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
     """Return the logs of some partitions, or of all for None; partitions that are unknown or unusable are left out."""
-    known = _all_partitions(broker) if wanted is None else wanted
-    found = {each: partition for each in known if (partition := _find(broker, each)) is not None}
-    return LogDirectory(broker.directory.name, {each: partition.log.size_bytes for each, partition in found.items()})
+    sizes: dict[TopicPartition, int] = {}
+    async for piece in pieces(_all_partitions(broker) if wanted is None else wanted):
+        for each in piece:
+            partition = _find(broker, each)
+            if partition is not None:
+                # Not that of its segments: asking for these opens a log that is asleep.
+                sizes[each] = partition.log.size_bytes
+    return LogDirectory(broker.directory.name, sizes)
 
 
 @operation("cluster.leadership")

@@ -27,6 +27,7 @@ from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
+from goqueue.runtime import waiters
 from goqueue.runtime.partition import Outcome, Partition
 from goqueue.runtime.waiters import hand_over, pieces
 
@@ -179,7 +180,7 @@ async def publish_messages(
     """
     opened = await open_for_writing(broker, caller, topic)
     found = await sort_messages(broker, turns, opened, messages)
-    sections = []
+    sections: list[Section] = []
     numbers = []
     for index, share in found.shares.items():
         try:
@@ -187,8 +188,12 @@ async def publish_messages(
         except GoQueueError as error:
             found.settle(index, share, error)
             continue
-        parts = share.parts(opened.settings.log.max_message_bytes)
-        batches = [build_batch(part.records) for part in parts]
+        batches: list[bytearray] = []
+        for part in share.parts(opened.settings.log.max_message_bytes):
+            if batches or sections:
+                # To build a large batch takes some milliseconds.
+                await waiters.turns(1)
+            batches.append(build_batch(part.records))
         sections.append(Section(partition, batches[0] if len(batches) == 1 else bytearray().join(batches)))
         numbers.append(index)
     if sections:

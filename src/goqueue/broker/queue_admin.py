@@ -139,20 +139,20 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
 
     The topic may be one with which the group has not begun yet.
     """
-    moves = await move_queue(broker, name, seek)
+    opened = require_topic(broker, seek.topic)
+    usable = await ensure_partitions(broker, require_queue(broker, name), [opened])
+    moves = []
+    for partition in _sought(opened, seek, usable):
+        await turns(1)
+        moves.append(await move_partition(broker, name, partition, seek))
     return _view(broker, require_queue(broker, name)), moves
 
 
-async def move_queue(broker: Broker, name: str, seek: QueueSeek) -> Sequence[QueueMove]:
-    """Seek as `seek_queue` does, for operations that have more to do."""
-    opened = require_topic(broker, seek.topic)
-    group = require_queue(broker, name)
-    moves = []
-    for partition in _sought(opened, seek, await ensure_partitions(broker, group, [opened])):
-        move = await _planned(broker, group, partition, seek)
-        await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
-        moves.append(move)
-    return moves
+async def move_partition(broker: Broker, name: str, partition: Partition, seek: QueueSeek) -> QueueMove:
+    """Move a group in one partition, with which it has begun."""
+    move = await _planned(broker, require_queue(broker, name), partition, seek)
+    await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
+    return move
 
 
 def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> Sequence[Partition]:

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.broker.pipeline import operation
-from goqueue.broker.queue_admin import QueueSeek, move_queue, require_queue
-from goqueue.broker.queue_beginnings import require_topic
-from goqueue.errors import GoQueueError
+from goqueue.broker.queue_admin import QueueSeek, move_partition, require_queue
+from goqueue.broker.queue_beginnings import ensure_partitions, require_topic
+from goqueue.errors import Draining, GoQueueError
 from goqueue.machines.delivery_commands import DropTopic
 from goqueue.machines.group_values import TopicPartition
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -28,15 +29,26 @@ async def alter_share_offsets(
     Offsets outside of the log are moved to its nearest end. GroupNotEmpty while the group has members, UnknownQueue if
     there is no such group.
     """
-    require_queue(broker, name)
+    group = require_queue(broker, name)
     broker.shares.check_empty(name)
     outcomes: dict[TopicPartition, GoQueueError | None] = {}
+    begun: set[str] = set()
     for place, offset in offsets.items():
+        # A request may name very many partitions: others have a turn in between.
+        await turns(1)
         outcomes[place] = None
         try:
-            await move_queue(broker, name, QueueSeek(place.topic, offset, is_offset=True, partitions=[place.partition]))
+            if broker.pipeline.is_draining:
+                raise Draining("the broker is about to stop", hint="try again; another one may take its place")
+            broker.shares.check_empty(name)
+            opened = require_topic(broker, place.topic)
+            partition = opened.partition(place.partition)
+            if place.topic not in begun:
+                await ensure_partitions(broker, group, [opened])
+                begun.add(place.topic)
+            await move_partition(broker, name, partition, QueueSeek(place.topic, offset, is_offset=True))
         except GoQueueError as error:
-            outcomes[place] = error
+            outcomes[place] = error.without_frames()
     return outcomes
 
 
@@ -47,10 +59,12 @@ async def delete_share_offsets(broker: Broker, name: str, topics: Sequence[str])
     broker.shares.check_empty(name)
     outcomes: dict[str, GoQueueError | None] = {}
     for topic in topics:
+        await turns(1)
         outcomes[topic] = None
         try:
+            broker.shares.check_empty(name)
             require_topic(broker, topic)
             await broker.queues.submit(name, DropTopic(topic, name))
         except GoQueueError as error:
-            outcomes[topic] = error
+            outcomes[topic] = error.without_frames()
     return outcomes

@@ -23,6 +23,7 @@ from goqueue.machines.catalog import AlterTopic, CreateTopic, DeleteTopic, GrowT
 from goqueue.model.topic import Topic, check_name, is_internal
 from goqueue.model.topic_settings import parse
 from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 CREATED_ON_DEMAND_MAX = 100
 """How many missing topics one request may make by naming them; the next request goes on."""
+
+_FOUND_AT_ONCE = 256
 
 
 @operation("topics.create", writes=True)
@@ -94,12 +97,14 @@ async def find_topics(
     """
     if wanted is None:
         return [broker.topics[name] for name in sorted(broker.topics)]
-    found = []
+    found: list[OpenTopic | GoQueueError] = []
     left = CREATED_ON_DEMAND_MAX if may_create else 0
     for each in wanted:
         if broker.pipeline.is_draining or (presence is not None and presence.is_over):
             left = 0
         is_missing = isinstance(each, str) and each not in broker.topics
+        if is_missing or (len(found) + 1) % _FOUND_AT_ONCE == 0:
+            await turns(1)
         found.append(await _find(broker, each, may_create=left > 0))
         left -= is_missing
     return found
@@ -111,7 +116,7 @@ async def _find(broker: Broker, wanted: str | UUID, *, may_create: bool) -> Open
             return broker.topic_by_id(wanted)
         return broker.topics.get(wanted) or await _ensure(broker, wanted, may_create=may_create)
     except GoQueueError as error:
-        return error
+        return error.without_frames()
 
 
 @operation("topics.create_on_demand")

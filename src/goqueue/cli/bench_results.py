@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from goqueue.cli.streams import console
+
 if TYPE_CHECKING:
     from goqueue.bench.machine import Machine
     from goqueue.bench.measure import Result
@@ -60,10 +62,7 @@ def present(
 @contextmanager
 def _status() -> Iterator[Callable[[str], None]]:
     """Show what is being measured, on a terminal only."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("") as status:
+    with console(stderr=True).status("") as status:
         yield lambda what: status.update(f"{what} ...")
 
 
@@ -83,12 +82,11 @@ def _as_dict(results: Sequence[Result]) -> dict[str, dict[str, object]]:
 
 def show(machine: Machine, results: Sequence[Result]) -> None:
     """Print the results as a table with goal and verdict."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    screen = console()
     # What a value was made from is for wide terminals; the JSON output has it anyway.
-    is_wide = console.width >= _WIDE_COLUMNS
+    is_wide = screen.width >= _WIDE_COLUMNS
     table = Table(title=f"{machine.cpu}, {machine.cores} cores, {machine.file_system}, {machine.python}")
     for name in ("measured", "value", "goal", "", *(["from"] if is_wide else [])):
         table.add_column(name, justify="right" if name == "value" else "left")
@@ -99,7 +97,7 @@ def show(machine: Machine, results: Sequence[Result]) -> None:
         numbers = [_in_units(name, number) for name, number in result.details.items() if not name.endswith("rounds")]
         row = [result.what, value, goal, verdicts[result.is_met]]
         table.add_row(*row, *([", ".join(numbers)] if is_wide else []))
-    console.print(table)
+    screen.print(table)
 
 
 def _in_units(name: str, number: float) -> str:

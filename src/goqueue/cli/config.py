@@ -22,6 +22,7 @@ from typing import Annotated, Any, Concatenate, TypeVar
 import typer
 
 from goqueue.cli.output import Format, FormatOption, Row, show, wide_console
+from goqueue.cli.streams import console
 from goqueue.errors import InvalidSettings
 from goqueue.server.settings import SETTINGS, Group, Setting
 from goqueue.server.settings_sources import DEFAULT, Effective, Loaded, load
@@ -128,11 +129,10 @@ def _as_row(effective: Effective) -> Row:
 def _show_table(values: Iterable[Effective]) -> None:
     """Print a table as wide as the terminal, or without breaking any line if it goes elsewhere."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False, emoji=False)
+    screen = console(highlight=False, emoji=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("name", no_wrap=True)
     for heading in ("value", "source", "description"):
@@ -140,4 +140,4 @@ def _show_table(values: Iterable[Effective]) -> None:
     for effective in values:
         cells = (str(cell) for cell in _as_row(effective).values())
         table.add_row(*map(escape, cells), style=None if effective.source == DEFAULT else "bold")
-    (console if console.is_terminal else wide_console()).print(table)
+    (screen if screen.is_terminal else wide_console()).print(table)

@@ -63,14 +63,17 @@ def connected(server: str, *, timeout_s: float = 30.0) -> Iterator[Client]:
 def telling_what_to_do(server: str) -> Iterator[None]:
     """Say of a broker that nobody can reach how to start or name one, and of a Kafka port that it is one."""
     from goqueue.client import ServerUnreachable
+    from goqueue.client.problems import is_from_broker
     from goqueue.errors import Invalid
 
     try:
         yield
-    except ServerUnreachable as error:
-        if not error.is_sent:
+    except (ServerUnreachable, Invalid) as error:
+        if isinstance(error, ServerUnreachable) and not error.is_sent:
             raise ServerUnreachable(error.message, hint=UNREACHABLE_HINT) from None
-        if not _is_kafka(server):
+        # A Kafka port answers as no HTTP interface does, or not at all.
+        is_answered = isinstance(error, Invalid) and is_from_broker(error)
+        if is_answered or not _is_kafka(server):
             raise
         raise Invalid(
             f"{server} is the Kafka port of a broker, and commands talk to its HTTP port",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from goqueue.cli.tables import clean
 from goqueue.client import AssignmentChange, AsyncClient, AsyncConsumer, GroupPartition, Patience, StartAt, topics
 from goqueue.errors import GoQueueError, OffsetOutOfRange
 
@@ -89,7 +90,7 @@ async def _leave_at_once(consumer: AsyncConsumer, end: _End) -> None:
     try:
         await _leave(consumer, is_done=end.is_done)
     except GoQueueError as error:
-        typer.echo(f"what was printed last is not committed: {error.message} [{error.code}]", err=True)
+        typer.echo(clean(f"what was printed last is not committed: {error.message} [{error.code}]"), err=True)
     except TimeoutError:
         typer.echo(f"what was printed last may not be committed: no reply within {_LEAVE_WITHIN_S:g} s", err=True)
 
@@ -180,7 +181,7 @@ def _signals() -> Iterator[asyncio.Future[int]]:
 
 def _show_change(change: AssignmentChange) -> None:
     if change.lost is not None:
-        typer.echo(f"was no member any more, and has joined again: {change.lost.message}", err=True)
+        typer.echo(f"was no member any more, and has joined again: {clean(change.lost.message)}", err=True)
     typer.echo(f"reads {_names(change.assignment) or 'nothing now: others have all partitions'}", err=True)
 
 
@@ -191,7 +192,7 @@ def _show_troubles(
     now = {each: _trouble(error) for each, error in errors if not error.retriable}
     for each, text in now.items():
         if before.get(each) != text:
-            typer.echo(f"{each} {text}", err=True)
+            typer.echo(clean(f"{each} {text}"), err=True)
     return now
 
 

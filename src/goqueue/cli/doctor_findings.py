@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from goqueue.cli.output import Format, show
+from goqueue.cli.streams import console
 
 _MARKS = {
     "ok": ("ok", "green"),
@@ -67,11 +68,10 @@ def show_findings(findings: Sequence[Finding], output_format: Format) -> None:
 
 
 def _show_lines(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, emoji=False, markup=False)
+    screen = console(highlight=False, emoji=False, markup=False)
     # Sentences may be wrapped, in a column of their own, so that the verdicts stand out on the left.
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(no_wrap=True)
@@ -83,10 +83,10 @@ def _show_lines(findings: Sequence[Finding]) -> None:
         if found.fix:
             said.append(f"\n-> {found.fix}", style="bold")
         lines.add_row(Text(mark, style=style), Text(found.check), said)
-    console.print(lines)
+    screen.print(lines)
     failures = sum(found.verdict is Verdict.FAILURE for found in findings)
     warnings = sum(found.verdict is Verdict.WARNING for found in findings)
-    console.print(f"\n{_count(failures, 'failure')}, {_count(warnings, 'warning')}")
+    screen.print(f"\n{_count(failures, 'failure')}, {_count(warnings, 'warning')}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -13,6 +13,7 @@ import typer
 from goqueue.cli.job_report import job_reporting
 from goqueue.cli.output import Format, show
 from goqueue.cli.spark_run import interrupts, job_session
+from goqueue.cli.streams import console, write_line
 from goqueue.cli.tables import count_text, print_facts, size_text
 from goqueue.errors import GoQueueError
 from goqueue.spark.jobs.archive import ArchiveJob, ArchiveRequest, Copied, Outcome
@@ -102,17 +103,15 @@ class _Screen(Protocol):
 
 @contextmanager
 def _screen(output_format: Format) -> Iterator[_Screen]:
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    screen = console(stderr=True, highlight=False, emoji=False, markup=False)
     if output_format is not Format.TABLE:
         yield _JsonLines()
-    elif not console.is_terminal:
+    elif not screen.is_terminal:
         yield _Lines()
     else:
         from rich.progress import Progress
 
-        with Progress(console=console, transient=True) as progress:
+        with Progress(console=screen, transient=True) as progress:
             yield _Bar(progress)
 
 
@@ -130,8 +129,7 @@ class _JsonLines:
 
 class _Lines:
     def say(self, line: str) -> None:
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        write_line(line)
 
     def tell(self, copied: Copied) -> None:
         self.say(_progress_line(copied))
@@ -187,7 +185,7 @@ def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format
         show("archive", [row], output_format)  # type: ignore[list-item]
         return
     if not outcome.ranges and not outcome.gaps:
-        sys.stdout.write(f"nothing is new in topic {topic}\n")
+        write_line(f"nothing is new in topic {topic}")
     copied = [
         ("archived", f"{count_text(outcome.rows, 'row')} in {count_text(outcome.files, 'file')}"),
         ("size", size_text(outcome.bytes)),
@@ -229,7 +227,7 @@ def _show_verified(topic: str, path: str, verified: Verified, output_format: For
         show("verified", [row], output_format)
         return
     for line in verified.findings:
-        sys.stdout.write(f"wrong: {line}\n")
+        write_line(f"wrong: {line}")
     amount = f"{count_text(verified.files, 'file')}, {count_text(verified.rows, 'row')}, {size_text(verified.bytes)}"
     verdict = f"{count_text(len(verified.findings), 'problem')} found" if verified.findings else "all is well"
-    sys.stdout.write(f"checked {amount} of topic {topic} in {path}: {verdict}\n")
+    write_line(f"checked {amount} of topic {topic} in {path}: {verdict}")

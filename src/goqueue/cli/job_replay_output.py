@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from goqueue.cli.output import Format, show
+from goqueue.cli.streams import console, write_line
 from goqueue.cli.tables import Column, Row, count_text, print_table, time_text
 from goqueue.seams.clock import SystemClock
 
@@ -57,13 +58,11 @@ class ReplayScreen(Protocol):
 @contextmanager
 def make_screen(output_format: Format) -> Iterator[ReplayScreen]:
     """Return what fits the format and where the output goes."""
-    from rich.console import Console
-
-    console = Console(highlight=False, emoji=False, markup=False)
+    screen = console(highlight=False, emoji=False, markup=False)
     if output_format is not Format.TABLE:
         yield JsonLines()
-    elif console.is_terminal:
-        with Bar(console) as bar:
+    elif screen.is_terminal:
+        with Bar(screen) as bar:
             yield bar
     else:
         yield Lines()
@@ -106,8 +105,7 @@ class Lines:
         self._told_at = -_LINES_EVERY_S
 
     def say(self, line: str) -> None:
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        write_line(line)
 
     def tell(self, event: Event, status: ReplayStatus) -> None:
         if failed := _failed(event):
@@ -131,12 +129,12 @@ class Lines:
 class Bar:
     """A bar that is kept up to date, below everything else that is said."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, screen: Console) -> None:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-        self._console = console
+        self._console = screen
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
-        self._bar: Progress = Progress(*columns, console=console)
+        self._bar: Progress = Progress(*columns, console=screen)
         self._task: TaskID | None = None
 
     def __enter__(self) -> Bar:

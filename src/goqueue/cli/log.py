@@ -17,6 +17,7 @@ import typer
 
 from goqueue.cli import log_repair
 from goqueue.cli.output import Format, FormatOption, Row, Value, show
+from goqueue.cli.streams import console
 
 if TYPE_CHECKING:
     from goqueue.log.scan import Fault
@@ -146,15 +147,14 @@ def _log_bytes(disk: Disk, log: PurePath) -> int:
 @contextmanager
 def _progress_bar(total_bytes: int) -> Iterator[Callable[[int], None]]:
     """Show how far the work is, on a terminal only."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal or total_bytes < _PROGRESS_STEP_BYTES:
+    screen = console(stderr=True)
+    if not screen.is_terminal or total_bytes < _PROGRESS_STEP_BYTES:
         yield _ignore
         return
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=screen, transient=True) as bar:
         task = bar.add_task("", total=total_bytes)
         yield lambda step: bar.advance(task, step)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.cli.output import Format, Row, show
+from goqueue.cli.streams import console
 from goqueue.cli.tables import count_text
 from goqueue.spark.pipelines.draw_text import Part, draw_text
 from goqueue.spark.pipelines.nodes import Mistake, Severity
@@ -44,10 +45,10 @@ def show_readings(readings: Sequence[Reading], output_format: Format) -> None:
 
 def show_mistakes(reading: Reading, *, is_aside: bool = False) -> None:
     """Print where a file is wrong: the place, the line with a mark below, and what to do."""
-    console = _console(is_aside=is_aside)
+    screen = _console(is_aside=is_aside)
     for mistake in reading.mistakes:
         for line in _mistake_lines(reading, mistake):
-            console.print(line, soft_wrap=True)
+            screen.print(line, soft_wrap=True)
 
 
 def show_plan(picture: Picture, reading: Reading, output_format: Format) -> None:
@@ -58,11 +59,11 @@ def show_plan(picture: Picture, reading: Reading, output_format: Format) -> None
         show("pipeline", [_reading_row(reading)], output_format)
         show("part", _part_rows(picture), output_format)
         return
-    console = _console()
+    screen = _console()
     for line in draw_text(picture):
         text = Text.assemble(*((piece, _STYLES[part]) for part, piece in line))
         text.rstrip()
-        console.print(text, soft_wrap=True)
+        screen.print(text, soft_wrap=True)
 
 
 def _mistake_lines(reading: Reading, mistake: Mistake) -> Iterator[Text]:
@@ -147,6 +148,4 @@ def _part_rows(picture: Picture) -> Iterator[Row]:
 
 
 def _console(*, is_aside: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, emoji=False, markup=False, stderr=is_aside)
+    return console(highlight=False, emoji=False, markup=False, stderr=is_aside)

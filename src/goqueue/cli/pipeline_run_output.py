@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 from goqueue.cli.output import Format, show
-from goqueue.cli.tables import count_text, size_text
+from goqueue.cli.streams import console, write_line
+from goqueue.cli.tables import clean, count_text, size_text
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.pipelines.progress import LETTERS_NAME, Figures, QueryProgress
 from goqueue.spark.pipelines.run_failures import Failure
@@ -58,13 +59,11 @@ class Screen(Protocol):
 @contextmanager
 def make_screen(output_format: Format) -> Iterator[Screen]:
     """Return what fits the format and where the output goes."""
-    from rich.console import Console
-
-    console = Console(highlight=False, emoji=False, markup=False)
+    screen = console(highlight=False, emoji=False, markup=False)
     if output_format is not Format.TABLE:
         yield JsonLines()
-    elif console.is_terminal:
-        with LiveTable(console) as table:
+    elif screen.is_terminal:
+        with LiveTable(screen) as table:
             yield table
     else:
         yield Lines()
@@ -143,18 +142,17 @@ class Lines:
             self._print(line)
 
     def _print(self, line: str) -> None:
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        write_line(line)
 
 
 class LiveTable:
     """A table that is kept up to date, below everything else that is said."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, screen: Console) -> None:
         from rich.live import Live
 
-        self._console = console
-        self._live: Live = Live(console=console, refresh_per_second=4, transient=False)
+        self._console = screen
+        self._live: Live = Live(console=screen, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> LiveTable:
         self._live.start()
@@ -289,9 +287,10 @@ def _amounts(name: str, figures: Figures) -> str:
 def _print_rows(shown: ShownRows, say: Callable[[str], None]) -> None:
     if not shown.rows:
         return
-    widths = [max(len(name), *(len(row[index]) for row in shown.rows)) for index, name in enumerate(shown.columns)]
+    columns, *rows = [[clean(cell) for cell in row] for row in (shown.columns, *shown.rows)]
+    widths = [max(len(name), *(len(row[index]) for row in rows)) for index, name in enumerate(columns)]
     say(f"{shown.sink}, batch {shown.batch}:")
-    for cells in (shown.columns, ["-" * width for width in widths], *shown.rows):
+    for cells in (columns, ["-" * width for width in widths], *rows):
         say("  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
     if not shown.is_all:
         say("  ... and more")

@@ -12,6 +12,7 @@ import typer
 from goqueue.cli.group_words import age_text, moment_text
 from goqueue.cli.output import Format, show
 from goqueue.cli.pipeline_stop import StopOutcome
+from goqueue.cli.streams import console
 from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table, size_text
 from goqueue.client.pipeline_values import Pipeline, PipelineSummary, QueryProgress
 
@@ -101,19 +102,17 @@ def show_stop(outcome: StopOutcome, output_format: Format) -> None:
 @contextmanager
 def telling_progress(name: str) -> Iterator[Callable[[Pipeline], None]]:
     """Show on standard error that a pipeline is waited for, and how it is; elsewhere than on a terminal, once."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    screen = console(stderr=True, highlight=False, emoji=False, markup=False)
     told: set[str] = set()
-    with console.status(f"asking pipeline {name} to stop") as status:
+    with screen.status(f"asking pipeline {name} to stop") as status:
 
         def tell(seen: Pipeline) -> None:
             sentence = f"waiting for pipeline {name} to stop; it is {seen.state}, {_at_work(seen)}"
-            if console.is_terminal:
+            if screen.is_terminal:
                 status.update(sentence)
             elif seen.state not in told:
                 told.add(seen.state)
-                console.print(sentence, soft_wrap=True)
+                screen.print(sentence, soft_wrap=True)
 
         yield tell
 

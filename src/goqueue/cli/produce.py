@@ -13,7 +13,7 @@ from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, 
 from goqueue.cli.output import Format, FormatOption
 from goqueue.cli.produce_options import AcksChoice, parse_headers, unescaped
 from goqueue.cli.produce_tally import Tally, ignore
-from goqueue.cli.streams import require_input
+from goqueue.cli.streams import console, require_input
 
 if TYPE_CHECKING:
     from goqueue.cli.produce_input import Shape
@@ -171,17 +171,16 @@ def _feed(outbox: Outbox, shape: Shape, files: Sequence[Path], tally: Tally) -> 
 @contextmanager
 def _bar(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
     """Show how far the work is, on a terminal only, and not while somebody types."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     from goqueue.cli.produce_input import STANDARD_INPUT, size_of
 
-    console = Console(stderr=True)
+    screen = console(stderr=True)
     is_typed = (not files or STANDARD_INPUT in files) and require_input().isatty()
-    if not console.is_terminal or is_typed:
+    if not screen.is_terminal or is_typed:
         yield ignore
         return
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=screen, transient=True) as bar:
         task = bar.add_task("", total=size_of(files))
         yield lambda step: bar.advance(task, step)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from goqueue.cli.output import Format, Row, show
-from goqueue.cli.tables import count_text, size_text
+from goqueue.cli.tables import clean, count_text, size_text
 from goqueue.errors import GoQueueError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Tally:
                 what: Row = {"code": error.code, "message": error.message, "hint": error.hint}
                 show("failure", [{**where, **what}], self._format)
             elif self.failed <= _FAILURES_SHOWN:
-                typer.echo(f"{place}: {error} [{error.code}]", err=True)
+                typer.echo(clean(f"{place}: {error} [{error.code}]"), err=True)
 
     def show(self) -> None:
         """Print how many messages were sent, how fast, and how many were not."""

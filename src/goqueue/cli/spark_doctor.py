@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from goqueue.cli import doctor_install, spark_probe
 from goqueue.cli.doctor_findings import Finding, Verdict
+from goqueue.cli.streams import console
 from goqueue.cli.tables import size_text
 from goqueue.spark.java import INSTALL_HINT, Search, search
 from goqueue.spark.session import SessionRequest, Target, plan_session
@@ -154,13 +155,11 @@ def _ask_source(module: str) -> tuple[str, str]:
 
 
 def _run_job(master: str | None) -> Iterator[Finding]:
-    from rich.console import Console
-
     command = [sys.executable, "-m", "goqueue.cli.spark_probe", *([master] if master else [])]
     check = spark_probe.SESSION
     with (
         tempfile.TemporaryFile() as log,
-        Console(stderr=True).status("") as status,
+        console(stderr=True).status("") as status,
         _running(command, log) as (lines, is_late),
     ):
         while check:

@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from itertools import islice
 
 _NAME_CHARACTERS_MAX = 250
+# To compare two names takes the square of their length, and more if they repeat themselves.
+_COMPARED_CHARACTERS_MAX = 48
 _KNOWN_MAX = 10_000
 _COMPARED_MAX = 200
 _CUTOFF = 0.65
@@ -26,6 +28,8 @@ def near_name(name: str, known: Iterable[str]) -> str:
     by_folded = {each.casefold(): each for each in names if _may_be_near(name, each)}
     if folded in by_folded:
         return by_folded[folded]
+    if len(folded) > _COMPARED_CHARACTERS_MAX:
+        return _longer_form(folded, names)
     # Names that begin in the same way come first: if there are too many, the others are left out.
     likely = sorted(by_folded, key=lambda each: (each[:2] != folded[:2], each[:1] != folded[:1]))
     near = get_close_matches(folded, likely[:_COMPARED_MAX], n=1, cutoff=_CUTOFF)

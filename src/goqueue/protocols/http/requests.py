@@ -15,6 +15,7 @@ import httptools
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.protocols.http.hosts import HostPolicy
 from goqueue.protocols.http.problems import BodyTooLarge, HeadTooLarge, UnsupportedContentEncoding
+from goqueue.protocols.wrong_port import BEGIN_BYTES, HTTP, KAFKA, TLS, mismatch, spoken
 
 HEAD_BYTES_MAX = 64 * 1024
 CHUNKS_FREE = 1_000
@@ -62,8 +63,7 @@ class RequestReader:
         # Between the first byte of a request and its last.
         self.is_arriving = False
         self.arrived_bytes = 0
-        self._is_in_head = False
-        self._is_asked_first = False
+        self._is_in_head = self._is_asked_first = self._has_begun = False
         self._head_bytes = 0
         # Since the body has grown last: what is neither that nor a header yet could grow without end.
         self._other_bytes = 0
@@ -96,7 +96,13 @@ class RequestReader:
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, GoQueueError):
                 raise error.__context__ from None
+            protocol = "" if self._has_begun else spoken(bytes(data[:BEGIN_BYTES]))
+            if protocol in {KAFKA, TLS}:
+                hint = f"name the {KAFKA} port" if protocol == KAFKA else "use http:// in place of https://"
+                raise MalformedRequest(mismatch(protocol, HTTP), hint=hint) from None
             raise MalformedRequest("what arrived is no HTTP request") from None
+        finally:
+            self._has_begun = True
         if self.arrived_bytes != before or not self.is_arriving:
             self._other_bytes = 0
         elif self._other_bytes > HEAD_BYTES_MAX:
@@ -156,6 +162,8 @@ class RequestReader:
         if self._head_bytes > HEAD_BYTES_MAX:
             raise _head_too_large()
         name = name.lower()
+        # The parser leaves blanks after a value, which do not belong to it.
+        value = value.rstrip(b" \t")
         self._headers.append((name, value))
         if name in _JUDGED:
             self._judge(name, value)
@@ -178,9 +186,14 @@ class RequestReader:
                 raise MalformedRequest("the request has two Origin headers")
             self._origin = value
         elif name == b"transfer-encoding":
-            self._has_transfer_encoding = True
+            self._require_chunked(value)
         elif value.strip().lower() != b"identity":
             raise UnsupportedContentEncoding("the body has a Content-Encoding", hint="send it without compression")
+
+    def _require_chunked(self, value: bytes) -> None:
+        if value.lower() != b"chunked":
+            raise MalformedRequest("the body has a Transfer-Encoding other than chunked")
+        self._has_transfer_encoding = True
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -189,8 +202,8 @@ class RequestReader:
             self._require_host(host)
         if not self._url.startswith(b"/"):
             self._require_target_host()
-        if self._has_transfer_encoding and self._parser.get_http_version() == "1.0":
-            raise MalformedRequest("a request of HTTP/1.0 cannot have a Transfer-Encoding", hint="use HTTP/1.1")
+        if self._has_transfer_encoding and self._parser.get_http_version() != "1.1":
+            raise MalformedRequest("a request before HTTP/1.1 cannot have a Transfer-Encoding", hint="use HTTP/1.1")
         if self._origin is not None:
             self._foreign_origin = self._hosts.foreign_origin(self._origin, host)
 

@@ -16,6 +16,7 @@ from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings, 
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
+from goqueue.runtime.waiters import turns
 from goqueue.seams.network import Address
 
 
@@ -65,6 +66,7 @@ async def describe_configs(context: Context, request: Request) -> Reply:
     # Whoever names a topic a thousand times gets it once.
     resources = {(each.resource_type, each.resource_name): each for each in request.resources or ()}
     for resource in resources.values():
+        await turns(1)
         named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             configs = await _describe(context, resource)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -35,17 +35,29 @@ from goqueue.protocols.kafka.decode import Cursor, Request, decode, skip_tags
 from goqueue.protocols.kafka.encode import encode
 from goqueue.protocols.kafka.fetch import fetch_of
 from goqueue.protocols.kafka.frames import Frames
-from goqueue.protocols.kafka.produce import ADDS_PARTITIONS_FROM, parse, reply_body
+from goqueue.protocols.kafka.produce import (
+    ADDS_PARTITIONS_FROM,
+    ProduceRequest,
+    parse,
+    parse_slowly,
+    pieces_of,
+    reply_body,
+)
 from goqueue.protocols.kafka.produce_plan import Plan, PlannedRun, plan_of
 from goqueue.protocols.kafka.replies import Parts, Replies, Slot, frame_head
 from goqueue.protocols.patience import Patience
+from goqueue.protocols.wrong_port import BEGIN_BYTES, HTTP, KAFKA, TLS, http_answer, mismatch, spoken
 from goqueue.runtime.partition import Outcome
+from goqueue.runtime.waiters import hand_over, turns
 
 if TYPE_CHECKING:
     from goqueue.protocols.kafka.front import KafkaFront
 
 _HEADER = struct.Struct(">hhih")
 _OWED_MAX = 1000
+# Requests that are larger are handled in several turns: those of all usual clients are smaller.
+_LARGE_BYTES = 4 * 1024 * 1024
+_LARGE_BODY_BYTES = 64 * 1024
 _UNREAD_MAX = 256 * 1024
 TURN_FRAMES = 100
 """How many requests of one connection are handled before others have a turn."""
@@ -156,7 +168,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._frames.keep()
             self._is_full = self._owes_much()
         except MalformedRequest as error:
-            self._drop("its request could not be read", error.message)
+            self._drop_malformed(error)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever broke must not touch others
             self._front.failed(self, error)
@@ -236,10 +248,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._handle_produce(version, correlation, cursor, frame)
             return
         self._publish_burst()
-        cursor = Cursor(bytes(frame[cursor.position :]), elements_max=cursor.elements_left)
-        request = decode(key, version, cursor)
-        request.version = version
-        request.client_id = client_id.decode("utf-8", "replace")
+        values = Cursor(bytes(frame[cursor.position :]), elements_max=cursor.elements_left)
+        name = client_id.decode("utf-8", "replace")
+        if key != FETCH and len(frame) > _LARGE_BODY_BYTES:
+            self._holds += 1
+            read = partial(_decoded, key, version, values, name)
+            work = self._answer_large(self._new_slot(), api, version, correlation, read)
+            self._front.tasks.start(work, f"large kafka api {key} for {self.address}")
+            return
+        request = _decoded(key, version, values, name)
         if key == FETCH:
             self._handle_fetch(version, correlation, request)
         else:
@@ -264,22 +281,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return True
 
     def _handle_produce(self, version: int, correlation: int, cursor: Cursor, frame: memoryview) -> None:
-        request = parse(self._front.broker, version, cursor)
+        begin, elements_max = cursor.position, cursor.elements_left
+        request = None if len(frame) > _LARGE_BYTES else parse(self._front.broker, version, cursor)
+        if request is None:
+            cursor = Cursor(self._frames.take_over(frame), begin, elements_max=elements_max)
+            self._holds += 1
+            self._publish_burst()
+            work = self._publish_large(self._new_slot(len(frame)), version, correlation, cursor)
+            self._front.tasks.start(work, f"large publish for {self.address}")
+            return
         self._plan = plan_of(request, version, frame, self._front.broker.revision)
-        is_flexible = version >= APIS[PRODUCE].flexible_from
         slot = self._new_slot(len(frame))
-
-        def done(outcomes: Sequence[Outcome]) -> None:
-            if request.acks is not Acks.NONE:
-                body = reply_body(request, version, outcomes)
-                self._reply(slot, [frame_head(correlation, len(body), is_flexible=is_flexible), body])
-                return
-            # It has no reply, but its place among the others: it must wait if the disk is behind. The only way to
-            # tell an error is to close the connection, so that the client asks where its partitions are.
-            self._reply(slot, [])
-            if any(isinstance(outcome, GoQueueError) for outcome in outcomes):
-                self._drop("its request with acks=0 failed")
-
+        done = partial(self._tell_published, slot, version, correlation, request)
         adds_partitions = version >= ADDS_PARTITIONS_FROM
         name = request.transactional_id
         if name is not None and (adds_partitions or not is_known(self._front.broker, name)):
@@ -291,6 +304,51 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._front.tasks.start(work, f"transactional publish for {self.address}")
         else:
             self._burst.append(Publish(request.acks, request.sections, done, name))
+
+    def _tell_published(
+        self,
+        slot: Slot,
+        version: int,
+        correlation: int,
+        request: ProduceRequest,
+        outcomes: Sequence[Outcome],
+        body: bytes = b"",
+    ) -> None:
+        if request.acks is not Acks.NONE:
+            body = body or reply_body(request, version, outcomes)
+            head = frame_head(correlation, len(body), is_flexible=version >= APIS[PRODUCE].flexible_from)
+            self._reply(slot, [head, body])
+            return
+        # It has no reply, but its place among the others: it must wait if the disk is behind. The only way to tell an
+        # error is to close the connection, so that the client asks where its partitions are.
+        self._reply(slot, [])
+        if any(isinstance(outcome, GoQueueError) for outcome in outcomes):
+            self._drop("its request with acks=0 failed")
+
+    async def _publish_large(self, slot: Slot, version: int, correlation: int, cursor: Cursor) -> None:
+        """Publish a request in pieces, which are stored in their order; each partition of it stands for itself."""
+        context = self._require_context()
+        try:
+            request = await parse_slowly(context.broker, version, cursor)
+        except MalformedRequest as error:
+            self._drop("its request could not be read", error.message)
+            return
+        pending: list[asyncio.Future[Sequence[Outcome]]] = []
+        adds_partitions = version >= ADDS_PARTITIONS_FROM
+        for piece in pieces_of(request.sections):
+            await turns(1)
+            told: asyncio.Future[Sequence[Outcome]] = self._front.loop.create_future()
+            pending.append(told)
+            part = Publish(request.acks, piece, partial(hand_over, told), request.transactional_id)
+            if request.transactional_id is None:
+                publish(context.broker, context.caller, [part])
+            else:
+                await publish_when_known(context.broker, context.caller, part, adds_partitions=adds_partitions)
+        self._release()
+        outcomes = [outcome for told in pending for outcome in await told]
+        write = partial(reply_body, request, version, outcomes)
+        body = await self._front.loop.run_in_executor(self._front.broker.threads, write)
+        self._tell_published(slot, version, correlation, request, outcomes, body)
 
     async def _publish_later(self, request: Publish, *, adds_partitions: bool) -> None:
         """Publish what belongs to a transaction, once the coordinator knows of all its partitions."""
@@ -327,11 +385,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
         work = self._answer(self._new_slot(), api, version, correlation, request)
         self._front.tasks.start(work, f"kafka api {api.key} for {self.address}")
 
-    async def _answer(self, slot: Slot, api: Api, version: int, correlation: int, request: Request) -> None:
+    async def _answer_large(
+        self, slot: Slot, api: Api, version: int, correlation: int, read: Callable[[], Request]
+    ) -> None:
+        """Read a request in a thread, since it may have very many elements, and answer it."""
+        try:
+            request = await self._front.loop.run_in_executor(self._front.broker.threads, read)
+        except MalformedRequest as error:
+            self._drop("its request could not be read", error.message)
+            return
+        await self._answer(slot, api, version, correlation, request, is_large=True)
+        if api.lets_others_pass:
+            self._release()
+
+    async def _answer(
+        self, slot: Slot, api: Api, version: int, correlation: int, request: Request, *, is_large: bool = False
+    ) -> None:
         assert api.handler is not None
         try:
             reply = await api.handler(self._require_context(), request)
-            body = reply if isinstance(reply, bytes) else bytes(encode(api.key, version, reply))
+            if isinstance(reply, bytes):
+                body = reply
+            elif is_large:
+                write = partial(encode, api.key, version, reply)
+                body = bytes(await self._front.loop.run_in_executor(self._front.broker.threads, write))
+            else:
+                body = bytes(encode(api.key, version, reply))
         except GoQueueError as error:
             # Handlers put errors into their replies; what is left has no place there.
             self._drop("its request could not be handled", error.message)
@@ -425,12 +504,34 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _drop(self, reason: str, detail: str = "") -> None:
-        """Close the connection now, for a reason that is reported."""
+    def _drop_malformed(self, error: MalformedRequest) -> None:
+        """Close the connection for what cannot be read; a client that speaks HTTP is told where it should."""
+        protocol = spoken(self._frames.peek(BEGIN_BYTES))
+        if protocol not in {HTTP, TLS}:
+            self._drop("its request could not be read", error.message)
+            return
+        if protocol == HTTP and self._transport is not None and not self._replies.owed:
+            self._transport.write(http_answer(self._front.http_address(self._require_context())))
+            self._drop(mismatch(protocol, KAFKA), is_after_reply=True)
+            return
+        self._drop(mismatch(protocol, KAFKA))
+
+    def _drop(self, reason: str, detail: str = "", *, is_after_reply: bool = False) -> None:
+        """Close the connection, for a reason that is reported: now, or once the reply has left."""
         if self._transport is not None:
             self._front.door.note_dropped(reason, self.address, detail)
-            self._transport.abort()
+            if is_after_reply:
+                self._transport.close()
+            else:
+                self._transport.abort()
             # Until it is gone, no further request is handled: what was read of them lies in a buffer that others use.
             self._holds += 1
             self._burst.clear()
             self._run = None
+
+
+def _decoded(key: int, version: int, body: Cursor, client_id: str) -> Request:
+    request = decode(key, version, body)
+    request.version = version
+    request.client_id = client_id
+    return request

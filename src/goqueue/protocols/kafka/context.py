@@ -76,7 +76,8 @@ def partition_of(topic: OpenTopic | GoQueueError, index: int) -> Partition | GoQ
     try:
         return topic.partition(index)
     except GoQueueError as error:
-        return error
+        # There may be very many of them, each with the frames of the whole request.
+        return error.without_frames()
 
 
 def told(error: GoQueueError | None) -> dict[str, object]:

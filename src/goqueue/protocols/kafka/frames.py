@@ -65,6 +65,10 @@ class Frames:
         """How many bytes have arrived and were not taken yet."""
         return self._end - self._start
 
+    def peek(self, count: int) -> bytes:
+        """Return the first bytes that were not taken yet, at most so many."""
+        return bytes(self._view[self._start : min(self._start + count, self._end)])
+
     def buffer(self) -> memoryview:
         """Return where the next bytes are to be put; never empty after `keep`."""
         return self._view[self._end : self._limit]
@@ -83,6 +87,14 @@ class Frames:
             return None
         self._start = begin + size
         return self._view[begin : begin + size]
+
+    def take_over(self, frame: memoryview) -> memoryview:
+        """Return a frame that came last in memory that stays as it is after `keep`."""
+        if self._own is None:
+            return memoryview(bytearray(frame))
+        # Nobody gets this buffer again; what is left of it moves elsewhere.
+        self._own = None
+        return frame
 
     def keep(self) -> None:
         """Move what is left out of the way, so that the shared buffer is free; call it after each round of `next`."""

@@ -61,6 +61,11 @@ class KafkaFront(Front[KafkaConnection]):
         local_host = "127.0.0.1" if local[0] in _WILDCARDS else local[0]
         return host or local_host, port or local[1]
 
+    def http_address(self, context: Context) -> Address | None:
+        """Return where a client of a Kafka connection reaches HTTP; None if there is no such port."""
+        http = self._listeners.get("http")
+        return None if http is None else (context.reached_at[0], http[1])
+
     def failed(self, connection: KafkaConnection, error: Exception) -> None:
         """Report an error that nobody expected."""
         self.broker.sink.emit(RequestFailed(connection.address, repr(error)))

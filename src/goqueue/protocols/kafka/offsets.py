@@ -10,6 +10,7 @@ from goqueue.errors import GoQueueError, Invalid
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
+from goqueue.runtime.waiters import turns
 
 
 class Place(IntEnum):
@@ -39,6 +40,7 @@ async def list_offsets(context: Context, request: Request) -> Reply:
     for topic in request.topics or ():
         partitions = []
         for part in topic.partitions or ():
+            await turns(1)
             missing = {"partition_index": part.partition_index, "timestamp": -1, "offset": -1, "leader_epoch": -1}
             try:
                 if (topic.name, part.partition_index) in asked:

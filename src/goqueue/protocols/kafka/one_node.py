@@ -22,6 +22,7 @@ from goqueue.protocols.kafka.configs import LISTENER_NAMES, Resource
 from goqueue.protocols.kafka.context import Context, told
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
+from goqueue.runtime.waiters import turns
 
 _UNSUPPORTED_VERSION = 35
 _PREFERRED_LEADER_NOT_AVAILABLE, _ELIGIBLE_LEADERS_NOT_AVAILABLE, _ELECTION_NOT_NEEDED = 80, 83, 84
@@ -37,7 +38,8 @@ async def describe_log_dirs(context: Context, request: Request) -> Reply:
     """Tell how large the logs of partitions are; the data directory is named without its path."""
     wanted = None
     if request.topics is not None:
-        wanted = [TopicPartition(each.topic, index) for each in request.topics for index in each.partitions or ()]
+        named = [TopicPartition(each.topic, index) for each in request.topics for index in each.partitions or ()]
+        wanted = list(dict.fromkeys(named))
     directory = await describe_logs(context.broker, context.caller, wanted)
     topics: dict[str, list[Reply]] = {}
     for place, size_bytes in directory.sizes.items():
@@ -63,8 +65,11 @@ async def elect_leaders(context: Context, request: Request) -> Reply:
     results: list[Reply] = []
     for wanted in request.topic_partitions or ():
         # Whoever names a partition a thousand times gets it once.
-        indexes = dict.fromkeys(wanted.partitions or ())
-        parts = [await _elected(context, TopicPartition(wanted.topic, index), request) for index in indexes]
+        parts = []
+        for index in dict.fromkeys(wanted.partitions or ()):
+            # There may be very many of them: others have a turn in between.
+            await turns(1)
+            parts.append(await _elected(context, TopicPartition(wanted.topic, index), request))
         results.append({"topic": wanted.topic, "partition_result": parts})
     return {"error_code": 0, "replica_election_results": results}
 
@@ -96,7 +101,10 @@ async def describe_quorum(context: Context, request: Request) -> Reply:
     """Tell of a quorum of one, whose log is that of the catalogue."""
     topics = []
     for wanted in request.topics or ():
-        parts = [await _quorum(context, wanted.topic_name, each.partition_index) for each in wanted.partitions or ()]
+        parts = []
+        for index in dict.fromkeys(each.partition_index for each in wanted.partitions or ()):
+            await turns(1)
+            parts.append(await _quorum(context, wanted.topic_name, index))
         topics.append({"topic_name": wanted.topic_name, "partitions": parts})
     listeners = [
         {"name": LISTENER_NAMES.get(name, name.upper()), "host": host, "port": port}

@@ -11,8 +11,8 @@ From v9 on sizes are varints one too large (0 is null), and tag sections follow 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple, cast
 
 from goqueue.broker.broker import Broker, OpenTopic
 from goqueue.broker.produce import Acks, Section
@@ -22,6 +22,13 @@ from goqueue.protocols.kafka.context import message_of, partition_of
 from goqueue.protocols.kafka.decode import Cursor, skip_tags
 from goqueue.protocols.kafka.encode import uvarint
 from goqueue.runtime.partition import Outcome
+from goqueue.runtime.waiters import turns
+
+SECTIONS_AT_ONCE = 64
+"""How many partitions of a request are handled in one turn of the loop."""
+
+BYTES_AT_ONCE = 1024 * 1024
+"""How many bytes of a request are stored in one turn of the loop; a single section may be larger."""
 
 FLEXIBLE_FROM = 9
 # From then on, partitions become part of a transaction by being written to.
@@ -61,15 +68,38 @@ class ProduceRequest(NamedTuple):
     transactional_id: str | None = None
 
 
-def parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
-    """Read a request; its sections are views of the buffer. MalformedRequest if it is none."""
+def parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest | None:
+    """Read a request; its sections are views of the buffer. MalformedRequest if it is none.
+
+    None if it has more than `SECTIONS_AT_ONCE` sections, which are for `parse_slowly`.
+    """
+    steps = _checked(broker, version, cursor)
     try:
-        return _parse(broker, version, cursor)
+        next(steps)
+    except StopIteration as end:
+        return cast(ProduceRequest, end.value)
+    return None
+
+
+async def parse_slowly(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
+    """Read a request of many sections; others have a turn in between."""
+    steps = _checked(broker, version, cursor)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(ProduceRequest, end.value)
+        await turns(1)
+
+
+def _checked(broker: Broker, version: int, cursor: Cursor) -> Generator[None, None, ProduceRequest]:
+    try:
+        return (yield from _parse(broker, version, cursor))
     except (struct.error, IndexError):
         raise MalformedRequest(f"a produce request ends at byte {cursor.position}, in the middle") from None
 
 
-def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
+def _parse(broker: Broker, version: int, cursor: Cursor) -> Generator[None, None, ProduceRequest]:
     is_flexible = version >= FLEXIBLE_FROM
     transactional_id = _nullable_string(cursor, is_flexible=is_flexible)
     acks_code, _ = _ACKS_TIMEOUT.unpack_from(cursor.data, cursor.position)
@@ -93,6 +123,8 @@ def _parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
             sections.append(Section(refusal or partition_of(found, index), records))
             if is_flexible:
                 skip_tags(cursor)
+            if len(sections) % SECTIONS_AT_ONCE == 0:
+                yield
         if is_flexible:
             skip_tags(cursor)
         topics.append(TopicPart(wire_name, indexes))
@@ -129,7 +161,7 @@ def _topic(broker: Broker, version: int, cursor: Cursor) -> tuple[bytes, OpenTop
     except MalformedRequest:
         raise
     except GoQueueError as error:
-        return bytes(cursor.data[begin : cursor.position]), error
+        return bytes(cursor.data[begin : cursor.position]), error.without_frames()
 
 
 def _int16(cursor: Cursor) -> int:
@@ -150,6 +182,17 @@ def _records(cursor: Cursor, *, is_flexible: bool) -> memoryview:
         raise MalformedRequest(f"{size} bytes of records are announced at byte {begin}, but the request ends before")
     cursor.position = end
     return memoryview(cursor.data)[begin:end]
+
+
+def pieces_of(sections: Sequence[Section]) -> Iterator[Sequence[Section]]:
+    """Yield the sections of a request in pieces, each of which is stored in one turn of the loop."""
+    start = size = 0
+    for number, section in enumerate(sections):
+        if number > start and (number - start >= SECTIONS_AT_ONCE or size + len(section.records) > BYTES_AT_ONCE):
+            yield sections[start:number]
+            start, size = number, 0
+        size += len(section.records)
+    yield sections[start:]
 
 
 def reply_body(request: ProduceRequest, version: int, outcomes: Sequence[Outcome]) -> bytes:
