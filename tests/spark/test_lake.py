@@ -222,13 +222,14 @@ def test_batch_that_is_in_a_delta_table_already_is_not_written_again(
     commit = run_delta._Table._commit
     faults = ["before", "after"]
 
-    def faulty(*args: Any) -> None:
+    def faulty(*args: Any) -> bool:
         fault = faults.pop() if faults else ""
         if fault == "before":
             raise OSError("the disk was away")
-        commit(*args)
+        is_ours = commit(*args)
         if fault == "after":
             raise OSError("the answer was lost")
+        return is_ours
 
     monkeypatch.setattr(run_delta._Table, "_commit", faulty)
     text = "\n".join(line for line in CALM.splitlines() if not line.startswith(("  lake", "  flat")))
