@@ -239,8 +239,15 @@ class AsyncClient(_Line):
     async def _exchange(self, call: Call[Any]) -> httpx.Response:
         if call.wait_s:
             return await self._waiting_http.send(self._request(call))
-        async with self._turns:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise httpx.PoolTimeout(f"{_CONNECTIONS_MAX} other calls were not answered") from None
+        try:
             return await self._http.send(self._request(call))
+        finally:
+            self._turns.release()
 
     async def _carry_out(self, step: Exchange | Pause) -> Reply | Lost | None:
         if isinstance(step, Pause):
@@ -311,7 +318,8 @@ def _as_reply(response: httpx.Response) -> Reply:
 def _as_lost(error: httpx.TransportError) -> Lost:
     is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     is_timeout = isinstance(error, httpx.TimeoutException)
-    reason = "no connection in time" if is_timeout else _reason(error)
+    is_of_pool = isinstance(error, httpx.PoolTimeout)
+    reason = "no connection in time" if is_timeout and not is_of_pool else _reason(error)
     return Lost(reason, is_sent=is_sent, is_timeout=is_timeout)
 
 
