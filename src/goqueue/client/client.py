@@ -42,6 +42,8 @@ T = TypeVar("T")
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 _TIMEOUT_S = 30.0
 _TIMEOUT_S_MIN = 0.001
+# A day; sockets take no infinite time.
+_TIMEOUT_S_MAX = 86_400.0
 _CONNECT_TIMEOUT_S = 5.0
 # httpcore looks at all connections of a pool for each request: with 64 of them, that costs more than the request.
 _CONNECTIONS_MAX = 8
@@ -65,7 +67,8 @@ class _Line:
         self.server = check_server(server)
         _require_known(options, Options, "clients")
         self._options = options
-        self._timeout_s = seconds_of(options.get("timeout_s", _TIMEOUT_S), "timeout_s", least_s=_TIMEOUT_S_MIN)
+        timeout_s = options.get("timeout_s", _TIMEOUT_S)
+        self._timeout_s = seconds_of(timeout_s, "timeout_s", least_s=_TIMEOUT_S_MIN, most_s=_TIMEOUT_S_MAX)
         self._patience = options.get("patience") or Patience()
         self._entropy = options.get("entropy") or SystemEntropy()
         self._clock = options.get("clock") or SystemClock()

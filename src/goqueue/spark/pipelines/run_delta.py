@@ -28,7 +28,7 @@ from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.archive_paths import known_scheme
 from goqueue.spark.pipelines import attempts
-from goqueue.spark.pipelines.file_systems import Files, open_files
+from goqueue.spark.pipelines.file_systems import Files, LocalFiles, open_files
 from goqueue.spark.pipelines.model import DeltaSink, PipelineSpec
 from goqueue.spark.pipelines.run_checkpoints import query_of
 
@@ -83,6 +83,11 @@ class _Table:
     def __init__(self, sink: DeltaSink, rows: DataFrame, writer: str) -> None:
         self._sink = sink
         self._files, self._path = open_files(rows.sparkSession, sink.path)
+        if "://" not in self._path and not isinstance(self._files, LocalFiles):
+            raise Invalid(
+                f"sink {sink.name} writes {sink.path} to Spark's default file system, which deltalake does not know",
+                hint="write the path with its scheme: hdfs://..., s3a://..., or file:///...",
+            )
         self._writer = writer
         self._mark = hashlib.blake2b(writer.encode(), digest_size=4).hexdigest()
         self.last = self._committed(self._open())

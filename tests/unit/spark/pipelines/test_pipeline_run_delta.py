@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyarrow import parquet
 from pyspark.sql.types import LongType, StructField, StructType
 
-from goqueue.errors import Conflict
+from goqueue.errors import Conflict, Invalid
 from goqueue.spark.pipelines.model import DeltaSink
 from goqueue.spark.pipelines.run_delta import _Table
 
@@ -126,3 +126,12 @@ def test_batch_without_rows_leaves_nothing(opened: Callable[[], _Table], tmp_pat
     table = opened()
     assert write(table, 0)
     assert list((tmp_path / "table").iterdir()) == []
+
+
+def test_path_without_a_scheme_is_refused_where_spark_would_write_it_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CONF, "get", lambda _name, _default: "hdfs://there")
+    rows: Any = Rows()
+    with pytest.raises(Invalid, match="default file system"):
+        _Table(DeltaSink("table", "rows", str(tmp_path / "table")), rows, QUERY)
