@@ -99,20 +99,20 @@ class FileCommits:
         attempts.begin(self._files, attempt)
         return f"{attempt}/{_ROWS}"
 
-    def commit(self, batch: int, staged: str) -> bool:
+    def commit(self, batch: int, staged: str, *, is_partitioned: bool = True) -> bool:
         """Commit what was written to a staging directory; files without rows are left out.
+
+        Spark writes at least one file, unless they are partitioned by a column. Unavailable if there is none.
 
         Returns False if another attempt at this batch was committed before, which then counts. Conflict if another
         run has removed the rows.
         """
         attempt = posixpath.dirname(staged)
         attempts.seal(self._files, attempt)
-        if not self._files.exists(staged):
-            raise Unavailable(
-                f"the rows of batch {batch} are not where they were written, {staged}",
-                hint="if Spark's default file system is not that of this machine, write the path with its scheme",
-            )
-        found = [file for file in self._files.walk(staged) if not self._is_empty(staged, file)]
+        files = self._files.walk(staged)
+        if not files and not (is_partitioned and self._files.exists(staged)):
+            raise not_there(batch, staged)
+        found = [file for file in files if not self._is_empty(staged, file)]
         if not found:
             self._files.remove(attempt)
             return True
@@ -185,6 +185,15 @@ class FileCommits:
 
     def _manifest_path(self, batch: int) -> str:
         return f"{self._own}/manifests/{batch:020}"
+
+
+def not_there(batch: int, staged: str) -> Unavailable:
+    """Return the error that rows are not where Spark was told to write them."""
+    return Unavailable(
+        f"the rows of batch {batch} are not where they were written, {staged}",
+        hint="on a cluster, write to a directory that all its machines share; a path that is not of Spark's default file "
+        "system needs its scheme",
+    )
 
 
 def notes_of(path: str) -> str:

@@ -28,6 +28,7 @@ from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.archive_paths import known_scheme
 from goqueue.spark.pipelines import attempts
+from goqueue.spark.pipelines.file_commits import not_there
 from goqueue.spark.pipelines.file_systems import Files, LocalFiles, open_files
 from goqueue.spark.pipelines.model import DeltaSink, PipelineSpec
 from goqueue.spark.pipelines.run_checkpoints import query_of
@@ -117,6 +118,8 @@ class _Table:
         attempts.seal(self._files, directory)
         actions = list(_added(self._files, self._path, name, SystemClock().now_ms()))
         if not actions:
+            if not self._sink.partition_by and not self._files.walk(directory):
+                raise not_there(number, directory)
             self._files.remove(directory)
             return True
         is_ours = self._commit(rows.schema, actions, number)

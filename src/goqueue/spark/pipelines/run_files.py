@@ -64,4 +64,4 @@ def _open(sink: FileSink, batch: DataFrame, checkpoint: str) -> FileCommits:
 def _write(sink: FileSink, rows: DataFrame, commits: FileCommits, number: int) -> bool:
     staged = commits.stage(number)
     rows.write.format(sink.format.value).partitionBy(*sink.partition_by).save(staged)
-    return commits.commit(number, staged)
+    return commits.commit(number, staged, is_partitioned=bool(sink.partition_by))

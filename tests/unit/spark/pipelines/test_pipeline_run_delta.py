@@ -102,7 +102,8 @@ def test_driver_that_is_taken_for_dead_cannot_commit_rows_that_were_removed(
 def test_attempt_that_is_about_to_be_committed_is_not_removed(
     opened: Callable[[], _Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
 ) -> None:
-    old, new = opened(), []
+    old = opened()
+    new: list[_Table] = []
     commit = _Table._commit
 
     def overtaken(self: _Table, schema: Any, actions: Any, number: int) -> bool:

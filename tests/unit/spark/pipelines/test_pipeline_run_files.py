@@ -209,6 +209,13 @@ def test_staged_rows_that_cannot_be_found_are_no_empty_batch(tmp_path: Path) -> 
     commits = opened(tmp_path / "lake")
     with pytest.raises(Unavailable, match="batch 0 are not where"):
         commits.commit(0, commits.stage(0))
+    # An executor of another machine has written there: only the directory is made by the driver.
+    staged = Path(commits.stage(0))
+    staged.mkdir()
+    (staged / "_SUCCESS").touch()
+    with pytest.raises(Unavailable, match="batch 0 are not where") as refused:
+        commits.commit(0, str(staged), is_partitioned=False)
+    assert "all its machines share" in refused.value.hint
 
 
 def test_directory_belongs_to_the_stream_that_began_it(tmp_path: Path) -> None:
