@@ -25,16 +25,22 @@ _SEALED: Final = "_sealed"
 _TAKEN: Final = "_taken"
 
 
+class Overtaken(Conflict):
+    """Another run of a pipeline has begun, and has removed the rows that this one was writing."""
+
+    code = "overtaken"
+
+
 def begin(files: Files, directory: str) -> None:
     """Make the directory of an attempt, for Spark to append to."""
     files.create(f"{directory}/{_OPEN}", b"")
 
 
 def seal(files: Files, directory: str) -> None:
-    """Keep other drivers from removing the attempt; Conflict if one has taken it already."""
+    """Keep other drivers from removing the attempt; Overtaken if one has removed it already."""
     if not _rename(files, directory, _SEALED):
         files.remove(directory)
-        raise Conflict(
+        raise Overtaken(
             "another run of this pipeline has begun, and has removed the rows that this one was writing",
             hint="let only one of them run",
         )

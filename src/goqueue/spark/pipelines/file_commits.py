@@ -104,7 +104,7 @@ class FileCommits:
 
         Spark writes at least one file, unless they are partitioned by a column. Unavailable if there is none.
 
-        Returns False if another attempt at this batch was committed before, which then counts. Conflict if another
+        Returns False if another attempt at this batch was committed before, which then counts. Overtaken if another
         run has removed the rows.
         """
         attempt = posixpath.dirname(staged)
@@ -191,7 +191,7 @@ def not_there(batch: int, staged: str) -> Unavailable:
     """Return the error that rows are not where Spark was told to write them."""
     return Unavailable(
         f"the rows of batch {batch} are not where they were written, {staged}",
-        hint="on a cluster, write to a directory that all its machines share; a path that is not of Spark's default file "
+        hint="on a cluster, write to a directory that all its machines share; a path outside of Spark's default file "
         "system needs its scheme",
     )
 

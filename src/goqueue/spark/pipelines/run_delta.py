@@ -108,7 +108,7 @@ class _Table:
     def write(self, rows: DataFrame, number: int) -> bool:
         """Write rows, and commit them as a batch; without rows, nothing happens.
 
-        Returns False if another attempt at this batch was committed before. Conflict if another run has removed ours.
+        Returns False if another attempt at this batch was committed before. Overtaken if another run has removed ours.
         """
         name = f"batch-{number:010}-{self._mark}-{SystemEntropy().token(4).hex()}"
         directory = f"{self._path}/{name}"

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from pyarrow import parquet
 from pyspark.sql.types import LongType, StructField, StructType
 
-from goqueue.errors import Conflict, Invalid
+from goqueue.errors import Invalid
+from goqueue.spark.pipelines.attempts import Overtaken
 from goqueue.spark.pipelines.model import DeltaSink
 from goqueue.spark.pipelines.run_delta import _Table
 
@@ -91,7 +92,7 @@ def test_driver_that_is_taken_for_dead_cannot_commit_rows_that_were_removed(
 ) -> None:
     old = opened()
     assert write(old, 0, 1)
-    with pytest.raises(Conflict, match="another run of this pipeline has begun"):
+    with pytest.raises(Overtaken, match="another run of this pipeline has begun"):
         write(old, 1, 2, before=opened)
     assert seen(tmp_path) == [1]
     assert write(opened(), 1, 2)

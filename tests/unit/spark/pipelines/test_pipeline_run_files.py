@@ -14,9 +14,10 @@ import pytest
 from pyarrow import parquet
 from typing_extensions import override
 
-from goqueue.errors import Conflict, Invalid, Unavailable
+from goqueue.errors import Invalid, Unavailable
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines import file_commits, file_migration
+from goqueue.spark.pipelines.attempts import Overtaken
 from goqueue.spark.pipelines.file_commits import FileCommits, notes_of
 from goqueue.spark.pipelines.file_systems import LocalFiles, is_hidden
 from goqueue.spark.pipelines.run_delta import partition_values
@@ -115,7 +116,7 @@ def test_driver_that_is_taken_for_dead_cannot_commit_rows_that_were_removed(tmp_
     rows = Path(staged)
     rows.mkdir(parents=True)
     parquet.write_table(pa.table({"number": [2]}), rows / "part-00001-c0ffee-c000.snappy.parquet")
-    with pytest.raises(Conflict, match="another run of this pipeline has begun"):
+    with pytest.raises(Overtaken, match="another run of this pipeline has begun"):
         old.commit(0, staged)
     assert not lake.exists()
     assert new.commit(0, stage(new, 0, {"": [1, 2]}))
@@ -182,7 +183,7 @@ def test_two_runs_of_a_batch_leave_the_files_of_the_first(tmp_path: Path) -> Non
     staged = stage(other, 0, {"": [3]})
     one.commit(0, stage(one, 0, {"": [1, 2]}))
     # The other one was about to commit as well, when this one had done it.
-    with pytest.raises(Conflict):
+    with pytest.raises(Overtaken):
         other.commit(0, staged)
     assert seen(lake) == [1, 2]
     assert opened(lake).last == 0
