@@ -19,6 +19,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -36,13 +37,16 @@ from goqueue.spark.pipelines.run_checkpoints import query_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _BATCH: Final = re.compile(r"batch-(\d+)-([0-9a-f]{8})-[0-9a-f]{8}")
-# What Delta's timestamps are; Spark's default for Parquet may be another.
-_TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+# What Delta's timestamps are, in files and in the names of partitions; those of the session may be others.
+_TIMESTAMPS: Final = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.session.timeZone": "UTC",
+}
 
 
 def require_delta(spec: PipelineSpec) -> None:
@@ -113,8 +117,8 @@ class _Table:
         name = f"batch-{number:010}-{self._mark}-{SystemEntropy().token(4).hex()}"
         directory = f"{self._path}/{name}"
         attempts.begin(self._files, directory)
-        rows.sparkSession.conf.set(*_TIMESTAMPS)
-        rows.write.format("parquet").mode("append").partitionBy(*self._sink.partition_by).save(directory)
+        with _timestamps_of_delta(rows.sparkSession):
+            rows.write.format("parquet").mode("append").partitionBy(*self._sink.partition_by).save(directory)
         attempts.seal(self._files, directory)
         actions = list(_added(self._files, self._path, name, SystemClock().now_ms()))
         if not actions:
@@ -192,6 +196,19 @@ class _Table:
     @property
     def _uri(self) -> str:
         return known_scheme(self._path)
+
+
+@contextmanager
+def _timestamps_of_delta(session: SparkSession) -> Iterator[None]:
+    """Have Spark write timestamps as Delta reads them; what rows are made of is decided before."""
+    before = {name: session.conf.get(name) for name in _TIMESTAMPS}
+    for name, text in _TIMESTAMPS.items():
+        session.conf.set(name, text)
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            session.conf.set(name, own or "")
 
 
 def _added(files: Files, path: str, directory: str, now_ms: int) -> Iterator[AddAction]:

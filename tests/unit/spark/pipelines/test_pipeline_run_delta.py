@@ -24,7 +24,7 @@ STATE = SimpleNamespace(newHadoopConf=lambda: CONF)
 SESSION = SimpleNamespace(
     _jvm=None,
     _jsparkSession=SimpleNamespace(sessionState=lambda: STATE),
-    conf=SimpleNamespace(set=lambda _name, _text: None),
+    conf=SimpleNamespace(get=lambda _name: "", set=lambda _name, _text: None),
 )
 
 
