@@ -119,6 +119,7 @@ bench: $(BENCH_STAMP) ## Run all benchmarks and store their results
 	$(MEASURE) queue --output bench/results/queue.json
 	$(MEASURE) partitions --output bench/results/partitions.json
 	$(MEASURE) fairness --output bench/results/fairness.json
+	$(MEASURE) client --output bench/results/client.json
 	$(MEASURE) spark --output bench/results/spark.json
 	$(MAKE) bench-peers
 

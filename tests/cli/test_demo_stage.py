@@ -78,6 +78,27 @@ def test_pipeline_that_is_told_to_stop_is_not_started_again() -> None:
     assert (stage.watch(said.append), said) == (-signal.SIGTERM, [])
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_pipeline_that_was_killed_is_not_started_again_by_a_demonstration_that_ends(is_late: bool) -> None:
+    """It is told to stop while it waits to start the pipeline again, or just as it starts it."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        if begun:
+            stage.stop()
+        code = "import signal; signal.pause()" if begun else ENDS["killed"]
+        begun.append(subprocess.Popen([sys.executable, "-c", code]))
+        return begun[-1]
+
+    def say(_line: str) -> None:
+        if not is_late:
+            stage.is_stopping = True
+
+    stage = Stage(StubBroker(), start, pause_s=0.0 if is_late else 600.0)
+    assert stage.watch(say) == (-signal.SIGTERM if is_late else -signal.SIGKILL)
+    assert len(begun) == 1 + is_late
+
+
 def test_broker_of_the_demonstration_comes_back_at_the_same_addresses(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, kafka_port=0, http_port=0)
     try:

@@ -40,10 +40,10 @@ def main(bootstrap: str, file: Path, fault: str) -> None:
     table: Any = _Table
     commit = table._commit
 
-    def faulty_commit(self: _Table, schema: Any, actions: Any, number: int) -> None:
+    def faulty_commit(self: _Table, schema: Any, actions: Any, number: int) -> bool:
         if fault == "before-delta" and number == BATCH:
             os.killpg(0, signal.SIGKILL)
-        commit(self, schema, actions, number)
+        return bool(commit(self, schema, actions, number))
 
     known.move, table._commit = faulty_move, faulty_commit
     spark = start_session(SessionRequest(master="local[2]", settings={"spark.driver.memory": "1g"}))

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines import run_delta
 from goqueue.spark.pipelines.file_commits import FileCommits
 from goqueue.spark.pipelines.file_systems import HadoopFiles
+from goqueue.spark.pipelines.model import DeltaSink
 from goqueue.spark.pipelines.run_query import State
 from tests.kafka.process import WAIT_S, ServeProcess
 from tests.spark.pipeline_run_kit import Pipelines
@@ -222,13 +224,14 @@ def test_batch_that_is_in_a_delta_table_already_is_not_written_again(
     commit = run_delta._Table._commit
     faults = ["before", "after"]
 
-    def faulty(*args: Any) -> None:
+    def faulty(*args: Any) -> bool:
         fault = faults.pop() if faults else ""
         if fault == "before":
             raise OSError("the disk was away")
-        commit(*args)
+        is_ours = commit(*args)
         if fault == "after":
             raise OSError("the answer was lost")
+        return is_ours
 
     monkeypatch.setattr(run_delta._Table, "_commit", faulty)
     text = "\n".join(line for line in CALM.splitlines() if not line.startswith(("  lake", "  flat")))
@@ -249,6 +252,19 @@ def test_batch_that_is_in_a_delta_table_already_is_not_written_again(
     assert pipelines.run(other).state is State.FAILED
     assert "other columns" in pipelines.failures[-1].failure.reason
     assert DeltaTable(tmp_path / "table").count() == MESSAGES
+
+
+def test_partitions_of_a_delta_table_are_moments_whatever_time_zone_the_session_has(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    at = "timestamp'2030-01-01 00:00:00Z'"
+    rows = session.sql(f"SELECT {at} AS at, CAST({at} AS STRING) AS here")
+    run_delta.write_delta(DeltaSink("table", "rows", str(tmp_path / "table"), ("at",)), rows, "group")
+    [found] = DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
+    assert found == {"at": datetime(2030, 1, 1, tzinfo=UTC), "here": "2030-01-01 01:00:00"}
+    assert session.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
 
 
 def test_files_that_only_hadoop_reaches_are_committed_in_the_same_way(spark: SparkSession, tmp_path: Path) -> None:

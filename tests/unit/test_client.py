@@ -259,6 +259,22 @@ def test_a_broker_that_does_not_reply_is_given_up_in_time() -> None:
             client.send(server.version())
 
 
+def test_calls_beyond_the_connections_of_an_async_client_are_given_up_in_time_as_well() -> None:
+    async def work(address: str) -> list[object]:
+        async with AsyncClient(address, timeout_s=0.2, patience=ONCE) as client:
+            calls = [client.send(messages.publish("topic", [NewMessage("one")])) for _ in range(40)]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    with answering(b"") as address:
+        found = asyncio.run(work(address))
+    waited = [each for each in found if isinstance(each, ServerUnreachable)]
+    assert {type(each) for each in found} == {RequestTimedOut, ServerUnreachable}
+    # Those that waited in vain have all done so at the same time, and were not sent.
+    assert len(waited) == 32
+    assert not any(each.is_sent for each in waited)
+    assert "8 other calls" in waited[0].message
+
+
 @pytest.mark.parametrize("reply", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{}"])
 def test_what_breaks_off_is_told_as_lost(reply: bytes) -> None:
     with answering(reply) as address:

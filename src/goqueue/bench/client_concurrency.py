@@ -1,19 +1,49 @@
 """How many single publishes a second an `AsyncClient` carries, by how many of its calls are under way at once.
 
-Run it by hand: `python -m goqueue.bench.client_concurrency`. It starts a broker of its own, and prints JSON.
+The client works in this process, and the broker in one of its own. A client that had to look through all its
+connections for each call would become slower with each call under way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
 
+from goqueue.bench.broker import private_broker
+from goqueue.bench.measure import Aim, Goal, Result, require
 from goqueue.client import AsyncClient, NewMessage, messages
-from goqueue.testing.broker import Broker
+from goqueue.errors import GoQueueError
 
 CONCURRENCIES = (1, 8, 64)
+FULL = 2_000
+QUICK = 320
+_ROUNDS = 3
+_SIZE_BYTES = 100
+_UNMEASURED = 50
+_TOPIC = "bench"
+
+
+def run(workspace: Path, count: int, announce: Callable[[str], None]) -> Iterator[Result]:
+    """Yield the rate of each concurrency: the median of rounds that take turns, with `count` publishes each."""
+    found: dict[int, list[float]] = {each: [] for each in CONCURRENCIES}
+    with private_broker(workspace) as broker:
+        host, port = broker.http_address
+        server = f"http://{host}:{port}"
+        for number in range(_ROUNDS):
+            for each in CONCURRENCIES:
+                announce(f"{each} calls under way, round {number + 1} of {_ROUNDS}")
+                found[each].append(asyncio.run(publishes_per_second(server, each, count)))
+        asyncio.run(_check(server, _ROUNDS * sum(count // each * each + _UNMEASURED for each in CONCURRENCIES)))
+    rates = {each: median(rounds) for each, rounds in found.items()}
+    for each, rate in rates.items():
+        least_most = {"least": min(found[each]), "most": max(found[each])}
+        yield Result(f"calls_{each}", f"single publishes, {each} under way", rate, "publishes/s", details=least_most)
+    many, one = CONCURRENCIES[-1], CONCURRENCIES[0]
+    goal = Goal(Aim.AT_LEAST, 1.0)
+    yield Result("many_against_one", f"{many} under way against {one}", rates[many] / rates[one], "times", goal)
 
 
 async def publishes_per_second(server: str, concurrency: int, count: int) -> float:
@@ -22,25 +52,20 @@ async def publishes_per_second(server: str, concurrency: int, count: int) -> flo
 
         async def publish(share: int) -> None:
             for _ in range(share):
-                (fate,) = await client.send(messages.publish("bench", [NewMessage("x" * 100)]))
-                if isinstance(fate, Exception):
-                    raise fate
+                (fate,) = await client.send(messages.publish(_TOPIC, [NewMessage("x" * _SIZE_BYTES)]))
+                require(not isinstance(fate, GoQueueError), f"a publish is stored: {fate}")
 
-        await publish(5)
+        await publish(_UNMEASURED)
+        share = count // concurrency
         began = time.perf_counter()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(concurrency):
-                tasks.create_task(publish(count // concurrency))
-        return (count // concurrency * concurrency) / (time.perf_counter() - began)
+                tasks.create_task(publish(share))
+        return share * concurrency / (time.perf_counter() - began)
 
 
-def measure(count: int = 1_000) -> dict[str, float]:
-    """Measure against a broker in this process, in a thread of its own."""
-    with Broker() as broker:
-        return {
-            str(each): round(asyncio.run(publishes_per_second(broker.http, each, count)), 1) for each in CONCURRENCIES
-        }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"publishes_per_second": measure()}) + "\n")
+async def _check(server: str, expected: int) -> None:
+    """Require that the topic has all messages, and none of them twice."""
+    async with AsyncClient(server) as client:
+        pages = [await client.send(messages.read(_TOPIC, partition, limit=1)) for partition in range(3)]
+    require(sum(page.end_offset for page in pages) == expected, f"{expected} messages are stored")

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli import bench_broker, bench_fairness, bench_groups, bench_partitions, bench_queue, bench_spark
+from goqueue.cli import (
+    bench_broker,
+    bench_client,
+    bench_fairness,
+    bench_groups,
+    bench_partitions,
+    bench_queue,
+    bench_spark,
+)
 from goqueue.cli.bench_results import measure, present
 
 app = typer.Typer(no_args_is_help=True, help="Measure what GoQueue does on this machine.")
@@ -21,6 +29,7 @@ for command in (
     bench_partitions.partitions,
     bench_queue.queue,
     bench_fairness.fairness,
+    bench_client.client,
     bench_spark.spark,
 ):
     app.command()(command)

@@ -57,6 +57,7 @@ def demo(
     from goqueue.cli.demo_parts import BrokerProcess, Shop, start_pipeline, write_files
     from goqueue.cli.demo_stage import Stage
 
+    typer.echo(f"Starting a broker with its data in {data_dir / 'broker'}, then Spark.", err=True)
     find_java(os.environ)
     broker = BrokerProcess(data_dir, kafka_port=kafka_port, http_port=http_port)
     try:

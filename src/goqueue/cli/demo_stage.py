@@ -45,7 +45,7 @@ class Stage:
         self._broker = broker
         self._start = start
         self._pause_s = pause_s
-        self._stopped = threading.Event()
+        self._never = threading.Event()
         self._running = start()
         self.is_stopping = False
         """Whether whatever ends now may stay so."""
@@ -53,7 +53,6 @@ class Stage:
     def stop(self) -> None:
         """Let the pipeline end, and the demonstration with it."""
         self.is_stopping = True
-        self._stopped.set()
         self._running.terminate()
 
     def watch(self, say: Callable[[str], None]) -> int:
@@ -83,9 +82,20 @@ class Stage:
         else:
             when = f"in {self._pause_s:g} s, when the broker takes it for lost"
             say(f"the pipeline {how_it_ended(code)}; starting it again {when}: it goes on from its checkpoints")
-            self._stopped.wait(self._pause_s)
+            self._pause()
         if not self.is_stopping:
             self._running = self._start()
+            if self.is_stopping:
+                # It was told to stop just before there was this one.
+                self._running.terminate()
+
+    def _pause(self) -> None:
+        """Wait until the broker has forgotten the run; not if everything is to end."""
+        # Signal handlers that set an event which the same thread waits for can lock up: so it looks every now and then.
+        left_s = self._pause_s
+        while left_s > 0 and not self.is_stopping:
+            self._never.wait(min(left_s, _WATCH_S))
+            left_s -= _WATCH_S
 
 
 def how_it_ended(code: int) -> str:

@@ -42,6 +42,8 @@ T = TypeVar("T")
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 _TIMEOUT_S = 30.0
 _TIMEOUT_S_MIN = 0.001
+# A day; sockets take no infinite time.
+_TIMEOUT_S_MAX = 86_400.0
 _CONNECT_TIMEOUT_S = 5.0
 # httpcore looks at all connections of a pool for each request: with 64 of them, that costs more than the request.
 _CONNECTIONS_MAX = 8
@@ -65,7 +67,8 @@ class _Line:
         self.server = check_server(server)
         _require_known(options, Options, "clients")
         self._options = options
-        self._timeout_s = seconds_of(options.get("timeout_s", _TIMEOUT_S), "timeout_s", least_s=_TIMEOUT_S_MIN)
+        timeout_s = options.get("timeout_s", _TIMEOUT_S)
+        self._timeout_s = seconds_of(timeout_s, "timeout_s", least_s=_TIMEOUT_S_MIN, most_s=_TIMEOUT_S_MAX)
         self._patience = options.get("patience") or Patience()
         self._entropy = options.get("entropy") or SystemEntropy()
         self._clock = options.get("clock") or SystemClock()
@@ -239,8 +242,15 @@ class AsyncClient(_Line):
     async def _exchange(self, call: Call[Any]) -> httpx.Response:
         if call.wait_s:
             return await self._waiting_http.send(self._request(call))
-        async with self._turns:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise httpx.PoolTimeout(f"{_CONNECTIONS_MAX} other calls were not answered") from None
+        try:
             return await self._http.send(self._request(call))
+        finally:
+            self._turns.release()
 
     async def _carry_out(self, step: Exchange | Pause) -> Reply | Lost | None:
         if isinstance(step, Pause):
@@ -311,7 +321,8 @@ def _as_reply(response: httpx.Response) -> Reply:
 def _as_lost(error: httpx.TransportError) -> Lost:
     is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     is_timeout = isinstance(error, httpx.TimeoutException)
-    reason = "no connection in time" if is_timeout else _reason(error)
+    is_of_pool = isinstance(error, httpx.PoolTimeout)
+    reason = "no connection in time" if is_timeout and not is_of_pool else _reason(error)
     return Lost(reason, is_sent=is_sent, is_timeout=is_timeout)
 
 

@@ -1,13 +1,14 @@
 """Which consumers a transaction reads from, so that they go back to the committed offsets if it does not commit.
 
-| how the transaction knows a consumer                                       | when the consumer rewinds         |
-|----------------------------------------------------------------------------|-----------------------------------|
-| `transaction(id, consumer=...)` or `send_offsets` names it or its `member` | always                            |
-| an earlier transaction of the same id has named it                         | if this one has named no consumer |
-| the thread or task of the block polled it, and has not committed all of it | if this one has named no consumer |
+| how the transaction knows a consumer                                       | when the consumer rewinds      |
+|----------------------------------------------------------------------------|--------------------------------|
+| `transaction(id, consumer=...)` or `send_offsets` names it or its `member` | always                         |
+| an earlier transaction of the same id has named it                         | if not all of it is committed  |
+| the thread or task of the block polled it                                  | if not all of it is committed  |
 
-The last two are for blocks that fail before they send offsets. Consumers are found by their member id among all
-consumers of the process, since the one that reads may belong to another client than the one that writes.
+The last two are for blocks that fail before they send the offsets of all their consumers. Consumers are found by their
+member id among all consumers of the process, since the one that reads may belong to another client than the one that
+writes.
 """
 
 from __future__ import annotations
@@ -93,11 +94,9 @@ class Inputs:
         # Those of all transactions of the same id.
         self._known = known
         self._named: dict[MemberScript, list[PartitionOffset]] = {}
-        self._is_named = False
 
     def name(self, script: MemberScript | None, offsets: Iterable[PartitionOffset] = ()) -> None:
         """Take note that a consumer was named, with offsets to commit; None is one that is not of this process."""
-        self._is_named = True
         if script is not None:
             script.enter_transaction()
             self._known.add(script)
@@ -105,10 +104,9 @@ class Inputs:
 
     def to_rewind(self, me: object) -> list[MemberScript]:
         """Return the consumers that have to go back if the transaction fails, in this thread or task."""
-        if self._is_named:
-            return list(self._named)
         polled = [each for each in list(_SCRIPTS.values()) if each.polled_by == me and me is not None]
-        return [each for each in {*self._known, *polled} if each.has_unsaved]
+        unnamed = {*self._known, *polled} - self._named.keys()
+        return [*self._named, *(each for each in unnamed if each.has_unsaved)]
 
     def committed(self) -> None:
         """Take note that all offsets that were sent are committed."""

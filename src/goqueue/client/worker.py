@@ -20,7 +20,6 @@ What happens when is decided by `worker_script` and carried out by `worker_crew`
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import signal
 import threading
@@ -166,7 +165,8 @@ def _is_of_a_loop(handler: object) -> bool:
 
 def _handling(stop: Callable[[], object], number: signal.Signals, before: object) -> Callable[[], None]:
     # That of `asyncio.run` cancels the main task: a worker that ends by itself is what it is for.
-    is_default = before is signal.default_int_handler or isinstance(before, functools.partial)
+    is_of_runner = isinstance(getattr(getattr(before, "func", None), "__self__", None), asyncio.Runner)
+    is_default = before is signal.default_int_handler or is_of_runner
 
     def handle() -> None:
         stop()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from traceback import format_exception
 
 from goqueue.client import queues
 from goqueue.client.acts import Acts
@@ -20,7 +19,7 @@ from goqueue.client.problems import RequestTimedOut, ServerUnreachable, is_from_
 from goqueue.client.queues import QueueMessage, Received, SettledMessage
 from goqueue.client.worker_jobs import ACK, BATCH_MAX, RELEASE, Job, Outbox, Statement
 from goqueue.client.worker_options import IN_HAND_MAX, WorkerLimits, WorkerOptions, check_topics
-from goqueue.client.worker_sink import SafeSink, told
+from goqueue.client.worker_sink import SafeSink, told, traced
 from goqueue.client.worker_values import (
     FateUnknown,
     LeaseLost,
@@ -199,7 +198,7 @@ class WorkerScript:
             self._sink.emit(WorkRetried(place, error.reason, error.delay_s))
             return Statement("nack", error.reason, error.delay_s)
         reason = f"the handler took longer than {self.limits.lease_max_s:g} s" if job.is_given_up else told(error)
-        trace = "" if job.is_given_up else "".join(format_exception(error))
+        trace = "" if job.is_given_up else traced(error)
         self._sink.emit(WorkFailed(place, reason, trace))
         return Statement("nack", reason)
 

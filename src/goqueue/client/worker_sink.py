@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from contextlib import suppress
 from dataclasses import dataclass
-from traceback import format_exception_only
+from traceback import format_exception, format_exception_only
 from typing import ClassVar
 
 from goqueue.errors import Invalid
 from goqueue.seams.sink import Event, LoggingSink, Severity, Sink
 
+_ERROR_CHARS_MAX = 4_000
+_TRACE_CHARS_MAX = 20_000
 _HINT = "a sink is an object with a method emit(event), which returns soon; without one, events are logged"
 
 
@@ -46,9 +48,22 @@ class SafeSink:
             self._logging.emit(SinkFailed(told(error), event.describe()))
 
 
+def traced(error: BaseException) -> str:
+    """Return an error with its traceback: not all of it if it is very long, as errors that quote a message can be."""
+    return _bounded("".join(format_exception(error)), _TRACE_CHARS_MAX)
+
+
 def told(error: BaseException) -> str:
     """Return what an error says; it copes with those that cannot say what they are."""
-    return "".join(format_exception_only(error)).strip()
+    return _bounded("".join(format_exception_only(error)).strip(), _ERROR_CHARS_MAX)
+
+
+def _bounded(text: str, chars_max: int) -> str:
+    """Return a text, or its beginning and its end: what an error says stands at the end of a traceback."""
+    if len(text) <= chars_max:
+        return text
+    half = chars_max // 2
+    return f"{text[:half]} [... {len(text) - 2 * half:,} characters ...] {text[-half:]}"
 
 
 def _checked(sink: Sink) -> Sink:

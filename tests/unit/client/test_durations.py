@@ -86,6 +86,8 @@ def test_options_of_clients_consumers_and_workers_take_the_same(given: Any) -> N
 def test_consumers_and_clients_refuse_what_is_no_duration() -> None:
     with pytest.raises(Invalid, match="timeout_s"):
         Client(timeout_s=0)
+    with pytest.raises(Invalid, match="timeout_s is inf seconds, and may be 1ms to 1d"):
+        Client(timeout_s=float("inf"))
     with Client() as client, pytest.raises(Invalid, match='write "5s"'):
         client.consumer("g", auto_commit_s="5")
 

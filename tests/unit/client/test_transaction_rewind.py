@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -243,6 +244,24 @@ def test_task_that_polled_need_not_name_its_consumer(broker: Broker) -> None:
 
     asyncio.run(work())
     assert all_once(broker)
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_both_consumers_of_a_block_rewind_if_it_fails_between_their_offsets(broker: Broker, rounds: int) -> None:
+    troubles = [None] * rounds + [Trouble()]
+    with Client(broker.http) as client:
+        refunds = [NewMessage(f"refund {each}", partition=0) for each in range(20)]
+        client.send(messages.publish("refunds", refunds))
+        with client.consumer(GROUP, ["orders"]) as orders, client.consumer("refunding", ["refunds"]) as refunds_read:
+            while polled := orders.poll(limit=10, wait_s=0.2) + refunds_read.poll(limit=10, wait_s=0.2):
+                with suppress(Trouble), client.transaction("billing-1") as transaction:
+                    transaction.publish("invoices", copies(polled))
+                    transaction.send_offsets(orders)
+                    if troubles and (trouble := troubles.pop(0)) is not None:
+                        raise trouble
+                    transaction.send_offsets(refunds_read)
+    read = [f"order {each}".encode() for each in range(COUNT)] + [f"refund {each}".encode() for each in range(20)]
+    assert Counter(written(broker)) == Counter(read)
 
 
 def test_explicit_abort_rewinds_and_leaves_the_block_without_an_error(broker: Broker, loop: Loop) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,24 @@ def test_failed_handler_is_logged_with_its_traceback(broker: Broker, caplog: pyt
     assert "in fail" in line
 
 
+def test_error_that_quotes_a_large_message_is_logged_in_part(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async def handle(_: QueueMessage) -> None:
+            worker.stop()
+            raise ValueError("no invoice in " + "x" * 5_000_000 + " at all")
+
+        async with AsyncClient(broker.http) as client:
+            worker = client.worker("billing", "orders", handle, wait_s=0.5)
+            await worker.run(handles_signals=False)
+
+    with caplog.at_level(logging.WARNING, "goqueue"):
+        asyncio.run(work())
+    (line,) = [each for each in caplog.messages if each.startswith("WorkFailed")]
+    assert len(line) < 30_000
+    assert "ValueError: no invoice in x" in line
+    assert line.endswith(" at all")
+
+
 async def run_and_signal(broker: Broker, install: Callable[[Callable[[], None]], None], *, handles: bool) -> list[str]:
     """Run a worker under an owner of the loop that has a handler of its own, and send SIGTERM; return who was told."""
     told: list[str] = []
@@ -76,9 +96,11 @@ async def run_and_signal(broker: Broker, install: Callable[[Callable[[], None]],
 
 @pytest.mark.usefixtures("sigterm")
 @pytest.mark.parametrize("handles", [True, False])
-def test_sigterm_reaches_the_handler_of_a_server(broker: Broker, handles: bool) -> None:
+@pytest.mark.parametrize("is_partial", [True, False])
+def test_sigterm_reaches_the_handler_of_a_server(broker: Broker, handles: bool, is_partial: bool) -> None:
     def install(hear: Callable[[], None]) -> None:
-        signal.signal(signal.SIGTERM, lambda _number, _frame: hear())
+        handler: Any = lambda *_: hear()  # noqa: E731 - one of two that do the same
+        signal.signal(signal.SIGTERM, functools.partial(handler, "server") if is_partial else handler)
 
     assert asyncio.run(run_and_signal(broker, install, handles=handles)) == ["owner"]
 

@@ -3,20 +3,23 @@
 Beside the directory that readers see, and never in it, is one for the notes of its writers:
 
     lake/country=UK/batch-0000000012-00000-5f2c9a01.snappy.parquet     what readers see: nothing but data files
-    .lake.goqueue/WRITER/staging/12-ab12cd34/...                       rows of batch 12 while they are written
+    .lake.goqueue/WRITER/staging/12-ab12cd34/rows/...                  rows of batch 12 while they are written
     .lake.goqueue/WRITER/manifests/00000000000000000012                which of these files get which names
 
-WRITER is the id of a stream's query, or `table.` with the name of a pipeline's sink. A batch goes through four steps:
+WRITER is the id of a stream's query, or `table.` with the name of a pipeline's sink. A batch goes through five steps:
 
-| step                            | what a crash leaves before the next step       | what the next start does        |
-|---------------------------------|------------------------------------------------|---------------------------------|
-| 1 Spark writes staged files     | files that readers do not see                  | removes them; the batch repeats |
-| 2 the manifest is created       | a committed batch that readers do not see yet  | renames the files               |
-| 3 files are renamed, one by one | a committed batch that readers see in part     | renames the others              |
-| 4 the staging directory goes    | a committed batch                              | nothing: the batch is known     |
+| step                           | what a crash leaves before the next step      | what the next start does            |
+|--------------------------------|-----------------------------------------------|-------------------------------------|
+| 1 Spark writes staged files    | files that readers do not see                 | removes them; the batch repeats     |
+| 2 the attempt is sealed        | files that readers do not see                 | the batch repeats, and then they go |
+| 3 the manifest is created      | a committed batch that readers do not see yet | renames the files                   |
+| 4 files are renamed one by one | a committed batch that readers see in part    | renames the others                  |
+| 5 the staging directory goes   | a committed batch                             | nothing: the batch is known         |
 
 So a batch is committed by its manifest, which can be created only once; a batch that comes again changes nothing. All
 batches up to the last manifest are committed, since a query commits them in order. Old manifests are removed.
+
+Two drivers may do this at the same time, when one was taken for dead and is not: `attempts` keeps them apart.
 """
 
 from __future__ import annotations
@@ -24,22 +27,26 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from goqueue.errors import Invalid, Unavailable
 from goqueue.seams.entropy import Entropy
+from goqueue.spark.pipelines import attempts
 from goqueue.spark.pipelines.file_systems import Files, StoredFile
 
 TABLE_PREFIX: Final = "table."
 MANIFESTS_KEPT: Final = 100
+COMMITTED: Final = re.compile(r"(.*/)?batch-\d{10,}-\d{5,}-[0-9a-f]{8}(\..*)?")
+"""The names of files that were committed, below the directory that readers see."""
+_ROWS: Final = "rows"
+_ATTEMPT: Final = re.compile(r"(\d+)-[0-9a-f]+")
 _FIRST_TASK: Final = re.compile(r"(.*/)?part-0+-[^/]*\.parquet$")
 
 
 class Manifest(msgspec.Struct):
-    """A batch: its staging directory, and each file below it with the name that readers see."""
+    """A batch: the name of the attempt, and each file that it has staged with the name that readers see."""
 
     batch: int
     staged: str
@@ -56,6 +63,7 @@ class FileCommits:
         self._path = path
         self._notes = notes_of(path)
         self._own = f"{self._notes}/{writer}"
+        self._staging = f"{self._own}/staging"
         self._mark = hashlib.blake2b(writer.encode(), digest_size=4).hexdigest()
         self.writer = writer
         self.last = -1
@@ -81,42 +89,49 @@ class FileCommits:
 
     def recover(self) -> None:
         """Finish the commit that a crash has interrupted, and remove what was never committed."""
-        numbers = self._numbers()
-        self.last = max(numbers, default=-1)
-        for name in self._files.names(f"{self._own}/staging"):
-            batch = int(name.partition("-")[0])
-            manifest = self._manifest(batch) if batch in numbers else None
-            if manifest is not None and manifest.staged == name:
-                self._publish(manifest)
-            else:
-                self._files.remove(f"{self._own}/staging/{name}")
+        self._settle()
+        for name in filter(_ATTEMPT.fullmatch, self._files.names(self._staging)):
+            attempts.remove_unless_sealed(self._files, f"{self._staging}/{name}")
 
     def stage(self, batch: int) -> str:
-        """Return a directory for Spark to write a batch to, which is not there yet."""
-        return f"{self._own}/staging/{batch}-{self._entropy.token(4).hex()}"
+        """Return a directory for Spark to write the rows of a batch to, which is not there yet."""
+        attempt = f"{self._staging}/{batch}-{self._entropy.token(4).hex()}"
+        attempts.begin(self._files, attempt)
+        return f"{attempt}/{_ROWS}"
 
-    def commit(self, batch: int, staged: str) -> None:
-        """Commit what was written to a staging directory; files without rows are left out."""
-        if not self._files.exists(staged):
-            raise Unavailable(
-                f"the rows of batch {batch} are not where they were written, {staged}",
-                hint="if Spark's default file system is not that of this machine, write the path with its scheme",
-            )
-        found = [file for file in self._files.walk(staged) if not self._is_empty(staged, file)]
-        if found:
-            names = [(file.path, self._final(batch, index, file.path)) for index, file in enumerate(found)]
-            manifest = Manifest(batch, posixpath.basename(staged), names)
-            try:
-                self._files.create(self._manifest_path(batch), msgspec.json.encode(manifest))
-            except FileExistsError:
-                # Another run of this query was faster. Its files count.
-                self._files.remove(staged)
-                manifest = self._manifest(batch)
-            self._publish(manifest)
-            self.last = max(self.last, batch)
-            self._forget()
-        else:
-            self._files.remove(staged)
+    def commit(self, batch: int, staged: str, *, is_partitioned: bool = True) -> bool:
+        """Commit what was written to a staging directory; files without rows are left out.
+
+        Spark writes at least one file, unless they are partitioned by a column. Unavailable if there is none.
+
+        Returns False if another attempt at this batch was committed before, which then counts. Overtaken if another
+        run has removed the rows.
+        """
+        attempt = posixpath.dirname(staged)
+        attempts.seal(self._files, attempt)
+        files = self._files.walk(staged)
+        if not files and not (is_partitioned and self._files.exists(staged)):
+            raise not_there(batch, staged)
+        found = [file for file in files if not self._is_empty(staged, file)]
+        if not found:
+            self._files.remove(attempt)
+            return True
+        is_ours = self._create_manifest(batch, posixpath.basename(attempt), found)
+        self._settle()
+        return is_ours
+
+    def _create_manifest(self, batch: int, attempt: str, found: list[StoredFile]) -> bool:
+        """Create the manifest of a batch, unless the batch is committed; tell whether it is ours."""
+        # The manifest of a batch that was committed long ago is gone.
+        if batch <= max(self._numbers(), default=-1):
+            return False
+        names = [(file.path, self._final(batch, index, file.path)) for index, file in enumerate(found)]
+        manifest = Manifest(batch, attempt, names)
+        try:
+            self._files.create(self._manifest_path(batch), msgspec.json.encode(manifest))
+        except FileExistsError:
+            return False
+        return True
 
     def adopt(self, batch: int) -> None:
         """Take a batch, and all before it, for committed without files of ours."""
@@ -124,12 +139,31 @@ class FileCommits:
             self._files.create(self._manifest_path(batch), msgspec.json.encode(Manifest(batch, "", [])))
             self.last = batch
 
+    def _settle(self) -> None:
+        """Put the files of committed attempts in place, and remove all other attempts at committed batches."""
+        numbers = sorted(self._numbers())
+        self.last = max(numbers, default=-1)
+        for name in self._files.names(self._staging):
+            found = _ATTEMPT.fullmatch(name)
+            if found is None or int(found[1]) > self.last:
+                continue
+            batch = int(found[1])
+            manifest = self._manifest(batch) if batch in numbers else None
+            if manifest is not None and manifest.staged == name:
+                self._publish(manifest)
+            self._files.remove(f"{self._staging}/{name}")
+        for batch in numbers[:-MANIFESTS_KEPT]:
+            self._files.remove(self._manifest_path(batch))
+
     def _publish(self, manifest: Manifest) -> None:
-        staged = f"{self._own}/staging/{manifest.staged}"
-        for source, target in manifest.files:
-            if self._files.exists(f"{staged}/{source}"):
-                self._files.move(f"{staged}/{source}", f"{self._path}/{target}")
-        self._files.remove(staged)
+        for name, target in manifest.files:
+            source = f"{self._staging}/{manifest.staged}/{_ROWS}/{name}"
+            try:
+                self._files.move(source, f"{self._path}/{target}")
+            except FileNotFoundError:
+                # It was renamed before a crash, or by another run.
+                if self._files.exists(source):
+                    raise
 
     def _is_empty(self, staged: str, file: StoredFile) -> bool:
         if not file.size_bytes:
@@ -152,9 +186,14 @@ class FileCommits:
     def _manifest_path(self, batch: int) -> str:
         return f"{self._own}/manifests/{batch:020}"
 
-    def _forget(self) -> None:
-        for batch in _beyond(sorted(self._numbers()), MANIFESTS_KEPT):
-            self._files.remove(self._manifest_path(batch))
+
+def not_there(batch: int, staged: str) -> Unavailable:
+    """Return the error that rows are not where Spark was told to write them."""
+    return Unavailable(
+        f"the rows of batch {batch} are not where they were written, {staged}",
+        hint="on a cluster, write to a directory that all its machines share; a path outside of Spark's default file "
+        "system needs its scheme",
+    )
 
 
 def notes_of(path: str) -> str:
@@ -165,7 +204,3 @@ def notes_of(path: str) -> str:
             f"{path} has no directory above it, where rows could be staged", hint="write to a directory below it"
         )
     return f"{directory}/.{name}.goqueue"
-
-
-def _beyond(numbers: list[int], kept: int) -> Iterator[int]:
-    yield from numbers[: max(0, len(numbers) - kept)]

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from goqueue.errors import Invalid
-from goqueue.spark.pipelines.file_commits import FileCommits, notes_of
+from goqueue.spark.pipelines.file_commits import COMMITTED, FileCommits, notes_of
 from goqueue.spark.pipelines.file_systems import Files
 
 NOTES: Final = "_spark_metadata"
@@ -49,7 +49,8 @@ def adopt(files: Files, path: str, commits: FileCommits, *, planned: Callable[[]
     counted = _counted(files, path)
     notes = notes_of(path)
     for file in files.walk(path):
-        if file.path not in counted:
+        # Files of ours are there if an older version of GoQueue was used in between.
+        if file.path not in counted and COMMITTED.fullmatch(file.path) is None:
             files.move(f"{path}/{file.path}", f"{notes}/left-over/{file.path}")
     commits.adopt(last)
     files.move(f"{path}/{NOTES}", f"{notes}/spark-metadata")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,10 @@ class Files(Protocol):
         ...
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file or directory; directories above the target are made, and a file at the target is replaced."""
+        """Rename a file or directory; directories above the target are made, and a file at the target is replaced.
+
+        FileNotFoundError if there is nothing of that name.
+        """
         ...
 
     def remove(self, path: str) -> None:
@@ -94,6 +98,24 @@ def open_files(session: SparkSession, path: str) -> tuple[Files, str]:
 def is_hidden(name: str) -> bool:
     """Tell whether Spark leaves a name out when it reads a directory; `_day=1` is a partition."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _draft_name(name: str) -> str:
+    """Return a hidden name that no other process has for the same file, also not one of another machine."""
+    return f".{name}.{platform.node()}.{os.getpid()}"
+
+
+def _give_name(draft: Path, final: Path) -> None:
+    """Give a file its name, unless the name is taken."""
+    try:
+        # Unlike a rename, a link fails if the name is taken; not every file system has links.
+        os.link(draft, final)
+    except FileExistsError:
+        raise
+    except OSError:
+        if final.exists():
+            raise FileExistsError(str(final)) from None
+        draft.replace(final)
 
 
 class LocalFiles:
@@ -145,18 +167,13 @@ class LocalFiles:
     def create(self, path: str, content: bytes) -> None:
         final = Path(path)
         final.parent.mkdir(parents=True, exist_ok=True)
-        draft = final.with_name(f".{final.name}.{os.getpid()}")
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        draft = final.with_name(_draft_name(final.name))
         try:
-            # Unlike a rename, a link fails if the name is taken; not every file system has links.
-            os.link(draft, final)
-        except FileExistsError:
-            raise
-        except OSError:
-            draft.replace(final)
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            _give_name(draft, final)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -207,6 +224,8 @@ class HadoopFiles:
     def move(self, source: str, target: str) -> None:
         system, old = self._open(source)
         _, new = self._open(target)
+        if not system.exists(old):
+            raise FileNotFoundError(source)
         system.mkdirs(new.getParent())
         if system.exists(new) and not system.getFileStatus(new).isDirectory():
             system.delete(new, _ONE)
@@ -228,7 +247,7 @@ class HadoopFiles:
 
     def create(self, path: str, content: bytes) -> None:
         directory, _, name = path.rpartition("/")
-        draft = f"{directory}/.{name}.{os.getpid()}"
+        draft = f"{directory}/{_draft_name(name)}"
         system, hidden = self._open(draft)
         stream = system.create(hidden, _REPLACE)
         stream.write(bytearray(content))

@@ -46,6 +46,7 @@ def parse_sink(name: str, fields: Fields, read: ReadFile) -> SinkDraft:
         _require_append(mode, fields)
         path, by = fields.path(kind), fields.texts("partition_by")
         is_delta = kind == _DELTA
+        _check_partitions(by, fields, is_delta=is_delta)
         sink = DeltaSink(name, source, path, by) if is_delta else FileSink(name, source, FileFormat(kind), path, by)
     if kind:
         fields.finish()
@@ -66,6 +67,18 @@ def _require_append(mode: Mode, fields: Fields) -> None:
             f"{fields.what} writes files, which can only be appended to",
             "leave mode away; a topic takes updates",
         )
+
+
+def _check_partitions(by: tuple[str, ...], fields: Fields, *, is_delta: bool) -> None:
+    """Note columns whose directories readers take for hidden; the log of a Delta table names all files."""
+    for column in () if is_delta else by:
+        place = fields.key_place("partition_by")
+        if column.startswith("."):
+            fields.notes.error(place, f"readers leave out directories such as {column}=1", "rename the column")
+        elif column.startswith("_"):
+            fields.notes.warning(
+                place, f"pandas and pyarrow leave out directories such as {column}=1", "rename the column"
+            )
 
 
 def _console_rows(fields: Fields) -> int:

@@ -7,7 +7,9 @@ Spark writes the rows of a batch as Parquet, to a directory of its own below tha
 
 Files that the log does not name are not part of the table. A commit by `deltalake` (from PyPI, no jar) names those of a
 batch, and notes beside them which batch of which query it was, as an application transaction of the Delta protocol. A
-batch that comes again is known by that. What an interrupted attempt has left is removed at the next start.
+batch that comes again is known by that, and of two drivers that commit the same one at the same time, one is refused.
+What an interrupted attempt has left is removed at the next start, unless a driver that was taken for dead is about to
+commit it (`attempts`): then it goes after its batch was committed.
 """
 
 from __future__ import annotations
@@ -17,28 +19,34 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from goqueue.errors import Invalid
+from goqueue.errors import Conflict, Invalid
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.archive_paths import known_scheme
-from goqueue.spark.pipelines.file_systems import Files, open_files
+from goqueue.spark.pipelines import attempts
+from goqueue.spark.pipelines.file_commits import not_there
+from goqueue.spark.pipelines.file_systems import Files, LocalFiles, open_files
 from goqueue.spark.pipelines.model import DeltaSink, PipelineSpec
 from goqueue.spark.pipelines.run_checkpoints import query_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _BATCH: Final = re.compile(r"batch-(\d+)-([0-9a-f]{8})-[0-9a-f]{8}")
-# What Delta's timestamps are; Spark's default for Parquet may be another.
-_TIMESTAMPS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+# What Delta's timestamps are, in files and in the names of partitions; those of the session may be others.
+_TIMESTAMPS: Final = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.session.timeZone": "UTC",
+}
 
 
 def require_delta(spec: PipelineSpec) -> None:
@@ -58,7 +66,6 @@ def writing_delta(sink: DeltaSink, checkpoint: str) -> Callable[[DataFrame, int]
     def write(batch: DataFrame, number: int) -> None:
         if not opened:
             opened.append(_Table(sink, batch, query_of(batch, checkpoint)))
-            opened[0].remove_leftovers()
         if number > opened[0].last:
             opened[0].write(batch, number)
 
@@ -68,8 +75,11 @@ def writing_delta(sink: DeltaSink, checkpoint: str) -> Callable[[DataFrame, int]
 def write_delta(sink: DeltaSink, rows: DataFrame, group: str) -> None:
     """Write all rows of a table in one commit; each call adds them to what is there."""
     table = _Table(sink, rows, group)
-    table.remove_leftovers()
-    table.write(rows, table.last + 1)
+    if not table.write(rows, table.last + 1):
+        raise Conflict(
+            f"another run has written sink {sink.name} at the same time, and the rows of this one are not there",
+            hint="run it again",
+        )
 
 
 class _Table:
@@ -78,30 +88,62 @@ class _Table:
     def __init__(self, sink: DeltaSink, rows: DataFrame, writer: str) -> None:
         self._sink = sink
         self._files, self._path = open_files(rows.sparkSession, sink.path)
+        if "://" not in self._path and not isinstance(self._files, LocalFiles):
+            raise Invalid(
+                f"sink {sink.name} writes {sink.path} to Spark's default file system, which deltalake does not know",
+                hint="write the path with its scheme: hdfs://..., s3a://..., or file:///...",
+            )
         self._writer = writer
         self._mark = hashlib.blake2b(writer.encode(), digest_size=4).hexdigest()
-        self.last = self._committed()
+        self.last = self._committed(self._open())
+        self._leftovers = self._remove_leftovers()
 
-    def remove_leftovers(self) -> None:
-        """Remove the files of attempts of this writer that were never committed."""
+    def _remove_leftovers(self) -> dict[str, int]:
+        """Remove the files of attempts of this writer that were never committed; return those that still may be."""
+        left: dict[str, int] = {}
         for name in self._files.names(self._path):
             found = _BATCH.fullmatch(name)
             if found and found[2] == self._mark and int(found[1]) > self.last:
-                self._files.remove(f"{self._path}/{name}")
+                attempts.remove_unless_sealed(self._files, f"{self._path}/{name}")
+                if self._files.exists(f"{self._path}/{name}"):
+                    left[name] = int(found[1])
+        return left
 
-    def write(self, rows: DataFrame, number: int) -> None:
-        """Write rows, and commit them as a batch; without rows, nothing happens."""
-        directory = f"batch-{number:010}-{self._mark}-{SystemEntropy().token(4).hex()}"
-        rows.sparkSession.conf.set(*_TIMESTAMPS)
-        rows.write.format("parquet").partitionBy(*self._sink.partition_by).save(f"{self._path}/{directory}")
-        actions = list(_added(self._files, self._path, directory, SystemClock().now_ms()))
-        if actions:
-            self._commit(rows.schema, actions, number)
-            self.last = number
+    def write(self, rows: DataFrame, number: int) -> bool:
+        """Write rows, and commit them as a batch; without rows, nothing happens.
+
+        Returns False if another attempt at this batch was committed before. Overtaken if another run has removed ours.
+        """
+        name = f"batch-{number:010}-{self._mark}-{SystemEntropy().token(4).hex()}"
+        directory = f"{self._path}/{name}"
+        attempts.begin(self._files, directory)
+        with _timestamps_of_delta(rows.sparkSession):
+            rows.write.format("parquet").mode("append").partitionBy(*self._sink.partition_by).save(directory)
+        attempts.seal(self._files, directory)
+        actions = list(_added(self._files, self._path, name, SystemClock().now_ms()))
+        if not actions:
+            if not self._sink.partition_by and not self._files.walk(directory):
+                raise not_there(number, directory)
+            self._files.remove(directory)
+            return True
+        is_ours = self._commit(rows.schema, actions, number)
+        self.last = number
+        if is_ours:
+            attempts.unseal(self._files, directory)
         else:
-            self._files.remove(f"{self._path}/{directory}")
+            self._files.remove(directory)
+        self._forget_leftovers(are_lost=is_ours)
+        return is_ours
 
-    def _commit(self, schema: StructType, actions: list[AddAction], number: int) -> None:
+    def _forget_leftovers(self, *, are_lost: bool) -> None:
+        """Remove what other attempts have left of batches that are committed now, unless one of them was committed."""
+        for name in [name for name, number in self._leftovers.items() if number <= self.last]:
+            if are_lost:
+                self._files.remove(f"{self._path}/{name}")
+            del self._leftovers[name]
+
+    def _commit(self, schema: StructType, actions: list[AddAction], number: int) -> bool:
+        """Commit files as a batch, unless the table has the batch; tell whether they were committed."""
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.exceptions import SchemaMismatchError
         from deltalake.transaction import create_table_with_add_actions
@@ -118,9 +160,12 @@ class _Table:
         table = self._open()
         if table is None:
             create_table_with_add_actions(self._uri, ours, actions, partition_by=by, commit_properties=properties)
-            return
+            return True
+        if self._committed(table) >= number:
+            return False
         self._require_fit(table, ours.to_json(), by)
         table.create_write_transaction([*actions], "append", ours, by, commit_properties=properties)
+        return True
 
     def _require_fit(self, table: DeltaTable, schema: str, by: list[str]) -> None:
         there, ours = _types(table.schema().to_json()), _types(schema)
@@ -137,8 +182,8 @@ class _Table:
                 hint="choose another path, or the table's partition_by",
             )
 
-    def _committed(self) -> int:
-        table = self._open()
+    def _committed(self, table: DeltaTable | None) -> int:
+        """Return the last batch of this writer that is in the table."""
         found = None if table is None else table.transaction_version(self._writer)
         return -1 if found is None else found
 
@@ -151,6 +196,19 @@ class _Table:
     @property
     def _uri(self) -> str:
         return known_scheme(self._path)
+
+
+@contextmanager
+def _timestamps_of_delta(session: SparkSession) -> Iterator[None]:
+    """Have Spark write timestamps as Delta reads them; what rows are made of is decided before."""
+    before = {name: session.conf.get(name) for name in _TIMESTAMPS}
+    for name, text in _TIMESTAMPS.items():
+        session.conf.set(name, text)
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            session.conf.set(name, own or "")
 
 
 def _added(files: Files, path: str, directory: str, now_ms: int) -> Iterator[AddAction]:

@@ -58,6 +58,7 @@ _HOPELESS: Final = (
     "Invalid",
     "InvalidSettings",
     "ModuleNotFoundError",
+    "Overtaken",
     "TooLarge",
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from goqueue.errors import Conflict
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines import file_migration
 from goqueue.spark.pipelines.file_commits import TABLE_PREFIX, FileCommits
@@ -39,7 +40,11 @@ def write_files(sink: FileSink, rows: DataFrame, group: str) -> None:
     file_migration.require_none(files, path, sink.name)
     commits = FileCommits(files, path, f"{TABLE_PREFIX}{group}", SystemEntropy())
     commits.recover()
-    _write(sink, rows, commits, commits.last + 1)
+    if not _write(sink, rows, commits, commits.last + 1):
+        raise Conflict(
+            f"another run has written sink {sink.name} at the same time, and the rows of this one are not there",
+            hint="run it again",
+        )
 
 
 def _open(sink: FileSink, batch: DataFrame, checkpoint: str) -> FileCommits:
@@ -56,7 +61,7 @@ def _open(sink: FileSink, batch: DataFrame, checkpoint: str) -> FileCommits:
     return commits
 
 
-def _write(sink: FileSink, rows: DataFrame, commits: FileCommits, number: int) -> None:
+def _write(sink: FileSink, rows: DataFrame, commits: FileCommits, number: int) -> bool:
     staged = commits.stage(number)
     rows.write.format(sink.format.value).partitionBy(*sink.partition_by).save(staged)
-    commits.commit(number, staged)
+    return commits.commit(number, staged, is_partitioned=bool(sink.partition_by))

@@ -517,3 +517,22 @@ def test_functions_are_looked_for_without_running_their_file() -> None:
     assert lines_of(reading(text, t="def clean(\n")) == [
         "6:39 error: python of step it: line 1 of dir/t.py is no Python"
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "{from: it, parquet: lake, partition_by: [.day]}",
+            ["5:34 error: readers leave out directories such as .day=1 (rename the column)"],
+        ),
+        (
+            "{from: it, parquet: lake, partition_by: [_day]}",
+            ["5:34 warning: pandas and pyarrow leave out directories such as _day=1 (rename the column)"],
+        ),
+        ("{from: it, delta: lake, partition_by: [_day]}", []),
+        ("{from: it, parquet: lake, partition_by: [day]}", []),
+    ],
+)
+def test_partitions_that_readers_take_for_hidden_are_told(line: str, told: list[str]) -> None:
+    assert said_of_sink(line) == told

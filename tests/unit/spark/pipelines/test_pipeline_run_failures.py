@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from goqueue.errors import Invalid, UnknownTopic
 from goqueue.spark.pipelines.run_failures import REASON_CHARACTERS_MAX, failure_of, reason_in
@@ -138,3 +139,14 @@ def test_an_error_of_the_users_code_names_its_line() -> None:
     assert failure.reason.endswith(
         "of test_pipeline_run_failures.py, in test_an_error_of_the_users_code_names_its_line)"
     )
+
+
+def test_run_that_another_one_has_overtaken_is_not_tried_again() -> None:
+    text = f"""{HEAD}Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/goqueue/spark/pipelines/attempts.py", line 48, in seal
+    raise Overtaken(text)
+goqueue.spark.pipelines.attempts.Overtaken: another run of this pipeline has begun (let only one of them run)
+{TAIL}"""
+    failure = failure_of(StreamingQueryException(text))
+    assert failure.is_hopeless
+    assert failure.reason.startswith("Overtaken: another run of this pipeline has begun")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing_extensions import override
 from goqueue.errors import Invalid, Unavailable
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines import file_commits, file_migration
+from goqueue.spark.pipelines.attempts import Overtaken
 from goqueue.spark.pipelines.file_commits import FileCommits, notes_of
 from goqueue.spark.pipelines.file_systems import LocalFiles, is_hidden
 from goqueue.spark.pipelines.run_delta import partition_values
@@ -80,7 +83,7 @@ def seen(path: Path) -> list[int]:
     return sorted(number for table in tables for number in table["number"].to_pylist())
 
 
-@pytest.mark.parametrize("changes", range(8))
+@pytest.mark.parametrize("changes", range(10))
 def test_batch_is_there_once_after_a_crash_at_any_change(tmp_path: Path, changes: int) -> None:
     lake = tmp_path / "lake"
     first = opened(lake)
@@ -92,7 +95,7 @@ def test_batch_is_there_once_after_a_crash_at_any_change(tmp_path: Path, changes
         killed.commit(1, stage(killed, 1, rows))
     except Crash:
         is_killed = True
-    assert is_killed == (changes < 5)
+    assert is_killed == (changes < 7)
     numbers = seen(lake)
     assert len(numbers) == len(set(numbers))
     # Spark repeats the batch, unless it has heard that it is done.
@@ -104,12 +107,84 @@ def test_batch_is_there_once_after_a_crash_at_any_change(tmp_path: Path, changes
     assert not list((tmp_path / ".lake.goqueue" / QUERY / "staging").iterdir())
 
 
+def test_driver_that_is_taken_for_dead_cannot_commit_rows_that_were_removed(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    old = opened(lake)
+    staged = stage(old, 0, {"": [1, 2]})
+    new = opened(lake)
+    # Tasks of the old driver are still at work, and write what they have left into the same directory.
+    rows = Path(staged)
+    rows.mkdir(parents=True)
+    parquet.write_table(pa.table({"number": [2]}), rows / "part-00001-c0ffee-c000.snappy.parquet")
+    with pytest.raises(Overtaken, match="another run of this pipeline has begun"):
+        old.commit(0, staged)
+    assert not lake.exists()
+    assert new.commit(0, stage(new, 0, {"": [1, 2]}))
+    assert seen(lake) == [1, 2]
+
+
+def test_attempt_that_is_about_to_be_committed_is_not_removed(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    new: list[FileCommits] = []
+
+    class StartingAnother(LocalFiles):
+        """Files of a driver that another one overtakes just before its manifest."""
+
+        @override
+        def create(self, path: str, content: bytes) -> None:
+            if "/manifests/" in path:
+                new.append(opened(lake))
+            super().create(path, content)
+
+    old = opened(lake, StartingAnother())
+    assert old.commit(0, stage(old, 0, {"c=a": [1], "c=b": [2]}))
+    assert seen(lake) == [1, 2]
+    # The new one has begun before, and repeats the batch.
+    assert not new[0].commit(0, stage(new[0], 0, {"c=a": [1, 2]}))
+    assert seen(lake) == [1, 2]
+    assert not list((tmp_path / ".lake.goqueue" / QUERY / "staging").iterdir())
+
+
+def test_batch_whose_manifest_is_gone_is_not_committed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_commits, "MANIFESTS_KEPT", 2)
+    lake = tmp_path / "lake"
+    new = opened(lake)
+    old = opened(lake)
+    for batch in range(4):
+        new.commit(batch, stage(new, batch, {"": [batch]}))
+    assert not old.commit(1, stage(old, 1, {"": [1], "c=a": [1]}))
+    assert (seen(lake), old.last) == ([0, 1, 2, 3], 3)
+
+
+def test_strange_files_among_the_notes_keep_nothing_from_being_written(tmp_path: Path) -> None:
+    staging = tmp_path / ".lake.goqueue" / QUERY / "staging"
+    staging.mkdir(parents=True)
+    (staging / ".nfs0000000000012345").touch()
+    commits = opened(tmp_path / "lake")
+    commits.commit(0, stage(commits, 0, {"": [1]}))
+    assert seen(tmp_path / "lake") == [1]
+
+
+def test_manifest_is_created_once_where_files_have_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_source: Any, _target: Any) -> None:
+        raise PermissionError(errno.EPERM, "links are not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "notes" / "0"
+    LocalFiles().create(str(path), b"first")
+    with pytest.raises(FileExistsError):
+        LocalFiles().create(str(path), b"second")
+    assert [(each.name, each.read_bytes()) for each in path.parent.iterdir()] == [("0", b"first")]
+
+
 def test_two_runs_of_a_batch_leave_the_files_of_the_first(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     one, other = opened(lake), opened(lake)
-    staged = stage(other, 0, {"": [1, 2]})
+    staged = stage(other, 0, {"": [3]})
     one.commit(0, stage(one, 0, {"": [1, 2]}))
-    other.commit(0, staged)
+    # The other one was about to commit as well, when this one had done it.
+    with pytest.raises(Overtaken):
+        other.commit(0, staged)
     assert seen(lake) == [1, 2]
     assert opened(lake).last == 0
 
@@ -135,6 +210,13 @@ def test_staged_rows_that_cannot_be_found_are_no_empty_batch(tmp_path: Path) -> 
     commits = opened(tmp_path / "lake")
     with pytest.raises(Unavailable, match="batch 0 are not where"):
         commits.commit(0, commits.stage(0))
+    # An executor of another machine has written there: only the directory is made by the driver.
+    staged = Path(commits.stage(0))
+    staged.mkdir()
+    (staged / "_SUCCESS").touch()
+    with pytest.raises(Unavailable, match="batch 0 are not where") as refused:
+        commits.commit(0, str(staged), is_partitioned=False)
+    assert "all its machines share" in refused.value.hint
 
 
 def test_directory_belongs_to_the_stream_that_began_it(tmp_path: Path) -> None:
@@ -227,6 +309,16 @@ def test_directory_of_sparks_sink_is_put_right_also_after_a_crash(tmp_path: Path
     commits.commit(3, stage(commits, 3, {"": [4]}))
     assert seen(lake) == [1, 2, 3, 4]
     assert (tmp_path / ".la ke.goqueue" / "left-over" / "part-9.parquet").exists()
+
+
+def test_committed_files_stay_if_an_older_version_was_used_in_between(tmp_path: Path) -> None:
+    lake = tmp_path / "la ke"
+    commits = opened(lake)
+    commits.commit(0, stage(commits, 0, {"c=a": [0]}))
+    (tmp_path / ".la ke.goqueue" / QUERY / "manifests" / f"{0:020}").rename(tmp_path / "away")
+    spark_lake(tmp_path)
+    file_migration.adopt(LocalFiles(), str(lake), opened(lake), planned=lambda: 3, sink="lake")
+    assert seen(lake) == [0, 1, 2, 3]
 
 
 def test_directory_of_sparks_sink_is_left_alone_by_others(tmp_path: Path) -> None:
