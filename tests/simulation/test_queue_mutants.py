@@ -180,8 +180,8 @@ LIKELY: dict[Mutant, int] = {
     leased_messages_are_ready_again: 1,
     keys_are_taken_for_free: 7,
     messages_are_passed_over: 2,
-    letters_are_written_without_a_look: 1,
-    it_is_not_stored_where_letters_will_lie: 6,
+    letters_are_written_without_a_look: 8,
+    it_is_not_stored_where_letters_will_lie: 30,
     groups_take_what_is_before_their_cursor_for_theirs: 2,
 }
 """Seeds that have found those which most others do not find."""

@@ -22,6 +22,7 @@ from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
 from tests.simulation.redrive_calls import LookAtRedrives, StartRedrive, WriteLetter
+from tests.simulation.redrive_kill import violations_after_a_kill
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +129,7 @@ def test_a_redrive_that_has_staged_nothing_ends_though_the_disk_is_nearly_full()
         assert job.state is RedriveState.CANCELLED
 
     live(SimDisk(1), 1, act, stops=True)
+
+
+def test_a_redrive_publishes_what_follows_a_batch_that_a_killed_broker_has_committed() -> None:
+    assert violations_after_a_kill() == []

@@ -273,10 +273,11 @@ MUTANTS: list[Mutant] = [
 LIKELY: Mapping[Mutant, int] = {
     answers_come_before_they_are_durable: 1,
     writers_do_not_wait_until_the_coordinator_knows: 3,
-    transactions_are_complete_before_their_markers: 12,
-    offsets_of_transactions_are_forgotten: 9,
+    transactions_are_complete_before_their_markers: 14,
+    offsets_of_transactions_are_forgotten: 8,
+    markers_come_before_the_decision_is_durable: 10,
     open_transactions_can_be_read: 5,
-    anybody_can_write_in_a_transaction: 20,
+    anybody_can_write_in_a_transaction: 17,
 }
 """Seeds that have found those which most others do not find."""
 

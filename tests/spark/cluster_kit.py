@@ -31,7 +31,6 @@ SPARK_HOME = Path(pyspark.__file__).parent
 _OF_OTHER_SPARKS = ("SPARK_", "PYSPARK_")
 _SETTINGS = {
     "spark.cores.max": "2",
-    "spark.driver.memory": "512m",
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.executor.memory": "512m",
@@ -94,11 +93,10 @@ class Cluster:
 
     def __init__(self, directory: Path, java: Mapping[str, str] | None = None) -> None:
         self._directory = directory
-        (directory / "conf").mkdir(parents=True)
-        (directory / "conf" / "spark-defaults.conf").write_text(
-            "".join(f"{name} {text}\n" for name, text in _SETTINGS.items())
-        )
-        (directory / "local").mkdir()
+        (directory / "local").mkdir(parents=True)
+        # Settings are properties of drivers: a directory of settings would stand before the jars, and classes of the
+        # archive are taken only where nothing does.
+        properties = " ".join(f'-D{name}="{text}"' for name, text in _SETTINGS.items())
         kept = {name: text for name, text in os.environ.items() if not name.startswith(_OF_OTHER_SPARKS)}
         # The server starts many Pythons. Executors find in their environment what this one needs.
         pythons = plan_session(SessionRequest(master="local"), {}, this_machine(), sys.executable).environ
@@ -108,7 +106,8 @@ class Cluster:
             **QUICK_DRIVERS,
             "SPARK_GOQUEUE_PYTHON": sys.executable,
             **(java or find_java(os.environ).environ),
-            "SPARK_CONF_DIR": str(directory / "conf"),
+            "SPARK_SUBMIT_OPTS": f"{QUICK_JAVA} {properties}",
+            "SPARK_DRIVER_MEMORY": "512m",
             "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} -Dspark.master.rest.enabled=false",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(directory / "local"),

@@ -209,6 +209,7 @@ def test_a_pipeline_whose_executor_and_python_are_killed_writes_every_row_once(
     require_letters_once(broker, f"{topic}.dlq")
 
 
+@pytest.mark.long  # The pipelines of these tests lose executors, and run on a server, in every run.
 def test_a_program_on_a_spark_connect_server_whose_executor_is_killed_writes_every_row_once(
     cluster: Cluster, broker: ServeProcess, tmp_path: Path
 ) -> None:
