@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from goqueue.machines.redrive_values import Terms
 from goqueue.model import dead_letters
 from goqueue.model.letter_selection import Selection
 from goqueue.records.builder import NewRecord, build_batch
-from goqueue.runtime.waiters import turns as real_turns
+from goqueue.runtime.waiters import give_way
 from goqueue.testing import SeededEntropy, SimDisk
 from goqueue.testing.clock import START_MS
 from tests.simulation.group_calls import CALLER, MakeTopic
@@ -123,12 +123,12 @@ def test_search_leaves_others_a_turn_after_a_few_letters(monkeypatch: pytest.Mon
         looked_at[-1] += 1
         return dead_letters.cause_of(headers)
 
-    def turns(count: int) -> Any:
+    def counted_way() -> Awaitable[None]:
         looked_at.append(0)
-        return real_turns(count)
+        return give_way()
 
     monkeypatch.setattr(browsing, "cause_of", cause)
-    monkeypatch.setattr(browsing, "turns", turns)
+    monkeypatch.setattr(browsing, "give_way", counted_way)
 
     async def act(broker: Broker) -> None:
         await _make(broker)

@@ -17,7 +17,7 @@ from goqueue.broker.pipeline import operation
 from goqueue.model.dead_letters import cause_of, is_for_dead_letters
 from goqueue.model.letter_selection import Selection
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -83,7 +83,7 @@ class Merged:
         """Return the next letter; None if there is no more."""
         self._taken += 1
         if self._taken % TURN_LETTERS == 0:
-            await turns(1)
+            await give_way()
         while self._unseen:
             place = self._unseen.pop()
             record = await self._stretches[place].first()

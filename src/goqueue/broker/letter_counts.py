@@ -22,7 +22,7 @@ from goqueue.machines.redriven import CHUNK_LETTERS
 from goqueue.model.dead_letters import reason_and_topic
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -247,7 +247,7 @@ async def _counted(lane: _Lane, first: int, last: int, seed: Run | None) -> dict
             looked_at += 1 + len(batch.records)
             if looked_at >= _AT_ONCE:
                 looked_at = 0
-                await turns(1)
+                await give_way()
             if position >= end:
                 break
         position = reached

@@ -15,7 +15,7 @@ from goqueue.broker.pipeline import INSIDE, operation
 from goqueue.broker.topics import delete_records, require_deletes
 from goqueue.errors import Conflict, RedriveRunning, UnknownTopic
 from goqueue.model.dead_letters import is_for_dead_letters, says_why
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -78,5 +78,5 @@ async def _ends(topic: OpenTopic) -> Sequence[int]:
                 message = f"{topic.topic.name!r} holds more than {LOOKED_AT_MAX:,} messages"
                 raise Conflict(f"{message}, too many to see that all of them are letters", hint=_HINT)
             position = piece.reached
-            await turns(1)
+            await give_way()
     return ends

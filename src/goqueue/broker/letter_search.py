@@ -12,7 +12,7 @@ from goqueue.broker.letters import open_batches
 from goqueue.errors import CorruptBatch
 from goqueue.model.dead_letters import Cause, cause_of
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 
 async def find_letters(
@@ -38,6 +38,6 @@ async def find_letters(
                 raise CorruptBatch(f"{where} is damaged: {batch.error or f'a batch says that it ends at {batch.end}'}")
             found |= {cause for record in batch.records if is_wanted(cause := cause_of(record.headers))}
             position = batch.end
-            await turns(1)
+            await give_way()
             if position >= end or len(found) == enough:
                 break

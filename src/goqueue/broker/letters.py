@@ -17,7 +17,7 @@ from goqueue.errors import UnreadableBatch
 from goqueue.model.dead_letters import Cause
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 _READ_BYTES = 1024 * 1024
 _PIECE_LETTERS = 256
@@ -176,7 +176,7 @@ class Stretch:
         if piece.unreadable:
             self._unreadable[self.start] = piece.unreadable
         self._edge = piece.reached
-        await turns(1)
+        await give_way()
 
     async def _fill_backwards(self) -> None:
         kept: deque[Record] = deque()
@@ -189,7 +189,7 @@ class Stretch:
                 # A batch that is opened is used as a whole, as far as there is room for it.
                 low = self._keep(kept, batch, max(min(low, batch.start), self.start))
                 offset, is_over = batch.end, batch.end >= self._edge
-                await turns(1)
+                await give_way()
                 if is_over:
                     break
         self._read.extendleft(kept)

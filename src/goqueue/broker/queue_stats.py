@@ -11,7 +11,7 @@ from goqueue.broker.queue_admin import PartitionView, partition_view
 from goqueue.broker.queue_tallies import QueueTally
 from goqueue.machines.delivery_group import QueueGroup
 from goqueue.machines.delivery_values import FlightState
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -50,7 +50,7 @@ async def look_at_queues(broker: Broker, most: int | None = None) -> list[QueueS
         if most is not None and len(found) >= most:
             break
         # To find the age of a message its batch is opened.
-        await turns(1)
+        await give_way()
         found += _of_group(broker, group)
     return found if most is None else found[:most]
 

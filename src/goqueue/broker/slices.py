@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 PIECES_MAX = 500
 """A slice ends after so many pieces of work, or after `SLICE_S` if they take long."""
@@ -41,7 +41,7 @@ class Slices:
     async def give_way(self) -> None:
         """Let others have a turn; CutShort if the work is over."""
         self._busy_s = self.busy_s
-        await turns(1)
+        await give_way()
         self._pieces, self._began = 0, self._time()
         if self._is_over():
             raise CutShort

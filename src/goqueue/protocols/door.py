@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
+from goqueue.protocols.neighbours import Neighbours
 from goqueue.seams.sink import Event, Severity, Sink
 
 _REPORT_EVERY_S = 1.0
@@ -42,11 +43,12 @@ class Limits:
 
 
 class Door:
-    """Counts who is in."""
+    """Counts who is in, and knows whether several of them have work."""
 
     def __init__(self, limits: Limits, sink: Sink) -> None:
         self.limits = limits
         self.connections = 0
+        self.neighbours = Neighbours()
         self.dropped: Counter[str] = Counter()
         self._sink = sink
         self._by_address: Counter[str] = Counter()

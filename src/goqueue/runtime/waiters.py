@@ -7,15 +7,20 @@ is reported to the loop, and neither that event nor the others who wait notice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from types import coroutine
 from typing import TypeVar
 
+from goqueue.seams.cpu import yield_cpu
+
 T = TypeVar("T")
 Wake = Callable[[], None]
+
+COURTEOUS_TURNS = 10
+"""How many turns of the loop it takes to publish one message by HTTP, and a little more."""
 
 PIECE_ITEMS = 256
 """How many items of a long list are worked on in one turn of the loop, at a few microseconds each."""
@@ -80,6 +85,15 @@ async def arrival(arrange: Callable[[Wake], object]) -> None:
     await arrived
 
 
+def give_way() -> Awaitable[None]:
+    """Give the CPU away, and let enough turns of the loop pass for a small request to get from arrival to reply.
+
+    Such a request takes several turns; if long work went on in each, the request would wait for as many pieces of it.
+    """
+    yield_cpu()
+    return turns(COURTEOUS_TURNS)
+
+
 @coroutine
 def turns(count: int) -> Generator[None, None, None]:
     """Let so many turns of the loop pass; costs less than waiting for anything."""
@@ -94,7 +108,7 @@ async def pieces(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
         return
     for start in range(0, len(items), PIECE_ITEMS):
         if start:
-            await turns(1)
+            await give_way()
         yield items[start : start + PIECE_ITEMS]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from goqueue.errors import MalformedRequest
-from goqueue.runtime.waiters import turns
+from goqueue.runtime.waiters import give_way
 
 # A string, or one of the characters that tell where an item ends. No string is begun in the middle of another one,
 # since those that do not end are taken up to the end of the body.
@@ -49,4 +49,4 @@ async def require_few_items(body: bytes, name: str, items_max: int) -> None:
                 hint="send them in several requests",
             )
         if number % _TOKENS_AT_ONCE == 0:
-            await turns(1)
+            await give_way()

@@ -13,7 +13,8 @@
 | requests that come before the last one is answered         | wait in the socket, but for 64 KiB             |
 | many requests that come at once                            | are parsed 4 KiB at a time                     |
 | a body in very many small chunks                           | 400, closed                                    |
-| more than 512 KiB at once                                  | the rest is read in the next turn of the loop  |
+| more than 512 KiB at once                                  | the rest is read once others had their turns   |
+| many requests that come at once                            | others have their turns in between             |
 | replies that are not read                                  | closed                                         |
 
 Requests run as tasks of the front. A request whose client leaves is cancelled: what must not stop half-way is shielded
@@ -48,6 +49,9 @@ SLICE_BYTES = 4 * 1024
 
 TURN_BYTES = 512 * 1024
 """How much of one connection is read before others have a turn."""
+
+TURN_S = 0.0003
+"""How long requests of one connection that came at once are answered before others have a turn."""
 
 # Slower than this no body may arrive: it would hold its place for hours.
 _BODY_BYTES_PER_S_MIN = 1024
@@ -86,6 +90,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_unread = False
         # What was read of the budget for one turn, and whether that is spent.
         self._turn_bytes = 0
+        self._turn_began_s = 0.0
         self._is_spent = False
         self._is_paused = False
         # Nothing more is read, and what was read before is the last that is answered.
@@ -124,10 +129,12 @@ class HttpConnection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
+        self._front.door.neighbours.note(self)
         self._turn_bytes += len(data)
+        if not self._is_answering():
+            self._turn_began_s = self._front.loop.time()
         if self._turn_bytes >= TURN_BYTES and not self._is_spent:
-            self._is_spent = True
-            self._front.loop.call_soon(self._begin_turn)
+            self._end_turn()
         if self._is_ending:
             self._pace()
             return
@@ -154,10 +161,20 @@ class HttpConnection(asyncio.Protocol):
     def _is_answering(self) -> bool:
         return self._task is not None or bool(self.waiting)
 
-    def _begin_turn(self) -> None:
+    def _end_turn(self) -> None:
+        """Do no more until all others who have something to do have had their turns."""
+        self._is_spent = True
+        self._front.loop.call_soon(self._begin_turn, self._front.door.neighbours.give_way())
+
+    def _begin_turn(self, turns: int) -> None:
+        if turns > 1:
+            self._front.loop.call_soon(self._begin_turn, turns - 1)
+            return
         self._turn_bytes = 0
+        self._turn_began_s = self._front.loop.time()
         self._is_spent = False
         self._pace()
+        self._go_on()
 
     def _pace(self) -> None:
         """Read no more while too much waits, or until others had a turn."""
@@ -200,7 +217,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Do what is next, unless a request is being answered, or the replies before are not read."""
-        if self._task is not None or self._is_unread or self._transport.is_closing():
+        if self._task is not None or self._is_unread or self._is_spent or self._transport.is_closing():
             return
         if not self.waiting and self._held:
             held, self._held = bytes(self._held), bytearray()
@@ -236,6 +253,10 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(body)
         self._task = None
         self._patience.answered()
+        has_more = bool(self.waiting or self._held)
+        if has_more and not self._is_spent and self._front.loop.time() - self._turn_began_s >= TURN_S:
+            self._end_turn()
+            self._pace()
         self._go_on()
 
     # -- the end

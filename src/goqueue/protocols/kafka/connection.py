@@ -140,6 +140,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         self._patience.heard()
+        self._front.door.neighbours.note(self)
         self._frames.received(nbytes)
         self._turn_read_bytes += nbytes
         self._handle_frames()
@@ -208,12 +209,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._replies.owed >= _OWED_MAX or self._replies.owed_bytes >= OWED_BYTES_MAX
 
     def _end_turn(self) -> None:
-        """Handle no more until all others who have something to do have had a turn."""
+        """Handle no more until all others who have something to do have had their turns."""
         if not self._is_spent:
             self._is_spent = True
-            self._front.loop.call_soon(self._begin_turn)
+            self._front.loop.call_soon(self._begin_turn, self._front.door.neighbours.give_way())
 
-    def _begin_turn(self) -> None:
+    def _begin_turn(self, turns: int) -> None:
+        if turns > 1:
+            self._front.loop.call_soon(self._begin_turn, turns - 1)
+            return
         self._is_spent = False
         self._turn_read_bytes = self._turn_frames = self._turn_bytes = 0
         if self._transport is None or self._is_bursting:
