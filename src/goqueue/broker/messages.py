@@ -190,17 +190,17 @@ async def publish_messages(
             continue
         batches: list[bytearray] = []
         for part in share.parts(opened.settings.log.max_message_bytes):
-            if batches or sections or len(part.records) > waiters.PIECE_ITEMS:
+            if batches or sections or len(part.records) > waiters.LONG_ITEMS:
                 # To build a large batch takes some milliseconds.
                 await waiters.give_way()
             batches.append(build_batch(part.records))
         sections.append(Section(partition, batches[0] if len(batches) == 1 else bytearray().join(batches)))
         numbers.append(index)
     if sections:
-        if len(messages) > waiters.PIECE_ITEMS:
+        if len(messages) > waiters.LONG_ITEMS:
             await waiters.give_way()
         outcomes = await publish_sections(broker, caller, acks, sections)
-        if len(messages) > waiters.PIECE_ITEMS:
+        if len(messages) > waiters.LONG_ITEMS:
             await waiters.give_way()
         for index, outcome in zip(numbers, outcomes, strict=True):
             found.settle(index, found.shares[index], outcome)

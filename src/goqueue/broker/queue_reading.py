@@ -69,11 +69,7 @@ class Stretch:
                     self.is_over = True
                 continue
             part = self._records[self._taken : self._taken + limit - len(found)]
-            # Most have no headers, and this is asked of every message.
-            sizes = [
-                record.size_bytes if record.headers else len(record.value or b"") + len(record.key or b"")
-                for record in part
-            ]
+            sizes = _sizes(part)
             if size + sum(sizes) > bytes_max:
                 part = part[: _fitting(sizes, bytes_max - size, at_least=0 if found else 1)]
                 if not part:
@@ -112,8 +108,7 @@ class Stretch:
             self._next_offset = records[-1].offset + 1
         self._put(records, records[0].offset if records else self._next_offset)
         # What was not compressed lies in memory twice; what was may be far more than its batch.
-        opened = sum([each.size_bytes for each in records])
-        self._opened_bytes = opened + _RECORD_BYTES * len(records)
+        self._opened_bytes = sum(_sizes(records)) + _RECORD_BYTES * len(records)
 
     def _put(self, records: Sequence[Record], offset: int) -> None:
         self._records, self._taken, self._opened_bytes = records, 0, 0
@@ -123,6 +118,13 @@ class Stretch:
         self.see_aborted()
         assert self._aborted is not None
         return self._aborted.hides(header)
+
+
+def _sizes(records: Sequence[Record]) -> list[int]:
+    # Most have no headers, and this is asked of every message.
+    return [
+        record.size_bytes if record.headers else len(record.value or b"") + len(record.key or b"") for record in records
+    ]
 
 
 def _fitting(sizes: Sequence[int], bytes_max: int, *, at_least: int) -> int:

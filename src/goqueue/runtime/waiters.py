@@ -23,7 +23,10 @@ COURTEOUS_TURNS = 10
 """How many turns of the loop it takes to publish one message by HTTP, and a little more."""
 
 PIECE_ITEMS = 256
-"""How many items of a long list are worked on in one turn of the loop, at a few microseconds each."""
+"""How many items of a list are worked on in one turn of the loop, at a few microseconds each."""
+
+LONG_ITEMS = 1_000
+"""Work on more items than that gives way to small requests; on fewer, it would cost more than they gain."""
 
 
 class Waiters:
@@ -108,7 +111,7 @@ async def pieces(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
         return
     for start in range(0, len(items), PIECE_ITEMS):
         if start:
-            await give_way()
+            await (give_way() if len(items) > LONG_ITEMS else turns(1))
         yield items[start : start + PIECE_ITEMS]
 
 
