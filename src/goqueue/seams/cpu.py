@@ -1,9 +1,9 @@
 """The CPU, which a loop that always has work shares with the kernel.
 
-A sync that the kernel was asked for is begun and ended by a worker of the kernel on the CPU of whoever asked. Newer
-kernels let a program go on until the next tick, 4 ms later, although that worker is ready; and until the worker has
-run, everybody waits who waits for the disk. So long work gives the CPU away whenever it pauses. That costs less than a
-microsecond if no one wants it.
+A sync that the kernel was asked for is begun and ended by a worker of the kernel on the CPU of the caller. While the
+loop is busy, that worker waits until the time slice of the loop is over: replies that need the disk were 4 ms late
+beside any heavy client. So long work gives the CPU away whenever it pauses, which costs less than a microsecond if
+nothing else is ready.
 """
 
 from __future__ import annotations
