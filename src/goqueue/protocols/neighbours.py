@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from goqueue.runtime.waiters import COURTEOUS_TURNS
 from goqueue.seams.cpu import yield_cpu
@@ -23,8 +24,16 @@ class Neighbours:
             self._last = id(connection)
             self._mixed_s = asyncio.get_running_loop().time()
 
-    def give_way(self) -> int:
-        """Give the CPU away; return how many turns of the loop a connection leaves to others: one if it is alone."""
+    def give_way(self, go_on: Callable[[], None]) -> None:
+        """Give the CPU away, and call `go_on` after a few turns of the loop; in the next one if there are no others."""
         yield_cpu()
-        is_alone = asyncio.get_running_loop().time() - self._mixed_s >= _RECENT_S
-        return 1 if is_alone else COURTEOUS_TURNS
+        loop = asyncio.get_running_loop()
+        is_alone = loop.time() - self._mixed_s >= _RECENT_S
+        loop.call_soon(_count_down, loop, 1 if is_alone else COURTEOUS_TURNS, go_on)
+
+
+def _count_down(loop: asyncio.AbstractEventLoop, turns: int, go_on: Callable[[], None]) -> None:
+    if turns > 1:
+        loop.call_soon(_count_down, loop, turns - 1, go_on)
+    else:
+        go_on()

@@ -164,12 +164,9 @@ class HttpConnection(asyncio.Protocol):
     def _end_turn(self) -> None:
         """Do no more until all others who have something to do have had their turns."""
         self._is_spent = True
-        self._front.loop.call_soon(self._begin_turn, self._front.door.neighbours.give_way())
+        self._front.door.neighbours.give_way(self._begin_turn)
 
-    def _begin_turn(self, turns: int) -> None:
-        if turns > 1:
-            self._front.loop.call_soon(self._begin_turn, turns - 1)
-            return
+    def _begin_turn(self) -> None:
         self._turn_bytes = 0
         self._turn_began_s = self._front.loop.time()
         self._is_spent = False

@@ -212,12 +212,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Handle no more until all others who have something to do have had their turns."""
         if not self._is_spent:
             self._is_spent = True
-            self._front.loop.call_soon(self._begin_turn, self._front.door.neighbours.give_way())
+            self._front.door.neighbours.give_way(self._begin_turn)
 
-    def _begin_turn(self, turns: int) -> None:
-        if turns > 1:
-            self._front.loop.call_soon(self._begin_turn, turns - 1)
-            return
+    def _begin_turn(self) -> None:
         self._is_spent = False
         self._turn_read_bytes = self._turn_frames = self._turn_bytes = 0
         if self._transport is None or self._is_bursting:

@@ -200,7 +200,7 @@ class _Table:
 
 @contextmanager
 def _timestamps_of_delta(session: SparkSession) -> Iterator[None]:
-    """Have Spark write timestamps as Delta reads them; what rows are made of is decided before."""
+    """Make Spark write timestamps as Delta reads them; the values of rows are computed before."""
     before = {name: session.conf.get(name) for name in _TIMESTAMPS}
     for name, text in _TIMESTAMPS.items():
         session.conf.set(name, text)
