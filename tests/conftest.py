@@ -18,12 +18,13 @@ they try others each time.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from goqueue.testing import Broker
 from tests.scheduling import (
     QUICK_SEEDS_MAX,
     DurationsOfFiles,
@@ -38,6 +39,13 @@ from tests.scheduling import (
 _SEEDS_DESCRIPTION = "seeds(count, long_count): run the test with `count` values of `seed`, or `long_count` with --long"
 
 _INSTALLER = ".ci/install-clients"
+
+
+@pytest.fixture(scope="module")
+def goqueue_session_broker() -> Iterator[Broker]:
+    """One broker for each file instead of one for the run: tests of other files patch the classes that it runs."""
+    with Broker() as broker:
+        yield broker
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -59,7 +59,7 @@ _MEMBERS: dict[str, Callable[[str, Joining], Member]] = {
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bootstrap() -> Iterator[str]:
     """The address of the broker under test, `host:port`."""
     if named := os.environ.get(_BOOTSTRAP_VARIABLE):
@@ -71,13 +71,13 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def is_goqueue() -> bool:
     """Whether the broker is ours; its defaults are not those of Apache Kafka."""
     return _BOOTSTRAP_VARIABLE not in os.environ
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def clients(bootstrap: str) -> Iterator[dict[str, Client]]:
     """All clients that are installed by name, started once."""
     started = start_installed(_CLIENTS, bootstrap)
@@ -92,7 +92,7 @@ def client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client
     return clients[request.param]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admins(bootstrap: str) -> Iterator[dict[str, Admin]]:
     """All admin clients that are installed by name, started once; kcat has none."""
     started = start_installed(_ADMINS, bootstrap)
@@ -134,7 +134,7 @@ def new_topic(new_name: Callable[[], str], admins: dict[str, Admin]) -> Callable
     return create
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafkajs_bridge(bootstrap: str) -> Iterator[Bridge]:
     """A process of Node for all members that kafkajs has."""
     bridge = Bridge(bootstrap)

@@ -14,14 +14,13 @@ from goqueue.testing import Broker
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    """One broker per worker."""
-    with Broker() as running:
-        yield running
+@pytest.fixture(scope="module")
+def broker(goqueue_session_broker: Broker) -> Broker:
+    """One broker for each file."""
+    return goqueue_session_broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def http(broker: Broker) -> Iterator[httpx.Client]:
     """A client of that broker."""
     with httpx.Client(base_url=broker.http, timeout=30) as client:

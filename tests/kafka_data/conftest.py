@@ -15,9 +15,9 @@ from goqueue.testing.broker import Broker
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker(goqueue_session_broker: Broker) -> Broker:
-    """One broker per worker."""
+    """One broker for each file."""
     return goqueue_session_broker
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -45,6 +48,19 @@ def test_it_is_ready_after_a_tenth_of_a_second_of_work() -> None:
 def test_the_fixture_is_a_running_broker(goqueue_broker: Broker) -> None:
     publish(goqueue_broker, "orders", "one")
     assert bounds(goqueue_broker, "orders") == (0, 1)
+
+
+def test_a_session_shares_one_broker_if_it_asks_for_that(tmp_path: Path) -> None:
+    # The fixture of this name that tests of GoQueue have is another.
+    tests = "def test_it(goqueue_session_broker):\n    print(goqueue_session_broker.bootstrap)\n"
+    for name in ("test_one.py", "test_other.py"):
+        (tmp_path / name).write_text(tests, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    ended = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    addresses = re.findall(r"127\.0\.0\.1:\d+", ended.stdout)
+    assert ended.returncode == 0, ended.stdout
+    assert len(addresses) == 2
+    assert addresses[0] == addresses[1]
 
 
 def test_two_brokers_know_nothing_of_each_other() -> None:
