@@ -36,8 +36,10 @@ class Stretch:
         self._headers = partition.batches(data)
         self._aborted: Aborted | None = None
         self._partition = partition
-        # Of the batch that was opened last: its messages, how many of them were taken, and what comes behind.
+        # Of the batch that was opened last: its messages and their sizes, how many of them were taken, and what comes
+        # behind.
         self._records: Sequence[Record] = ()
+        self._sizes: Sequence[int] = ()
         self._taken = 0
         self._next_offset = offset
         self._opened_bytes = 0
@@ -68,15 +70,16 @@ class Stretch:
                     # Whoever comes next is told.
                     self.is_over = True
                 continue
-            part = self._records[self._taken : self._taken + limit - len(found)]
-            sizes = _sizes(part)
+            end = self._taken + limit - len(found)
+            sizes = self._sizes[self._taken : end]
             if size + sum(sizes) > bytes_max:
-                part = part[: _fitting(sizes, bytes_max - size, at_least=0 if found else 1)]
-                if not part:
+                end = self._taken + _fitting(sizes, bytes_max - size, at_least=0 if found else 1)
+                sizes = self._sizes[self._taken : end]
+                if not sizes:
                     break
-            found += part
-            size += sum(sizes[: len(part)])
-            self._taken += len(part)
+            found += self._records[self._taken : end]
+            size += sum(sizes)
+            self._taken += len(sizes)
             if self._taken < len(self._records):
                 self.offset = self._records[self._taken].offset
             else:
@@ -107,11 +110,11 @@ class Stretch:
         else:
             self._next_offset = records[-1].offset + 1
         self._put(records, records[0].offset if records else self._next_offset)
-        # What was not compressed lies in memory twice; what was may be far more than its batch.
-        self._opened_bytes = sum(_sizes(records)) + _RECORD_BYTES * len(records)
 
     def _put(self, records: Sequence[Record], offset: int) -> None:
-        self._records, self._taken, self._opened_bytes = records, 0, 0
+        self._records, self._sizes, self._taken = records, _sizes(records), 0
+        # What was not compressed lies in memory twice; what was may be far more than its batch.
+        self._opened_bytes = sum(self._sizes) + _RECORD_BYTES * len(records)
         self.offset = offset
 
     def _is_aborted(self, header: BatchHeader) -> bool:
@@ -121,7 +124,7 @@ class Stretch:
 
 
 def _sizes(records: Sequence[Record]) -> list[int]:
-    # Most have no headers, and this is asked of every message.
+    # Most have no headers, and this is asked once of every message.
     return [
         record.size_bytes if record.headers else len(record.value or b"") + len(record.key or b"") for record in records
     ]
