@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.runtime import upkeep
+from goqueue.runtime.flusher import Flusher
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
@@ -57,3 +61,32 @@ def test_a_kill_while_logs_sleep_loses_nothing(fate: Fate | None, *, stops_betwe
     for seed in (3, 4):
         live(disk, seed, look)
         disk.crash(fate)
+
+
+def test_upkeep_visits_a_log_that_a_read_has_opened_and_leaves_those_that_sleep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimDisk(1)
+    tended: list[str] = []
+    tend = upkeep.tend
+
+    async def note(flusher: Flusher, *which: Any, **how: Any) -> None:
+        tended.append(flusher.log.directory.name)
+        await tend(flusher, *which, **how)
+
+    async def fill(broker: Broker) -> None:
+        for topic in TOPICS:
+            await MakeTopic(topic, 1).perform(broker)
+            await publish_values(broker, ["one"], topic)
+
+    async def use(broker: Broker) -> None:
+        await let_pass(5)
+        tended.clear()
+        assert await _values(broker, "read") == [b"one"]
+        await let_pass(5)
+        assert "read-0" in tended
+        assert not {"used-0", "asleep-0"} & {*tended}
+
+    live(disk, 1, fill, stops=True)
+    monkeypatch.setattr(upkeep, "tend", note)
+    live(disk, 2, use, stops=True)

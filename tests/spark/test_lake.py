@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,9 +28,9 @@ from deltalake import DeltaTable
 from pyarrow import dataset
 
 from goqueue.seams.entropy import SystemEntropy
-from goqueue.spark.pipelines import run_delta
+from goqueue.spark.pipelines import attempts, run_delta
 from goqueue.spark.pipelines.file_commits import FileCommits
-from goqueue.spark.pipelines.file_systems import HadoopFiles
+from goqueue.spark.pipelines.file_systems import Files, HadoopFiles
 from goqueue.spark.pipelines.model import DeltaSink
 from goqueue.spark.pipelines.run_query import State
 from tests.kafka.process import WAIT_S, ServeProcess
@@ -252,6 +253,54 @@ def test_batch_that_is_in_a_delta_table_already_is_not_written_again(
     assert pipelines.run(other).state is State.FAILED
     assert "other columns" in pipelines.failures[-1].failure.reason
     assert DeltaTable(tmp_path / "table").count() == MESSAGES
+
+
+@pytest.mark.parametrize("sink", ["lake", "table"])
+def test_a_run_that_was_overtaken_ends_and_the_next_one_writes_each_row_once(
+    pipelines: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str
+) -> None:
+    seal = attempts.seal
+
+    def seal_too_late(files: Files, directory: str) -> None:
+        # What another run does at its start with the rows that this one is writing.
+        attempts.remove_unless_sealed(files, directory)
+        seal(files, directory)
+
+    monkeypatch.setattr(attempts, "seal", seal_too_late)
+    lines = [line for line in CALM.splitlines() if not re.match(" +(lake|flat|table):", line) or sink in line]
+    text = "\n".join(lines)
+    assert pipelines.run(text).state is State.FAILED
+    [failed] = pipelines.failures
+    assert (failed.failure.is_hopeless, failed.retry_s) == (True, None)
+    assert "another run of this pipeline has begun" in failed.failure.reason
+    monkeypatch.undo()
+    assert pipelines.run(text).state is State.ENDED, pipelines.failures
+    readers = READERS if sink == "lake" else READERS_OF_DELTA
+    for name, read in readers.items():
+        assert Counter(read(tmp_path / sink)) == Counter(f"o{number}" for number in range(MESSAGES)), name
+
+
+def test_of_two_runs_that_write_a_delta_table_at_once_one_is_told_that_it_has_not(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.range(10).selectExpr("CONCAT('o', id) AS id").coalesce(1).write.json(str(tmp_path / "in"))
+    text = "pipeline: copy\nsources: {orders: {json: in}}\nsinks: {out: {from: orders, delta: table}}\n"
+    ours, other = Pipelines(spark, tmp_path), Pipelines(spark, tmp_path)
+    commit = run_delta._Table._commit
+
+    def commit_second(*args: Any) -> bool:
+        monkeypatch.undo()
+        assert other.run(text).state is State.ENDED, other.failures
+        return commit(*args)
+
+    monkeypatch.setattr(run_delta._Table, "_commit", commit_second)
+    assert ours.run(text).state is State.FAILED
+    assert "another run has written sink out at the same time" in ours.failures[-1].failure.reason
+    assert ours.failures[-1].failure.hint == "run it again"
+    for name, read in READERS_OF_DELTA.items():
+        assert Counter(read(tmp_path / "table")) == Counter(f"o{number}" for number in range(10)), name
+    named = {str(Path(file).relative_to(tmp_path / "table")) for file in DeltaTable(tmp_path / "table").file_uris()}
+    assert {str(file.relative_to(tmp_path / "table")) for file in (tmp_path / "table").rglob("*.parquet")} == named
 
 
 def test_partitions_of_a_delta_table_are_moments_whatever_time_zone_the_session_has(
