@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -215,16 +216,20 @@ def test_a_stream_waits_for_enough_records_but_not_for_ever(
     stream = Stream(spark, tmp_path, broker.bootstrap, topic, minOffsetsPerTrigger=3)
     publish(broker.bootstrap, topic, ["0", "1"])
 
-    def read(delay: str) -> list[str]:
+    def read(delay: str, count: int = 0) -> list[str]:
         query = stream.start(maxTriggerDelay=delay)
         try:
             query.processAllAvailable()
+            # The delay counts from the start of the query, which may have looked before that is over.
+            deadline = time.monotonic() + WAIT_S
+            while len(stream.values) < count and time.monotonic() < deadline:
+                query.processAllAvailable()
         finally:
             query.stop()
         return stream.values
 
     assert read("1h") == []
-    assert read("1ms") == ["0", "1"]
+    assert read("1ms", count=2) == ["0", "1"]
     publish(broker.bootstrap, topic, ["2", "3", "4"])
     assert read("1h") == ["0", "1", "2", "3", "4"]
 
