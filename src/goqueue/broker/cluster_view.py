@@ -14,7 +14,7 @@ from goqueue.broker.pipeline import operation
 from goqueue.errors import GoQueueError
 from goqueue.machines.group_values import TopicPartition
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.waiters import pieces
+from goqueue.runtime.waiters import pause, pieces
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -46,7 +46,10 @@ class CatalogLog(NamedTuple):
 async def describe_logs(broker: Broker, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
     """Return the logs of some partitions, or of all for None; partitions that are unknown or unusable are left out."""
     sizes: dict[TopicPartition, int] = {}
-    async for piece in pieces(_all_partitions(broker) if wanted is None else wanted):
+    wanted = _all_partitions(broker) if wanted is None else wanted
+    for start, piece in pieces(wanted):
+        if start:
+            await pause(wanted)
         for each in piece:
             partition = _find(broker, each)
             if partition is not None:

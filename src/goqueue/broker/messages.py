@@ -29,7 +29,7 @@ from goqueue.records.layout import HEADER_BYTES
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.runtime import waiters
 from goqueue.runtime.partition import Outcome, Partition
-from goqueue.runtime.waiters import hand_over, pieces
+from goqueue.runtime.waiters import hand_over, pause, pieces
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker, OpenTopic
@@ -228,10 +228,10 @@ async def sort_messages(
     chosen = await _choose(broker, turns, opened, messages, is_limited=is_limited)
     shares: dict[int, Share] = {}
     now_ms = broker.clock.now_ms()
-    number = 0
-    async for piece in pieces(messages):
-        _share_out(opened, piece, number, chosen, now_ms, shares, fates, is_limited=is_limited)
-        number += len(piece)
+    for start, piece in pieces(messages):
+        if start:
+            await pause(messages)
+        _share_out(opened, piece, start, chosen, now_ms, shares, fates, is_limited=is_limited)
     return Sorted(shares, fates)
 
 
@@ -253,7 +253,9 @@ async def _choose(
         choose = partial(_chosen, messages, count, turn, is_limited=is_limited)
         return await asyncio.get_running_loop().run_in_executor(broker.threads, choose)
     chosen: list[int] = []
-    async for piece in pieces(messages):
+    for start, piece in pieces(messages):
+        if start:
+            await pause(messages)
         chosen += _chosen(piece, count, turn, is_limited=is_limited)
     return chosen
 

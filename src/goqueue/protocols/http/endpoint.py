@@ -86,7 +86,7 @@ class Endpoint:
     def _told(self, caller: Caller, answer: Answer) -> Answer:
         """Return an answer as bytes; other machines are not told where the data directory is."""
         told = encoded(answer)
-        if not is_loopback(caller.host) and isinstance(told.value, bytes) and self._directory in told.value:
+        if isinstance(told.value, bytes) and self._directory in told.value and not is_loopback(caller.host):
             without_directory(answer.value, self._services.broker.directory)
             return encoded(answer)
         return told

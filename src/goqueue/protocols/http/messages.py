@@ -28,7 +28,7 @@ from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.problems import MessageError, error_of
 from goqueue.records.reader import Record
-from goqueue.runtime.waiters import pieces
+from goqueue.runtime.waiters import pause, pieces
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, after which dates cannot be written."""
@@ -189,7 +189,9 @@ def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> A
 async def all_translated(given: Sequence[MessageToPublish]) -> list[NewMessage | GoQueueError]:
     """Return messages as they are stored, or why they cannot be; others have a turn in between."""
     found: list[NewMessage | GoQueueError] = []
-    async for piece in pieces(given):
+    for start, piece in pieces(given):
+        if start:
+            await pause(given)
         found += [translated(message) for message in piece]
     return found
 

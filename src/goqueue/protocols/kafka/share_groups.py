@@ -18,7 +18,7 @@ from goqueue.protocols.kafka.context import UNKNOWN_OPERATIONS, Context, told
 from goqueue.protocols.kafka.coordination import client_id_of, shown_host, told_by_coordinator
 from goqueue.protocols.kafka.decode import Request
 from goqueue.protocols.kafka.encode import Reply
-from goqueue.runtime.waiters import pieces
+from goqueue.runtime.waiters import pause, pieces
 
 SHARE = "share"
 _ASSIGNOR = "simple"
@@ -111,7 +111,10 @@ async def alter_share_group_offsets(context: Context, request: Request) -> Reply
     except GoQueueError as error:
         return {**told_by_coordinator(error), "responses": []}
     topics: dict[str, list[Reply]] = {}
-    async for piece in pieces(list(outcomes.items())):
+    places = list(outcomes.items())
+    for start, piece in pieces(places):
+        if start:
+            await pause(places)
         for place, outcome in piece:
             topics.setdefault(place.topic, []).append({"partition_index": place.partition, **told(outcome)})
     return {
