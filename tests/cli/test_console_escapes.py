@@ -16,15 +16,15 @@ from rich.text import Text
 import goqueue.cli
 from goqueue.bench.machine import Machine
 from goqueue.bench.measure import Result
-from goqueue.cli import bench_results
-from goqueue.cli.config import _show_table
-from goqueue.cli.doctor_findings import Finding, show_findings
-from goqueue.cli.output import Format
-from goqueue.cli.pipeline_output import show_mistakes
-from goqueue.cli.pipeline_run_output import Lines
-from goqueue.cli.streams import console, write_line
-from goqueue.spark.pipelines.nodes import Mistake, Place, Severity
-from goqueue.spark.pipelines.run_writes import ShownRows
+from goqueue.cli.bench import results as bench_results
+from goqueue.cli.doctor.findings import Finding, show_findings
+from goqueue.cli.pipelines.output import show_mistakes
+from goqueue.cli.pipelines.run_output import Lines
+from goqueue.cli.server.config import _show_table
+from goqueue.cli.terminal.output import Format
+from goqueue.cli.terminal.streams import console, write_line
+from goqueue.spark.pipelines.spec.nodes import Mistake, Place, Severity
+from goqueue.spark.pipelines.write.sinks import ShownRows
 from tests.cli.test_terminal_escapes import EVIL, RAW
 
 # The first part, which no column is too narrow for.

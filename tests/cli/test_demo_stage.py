@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.cli.demo_parts import BrokerProcess
-from goqueue.cli.demo_stage import Stage
-from goqueue.cli.pipeline_run import SPARK_LOST_EXIT
+from goqueue.cli.demo.parts import BrokerProcess
+from goqueue.cli.demo.stage import Stage
+from goqueue.cli.pipelines.run import SPARK_LOST_EXIT
 from goqueue.client import Client, topics
 
 ENDS = {

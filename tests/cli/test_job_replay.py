@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from goqueue.client import Client, topics
-from goqueue.spark.jobs.replay_notes import JobDirectory, ReplayNotes, ReplayWish
+from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayWish
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 

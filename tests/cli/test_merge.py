@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from goqueue.cli.consume_merge import Feed, merged
-from goqueue.cli.consume_reading import open_feeds
-from goqueue.cli.consume_start import BEGINNING
+from goqueue.cli.consume.merge import Feed, merged
+from goqueue.cli.consume.reading import open_feeds
+from goqueue.cli.consume.start import BEGINNING
 from goqueue.client import Message
 from goqueue.errors import LogOffline
 from goqueue.testing.broker import Broker

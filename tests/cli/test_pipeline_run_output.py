@@ -8,11 +8,11 @@ import json
 import pytest
 from rich.console import Console
 
-from goqueue.cli.pipeline_run_output import JsonLines, Lines, batch_line, ending_lines, progress_table
-from goqueue.spark.pipelines.progress import Figures, QueryProgress
-from goqueue.spark.pipelines.run import PipelineStatus, QueryStatus
-from goqueue.spark.pipelines.run_failures import Failure
-from goqueue.spark.pipelines.run_query import BatchDone, State
+from goqueue.cli.pipelines.run_output import JsonLines, Lines, batch_line, ending_lines, progress_table
+from goqueue.spark.pipelines.run.failures import Failure
+from goqueue.spark.pipelines.run.pipeline import PipelineStatus, QueryStatus
+from goqueue.spark.pipelines.run.progress import Figures, QueryProgress
+from goqueue.spark.pipelines.run.query import BatchDone, State
 
 BATCH = Figures(100, 90, {"valid.has_id": 4, "valid.positive": 0}, {"valid.small": 7})
 PROGRESS = QueryProgress(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from goqueue.cli.pipeline_stop import stop_pipeline
+from goqueue.cli.pipelines.stop import stop_pipeline
 from goqueue.client import Client, Pipeline, PipelineReport, QueryProgress, pipelines
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command

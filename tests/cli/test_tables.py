@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from goqueue.cli.doctor_install import satisfies
-from goqueue.cli.tables import Column, Row, count_text, print_facts, print_table, size_text, time_text
-from goqueue.cli.topic_settings import in_words
+from goqueue.cli.doctor.install import satisfies
+from goqueue.cli.terminal.tables import Column, Row, count_text, print_facts, print_table, size_text, time_text
+from goqueue.cli.topics.settings import in_words
 
 
 def test_sizes_have_the_unit_in_which_they_are_short() -> None:

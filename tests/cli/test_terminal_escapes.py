@@ -11,7 +11,7 @@ from typing import ClassVar
 import httpx
 import pytest
 
-from goqueue.cli.consume_output import MessageFormat, writer
+from goqueue.cli.consume.output import MessageFormat, writer
 from goqueue.client import Client, Message, NewMessage, PartitionOffset, groups, messages, queues
 from goqueue.model.visible_text import visible
 from goqueue.seams.sink import Event, LoggingSink, Severity

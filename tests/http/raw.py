@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from goqueue.protocols.door import ConnectionsDropped
-from goqueue.protocols.http.connection import HttpConnection
+from goqueue.protocols.connection_limiter import ConnectionsDropped
+from goqueue.protocols.http.wire.connection import HttpConnection
 from goqueue.seams.network import Address, Network
 from goqueue.server.lifecycle import Server
 from goqueue.server.settings import Settings

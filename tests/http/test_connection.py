@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from goqueue.protocols.http.endpoint import HttpRequestFailed
+from goqueue.protocols.http.wire.endpoint import HttpRequestFailed
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import Broker, Simulation, simulate
 from tests.http.raw import Closed, RawHttp, SimServer, request, serving

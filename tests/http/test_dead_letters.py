@@ -8,9 +8,10 @@ from functools import partial
 import httpx
 import pytest
 
-from goqueue.broker import browsing, letter_counts
-from goqueue.broker.browsing import Order
-from goqueue.protocols.http.letters import _cursor
+from goqueue.broker.dead_letters import browsing
+from goqueue.broker.dead_letters import stats as letter_counts
+from goqueue.broker.dead_letters.browsing import Order
+from goqueue.protocols.http.api.dead_letters.admin import _cursor
 from goqueue.testing import Broker
 from tests.http.expect import publish, read, refused
 from tests.http.expect import values as values_read

@@ -12,17 +12,17 @@ import httpx
 import msgspec
 import pytest
 
+from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import Turns
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.reading import Polls
+from goqueue.broker.messages.publish import Turns
+from goqueue.broker.messages.reading import Polls
 from goqueue.errors import GoQueueError
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.protocols.faults import TABLE, fault_of
 from goqueue.protocols.http.calls import Answer, Context, Health, Operation, Services
-from goqueue.protocols.http.endpoint import Endpoint, HttpRequestFailed
-from goqueue.protocols.http.requests import Request
 from goqueue.protocols.http.routes import OPERATIONS, errors_of
+from goqueue.protocols.http.wire.endpoint import Endpoint, HttpRequestFailed
+from goqueue.protocols.http.wire.requests import Request
 from goqueue.testing import ManualClock, RecordingSink, SeededEntropy, SimDisk
 from tests.http.expect import PROBLEM, refused
 

@@ -11,15 +11,15 @@ from urllib.parse import urlencode
 
 import pytest
 
-from goqueue.broker.group_poll import Poll, poll_group
-from goqueue.broker.group_positions import Positions
-from goqueue.broker.pipeline import Caller
-from goqueue.broker.reading import Polls
+from goqueue.broker.admission import Caller
+from goqueue.broker.groups.poll import Poll, poll_group
+from goqueue.broker.groups.positions import Positions
+from goqueue.broker.messages.reading import Polls
 from goqueue.errors import Conflict
 from goqueue.log.batches import check_batches
-from goqueue.machines.group_commands import CommitOffsets, EndOffsets
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.commands import CommitOffsets, EndOffsets
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.values import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.control import ControlType, build_marker
 from goqueue.records.layout import HEADER_BYTES, reseal

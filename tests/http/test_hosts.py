@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from goqueue.protocols.door import ConnectionsDropped
-from goqueue.protocols.http.endpoint import HttpRequestFailed
+from goqueue.protocols.connection_limiter import ConnectionsDropped
+from goqueue.protocols.http.wire.endpoint import HttpRequestFailed
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import Broker, Simulation, simulate
 from tests.http.raw import Closed, Reply, SimServer, serving

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from goqueue.broker import letter_purges
+from goqueue.broker.dead_letters import purges as letter_purges
 from tests.http.expect import publish, read, refused
 from tests.http.expect import values as values_read
 from tests.http.letter_kit import bury, letters, moves, preview, redrive, values

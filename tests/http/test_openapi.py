@@ -12,8 +12,8 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from goqueue.protocols.http.endpoint import HttpRequestFailed
 from goqueue.protocols.http.routes import OPERATIONS
+from goqueue.protocols.http.wire.endpoint import HttpRequestFailed
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import Broker
 from tests.http.schemathesis_hooks import KNOWN_GROUP, KNOWN_MEMBER, KNOWN_TOPIC, STALE_RECEIPT_VARIABLE

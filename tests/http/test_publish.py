@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker as CoreBroker
-from goqueue.broker.messages import Turns
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.topics import create_topic, delete_topic
+from goqueue.broker.messages.publish import Turns
+from goqueue.broker.topics.admin import create_topic, delete_topic
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.partitioners import murmur2_partition
 from goqueue.testing import Broker, RecordingSink, SimDisk, Simulation, simulate

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import queue_receiving
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import delete_queue
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.queues import receiving as queue_receiving
+from goqueue.broker.queues.admin import delete_queue
 from goqueue.errors import GroupNotEmpty
-from goqueue.machines.delivery_commands import DeleteQueue
-from goqueue.machines.delivery_steps import HELD_MAX
+from goqueue.machines.queues.commands import DeleteQueue
+from goqueue.machines.queues.steps import HELD_MAX
 from goqueue.runtime.rounds import Rounds
 from goqueue.runtime.waiters import turns
 from goqueue.testing import Simulation, simulate

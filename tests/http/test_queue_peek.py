@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.topics import delete_records
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.topics.admin import delete_records
 from goqueue.errors import LogOffline
 from goqueue.testing import Simulation, simulate
 from tests.http.expect import publish

@@ -9,12 +9,12 @@ from pathlib import PurePath
 
 import pytest
 
+from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import MESSAGES_MAX, Fate, NewMessage, Turns
-from goqueue.broker.numbering import Numbering
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.transactional_messages import Writer
-from goqueue.broker.transactions import end_transaction, init_transactions
+from goqueue.broker.messages.publish import MESSAGES_MAX, Fate, NewMessage, Turns
+from goqueue.broker.transactions.coordination import end_transaction, init_transactions
+from goqueue.broker.transactions.publish import Writer
+from goqueue.broker.transactions.request_dedup import Numbering
 from goqueue.errors import GoQueueError, InvalidRecord, OutOfOrderSequence
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
@@ -123,7 +123,7 @@ def test_a_large_request_takes_little(messages: list[NewMessage]) -> None:
             await sender.publish(writer, 1, messages)
             gc.collect()
             kept = tracemalloc.take_snapshot().filter_traces(
-                [tracemalloc.Filter(inclusive=True, filename_pattern="*/broker/numbering.py")]
+                [tracemalloc.Filter(inclusive=True, filename_pattern="*/broker/transactions/request_dedup.py")]
             )
         finally:
             tracemalloc.stop()

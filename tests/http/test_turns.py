@@ -9,12 +9,12 @@ from collections.abc import Coroutine, Iterable, Sequence
 import msgspec
 import pytest
 
-from goqueue.broker.messages import MESSAGES_MAX
+from goqueue.broker.messages.publish import MESSAGES_MAX
 from goqueue.errors import MalformedRequest
-from goqueue.protocols.http.bodies import require_few_items
-from goqueue.protocols.http.connection import SLICE_BYTES, TURN_BYTES, HttpConnection
-from goqueue.protocols.http.messages import MessagesToPublish, all_translated
-from goqueue.protocols.http.requests import CHUNK_BYTES_MIN, CHUNKS_FREE, RequestReader
+from goqueue.protocols.http.api.messages import MessagesToPublish, all_translated
+from goqueue.protocols.http.wire.bodies import require_few_items
+from goqueue.protocols.http.wire.connection import SLICE_BYTES, TURN_BYTES, HttpConnection
+from goqueue.protocols.http.wire.requests import CHUNK_BYTES_MIN, CHUNKS_FREE, RequestReader
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.waiters import PIECE_ITEMS
 from goqueue.testing import Simulation, simulate
@@ -229,7 +229,7 @@ def test_large_batches_of_one_request_are_built_in_several_turns() -> None:
                 return build_batch(records)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("goqueue.broker.messages.build_batch", noted)
+                patch.setattr("goqueue.broker.messages.publish.build_batch", noted)
                 body = {"messages": [{"value": "x" * 300_000}] * 10}
                 reply = await client.call("POST", "/topics/t/messages", body)
             assert [each["offset"] for each in reply.json()["results"]] == list(range(10))

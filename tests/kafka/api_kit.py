@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from goqueue.protocols.kafka.front import RequestFailed
+from goqueue.protocols.kafka.wire.listener import RequestFailed
 from goqueue.testing import Simulation, simulate
 from tests.kafka.messages import Plain
 from tests.kafka.raw import DESCRIBE_CONFIGS, RawClient

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.pipeline import Caller
-from goqueue.protocols.kafka.context import Context
-from goqueue.protocols.kafka.markers import write_txn_markers
+from goqueue.broker.admission import Caller
+from goqueue.protocols.kafka.api.context import Context
+from goqueue.protocols.kafka.api.transactions.markers import write_txn_markers
 from goqueue.runtime.waiters import arrival
 from tests.kafka.api_kit import run
 from tests.kafka.messages import Plain

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import configure_queue
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.queues.admin import configure_queue
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers

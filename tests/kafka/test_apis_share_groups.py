@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_receiving import Source, Wish
-from goqueue.broker.queues import receive
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.queues.receive_and_settle import receive
+from goqueue.broker.queues.receiving import Source, Wish
 from tests.kafka.api_kit import INVALID_REQUEST, pass_time, run
 from tests.kafka.group_kit import (
     CONSUMER_DESCRIBE,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.produce import Acks, Publish, Section, publish_when_known
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.messages.produce import Acks, Publish, Section, publish_when_known
 from goqueue.errors import UnknownTopic
 from goqueue.runtime.partition import Appended, Outcome
 from tests.kafka.api_kit import NOT_ENOUGH_REPLICAS, pass_time, run

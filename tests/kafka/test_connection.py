@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from goqueue.broker.produce import OPERATION
+from goqueue.broker.messages.produce import OPERATION
 from goqueue.protocols.kafka.apis import APIS
-from goqueue.protocols.kafka.connection import KafkaConnection
+from goqueue.protocols.kafka.wire.connection import KafkaConnection
 from goqueue.testing import Simulation, simulate
 from tests.kafka.generate import OFFERED
 from tests.kafka.messages import members, request_bytes, response_class, response_values

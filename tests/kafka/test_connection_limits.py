@@ -8,9 +8,9 @@ import tracemalloc
 
 import pytest
 
-from goqueue.protocols.door import ConnectionsDropped
+from goqueue.protocols.connection_limiter import ConnectionsDropped
 from goqueue.protocols.kafka.apis import APIS
-from goqueue.protocols.kafka.front import RequestFailed
+from goqueue.protocols.kafka.wire.listener import RequestFailed
 from goqueue.testing import Simulation, simulate
 from tests.kafka.raw import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, FETCH, METADATA, PRODUCE, Closed, RawClient
 from tests.kafka.requests import create_topic, fetch, metadata, produce, produced, publish

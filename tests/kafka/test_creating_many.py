@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from goqueue.broker.topics import CREATED_ON_DEMAND_MAX
+from goqueue.broker.topics.admin import CREATED_ON_DEMAND_MAX
 from goqueue.testing import Simulation, simulate
 from tests.kafka.api_kit import UNKNOWN_TOPIC, run
 from tests.kafka.raw import CREATE_TOPICS, METADATA, RawClient

@@ -10,7 +10,7 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.log import names
-from goqueue.protocols.kafka.front import RequestFailed
+from goqueue.protocols.kafka.wire.listener import RequestFailed
 from goqueue.runtime.resting import RESTING_LOG
 from goqueue.seams.disk import remove_tree
 from goqueue.testing import SimDisk, Simulation, simulate

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from goqueue.broker.browsing import Look, browse_letters
-from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.dead_letters.browsing import Look, browse_letters
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import read_header, write_header

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipeline import Caller
-from goqueue.broker.produce import Publish, publish
-from goqueue.protocols.kafka import connection as kafka_connection
-from goqueue.protocols.kafka.produce import SECTIONS_AT_ONCE, pieces_of
+from goqueue.broker.messages.produce import Publish, publish
+from goqueue.protocols.kafka.api.messages.produce import SECTIONS_AT_ONCE, pieces_of
+from goqueue.protocols.kafka.wire import connection as kafka_connection
 from goqueue.testing import Simulation, simulate
 from goqueue.testing.loop import SimLoop
 from tests.kafka.messages import Plain

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.broker.queue_coordinator import DELIVERIES_TOPIC
-from goqueue.broker.redrive_coordinator import REDRIVES_TOPIC
+from goqueue.broker.queues.coordinator import DELIVERIES_TOPIC
+from goqueue.broker.redrives.coordinator import REDRIVES_TOPIC
 from tests.kafka.api_kit import INVALID_TOPIC, UNKNOWN_TOPIC, run
 from tests.kafka.group_kit import ConsumerMember, commit, committed, offsets
 from tests.kafka.raw import FETCH, RawClient

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
+from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import configure_queue
-from goqueue.broker.queue_coordinator import DELIVERIES_TOPIC
-from goqueue.broker.queue_receiving import Receiving, Source, Wish
-from goqueue.broker.queue_settling import Statement
-from goqueue.broker.queues import receive, settle
-from goqueue.broker.topics import delete_topic
+from goqueue.broker.queues.admin import configure_queue
+from goqueue.broker.queues.coordinator import DELIVERIES_TOPIC
+from goqueue.broker.queues.receive_and_settle import receive, settle
+from goqueue.broker.queues.receiving import Receiving, Source, Wish
+from goqueue.broker.queues.settling import Statement
+from goqueue.broker.topics.admin import delete_topic
 from goqueue.errors import CoordinatorUnavailable
-from goqueue.machines.delivery_commands import DeleteQueue, Seek
-from goqueue.machines.delivery_group import QueueGroup
-from goqueue.machines.delivery_steps import DONE, HELD_MAX
-from goqueue.machines.delivery_values import Verdict
-from goqueue.machines.delivery_window import Window
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import DeleteQueue, Seek
+from goqueue.machines.queues.group import QueueGroup
+from goqueue.machines.queues.steps import DONE, HELD_MAX
+from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.records.builder import NewRecord, build_batch

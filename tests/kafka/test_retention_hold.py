@@ -8,7 +8,7 @@ import errno
 import pytest
 
 from goqueue.broker.events import ExpiryHeld
-from goqueue.broker.retention_watch import UNKNOWN_GROUPS
+from goqueue.broker.topics.retention_watch import UNKNOWN_GROUPS
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.kafka.group_kit import commit, offsets
 from tests.kafka.requests import create_topic, publish

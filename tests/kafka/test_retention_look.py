@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import RetentionNear
-from goqueue.broker.readers import readers_before
-from goqueue.broker.retention_watch import RetentionWatch
+from goqueue.broker.groups.readers import readers_before
 from goqueue.broker.slices import PIECES_MAX, Slices
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset
+from goqueue.broker.topics.retention_watch import RetentionWatch
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.values import TopicPartition
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.kafka.server import serving
 from tests.kafka.test_retention_hold import filled

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import configure_queue
-from goqueue.machines.delivery_group import QueueGroup
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.queues.admin import configure_queue
+from goqueue.machines.queues.group import QueueGroup
 from tests.kafka.api_kit import pass_time, run
 from tests.kafka.raw import RawClient
 from tests.kafka.requests import create_topic, delete_records

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import configure_queue
-from goqueue.broker.queue_receiving import Source, Wish
-from goqueue.broker.queue_settling import Statement
-from goqueue.broker.queues import receive, settle
-from goqueue.machines.delivery_steps import HELD_MAX
-from goqueue.machines.delivery_values import Verdict
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.queues.admin import configure_queue
+from goqueue.broker.queues.receive_and_settle import receive, settle
+from goqueue.broker.queues.receiving import Source, Wish
+from goqueue.broker.queues.settling import Statement
+from goqueue.machines.queues.steps import HELD_MAX
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import read_header, write_header

@@ -7,13 +7,13 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from goqueue.broker.browsing import Look, Order, browse_letters
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import configure_queue, delete_queue
-from goqueue.broker.queue_beginnings import prepare
-from goqueue.broker.queue_receiving import Source, Wish
-from goqueue.broker.queues import receive
-from goqueue.broker.share_sessions import CONNECTION_SESSIONS_MAX
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters
+from goqueue.broker.queues.admin import configure_queue, delete_queue
+from goqueue.broker.queues.receive_and_settle import receive
+from goqueue.broker.queues.receiving import Source, Wish
+from goqueue.broker.queues.start_positions import prepare
+from goqueue.broker.share_groups.sessions import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
 from goqueue.model.queue_settings import Ordering
 from tests.kafka.api_kit import pass_time, run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_admin import configure_queue
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.queues.admin import configure_queue
 from tests.kafka.api_kit import run
 from tests.kafka.raw import RawClient
 from tests.kafka.requests import create_topic

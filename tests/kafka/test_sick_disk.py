@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from goqueue.protocols.kafka.front import RequestFailed
+from goqueue.protocols.kafka.wire.listener import RequestFailed
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.kafka.raw import FETCH
 from tests.kafka.requests import create_topic, fetch, fetched, offset_at, publish, read

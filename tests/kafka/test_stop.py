@@ -11,7 +11,7 @@ import pytest
 from goqueue.broker.events import DiskGuard, PartitionUnavailable, UnknownDirectory
 from goqueue.errors import GoQueueError, PortInUse
 from goqueue.log.events import WentOffline
-from goqueue.protocols.kafka.front import RequestFailed
+from goqueue.protocols.kafka.wire.listener import RequestFailed
 from goqueue.runtime.resting import RESTING_LOG
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.seams.disk import remove_tree

@@ -6,11 +6,16 @@ import asyncio
 
 import pytest
 
-from goqueue.broker.pipeline import Caller
-from goqueue.broker.sinks import commit_batch
-from goqueue.broker.transactions import ANSWER_WITHIN_S, abort_transaction, end_transaction, init_transactions
+from goqueue.broker.admission import Caller
+from goqueue.broker.transactions.coordination import (
+    ANSWER_WITHIN_S,
+    abort_transaction,
+    end_transaction,
+    init_transactions,
+)
+from goqueue.broker.transactions.sinks import commit_batch
 from goqueue.errors import CoordinatorUnavailable
-from goqueue.machines.transaction_values import ProducerIdentity, Stage
+from goqueue.machines.transactions.values import ProducerIdentity, Stage
 from tests.kafka.api_kit import UNKNOWN_TOPIC, pass_time, run
 from tests.kafka.group_kit import COORDINATOR_NOT_AVAILABLE
 from tests.kafka.raw import RawClient

@@ -11,8 +11,8 @@ import asyncio
 import pytest
 
 from goqueue.log.log import Log
-from goqueue.protocols.kafka import connection as kafka_connection
-from goqueue.protocols.kafka.connection import TURN_BYTES, TURN_FRAMES, KafkaConnection
+from goqueue.protocols.kafka.wire import connection as kafka_connection
+from goqueue.protocols.kafka.wire.connection import TURN_BYTES, TURN_FRAMES, KafkaConnection
 from goqueue.testing import Simulation, simulate
 from tests.kafka.raw import PRODUCE, RawClient
 from tests.kafka.requests import ALL, LEADER, create_topic, produce, produced

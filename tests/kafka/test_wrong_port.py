@@ -7,7 +7,7 @@ import pytest
 
 from goqueue.client import BadReply
 from goqueue.client.kafka import KafkaData
-from goqueue.protocols.door import ConnectionsDropped
+from goqueue.protocols.connection_limiter import ConnectionsDropped
 from goqueue.protocols.wrong_port import HTTP, KAFKA, TLS, http_answer, spoken
 from goqueue.testing import Broker, Simulation, simulate
 from tests.http.raw import SimServer as HttpServer

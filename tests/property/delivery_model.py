@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.queues.values import Verdict
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.machines.assignors import ASSIGNORS
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.subscribers import Assignment, Subscriptions
+from goqueue.machines.groups.assignors.by_name import ASSIGNORS
+from goqueue.machines.groups.assignors.subscribers import Assignment, Subscriptions
+from goqueue.machines.groups.values import TopicPartition
 
 Value = TypeVar("Value")
 

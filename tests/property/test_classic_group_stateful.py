@@ -16,9 +16,9 @@ from tests.unit.consumer_bytes import assignment, subscription
 from typing_extensions import override
 
 from goqueue.errors import GoQueueError, MemberIdRequired
-from goqueue.machines import classic_group
-from goqueue.machines.classic_values import Joined, Leaver, Protocol, Synced
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.classic import group as classic_group
+from goqueue.machines.groups.classic.values import Joined, Leaver, Protocol, Synced
+from goqueue.machines.groups.values import TopicPartition
 
 CLIENTS = st.integers(0, 4)
 KNOWN = {

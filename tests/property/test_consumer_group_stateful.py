@@ -19,13 +19,19 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.errors import Fenced, InstanceInUse, UnknownMember
-from goqueue.machines import consumer_group
-from goqueue.machines.consumer_records import changes, fold
-from goqueue.machines.consumer_values import AWAY_EPOCH, LEAVE_EPOCH, ConsumerGroup, ConsumerHeartbeat, ConsumerReply
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.group_keys import decode_key
-from goqueue.machines.group_values import KnownTopic, TopicPartition
-from goqueue.machines.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer import group as consumer_group
+from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer.records import changes, fold
+from goqueue.machines.groups.consumer.values import (
+    AWAY_EPOCH,
+    LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerHeartbeat,
+    ConsumerReply,
+)
+from goqueue.machines.groups.keys import decode_key
+from goqueue.machines.groups.values import KnownTopic, TopicPartition
 
 Partitions = frozenset[TopicPartition]
 

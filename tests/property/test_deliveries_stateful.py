@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from goqueue.errors import StaleReceipt
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.deliveries import Deliveries, Leased
-from goqueue.machines.delivery_commands import (
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import (
     BeginTopic,
     Bury,
     Command,
@@ -28,10 +28,10 @@ from goqueue.machines.delivery_commands import (
     Taker,
     claims_of,
 )
-from goqueue.machines.delivery_steps import Settled
-from goqueue.machines.delivery_values import LetterPlace, Verdict
-from goqueue.machines.delivery_window import Window
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.queues.machine import Deliveries, Leased
+from goqueue.machines.queues.steps import Settled
+from goqueue.machines.queues.values import LetterPlace, Verdict
+from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering, QueueSettings
 
 GROUP = "billing"

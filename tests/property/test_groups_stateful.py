@@ -11,11 +11,11 @@ from tests.unit.consumer_bytes import assignment
 from tests.unit.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, commit, join
 
 from goqueue.errors import MemberIdRequired
-from goqueue.machines import consumer_group
-from goqueue.machines.classic_values import ClassicGroup, Joined, Leave, Leaver, Sync
-from goqueue.machines.consumer_values import ConsumerGroup, ConsumerReply
-from goqueue.machines.group_commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Sweep
-from goqueue.machines.groups import Groups
+from goqueue.machines.groups.classic.values import ClassicGroup, Joined, Leave, Leaver, Sync
+from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Sweep
+from goqueue.machines.groups.consumer import group as consumer_group
+from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerReply
+from goqueue.machines.groups.machine import Groups
 
 NAMES = st.sampled_from(["g", "h"])
 MEMBERS = st.sampled_from(["a", "b", "c"])

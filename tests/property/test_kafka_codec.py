@@ -11,9 +11,9 @@ from tests.kafka.generate import OFFERED, message
 from tests.kafka.messages import NO_ID, Plain, build, read, request_bytes, request_class, response_class, write
 
 from goqueue.protocols.kafka.apis import FETCH, PRODUCE
-from goqueue.protocols.kafka.decode import Cursor, Request, decode
-from goqueue.protocols.kafka.encode import encode
-from goqueue.protocols.kafka.schema import newest_version
+from goqueue.protocols.kafka.wire.decode import Cursor, Request, decode
+from goqueue.protocols.kafka.wire.encode import encode
+from goqueue.protocols.kafka.wire.schema import newest_version
 
 # Produce is parsed by hand and its reply written by hand, and so is that of Fetch: see the tests of these two.
 READ_BY_SHAPE = [(key, version) for key, version in OFFERED if key != PRODUCE]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.errors import MalformedRequest
-from goqueue.protocols.kafka.frames import BufferPool, Frames
+from goqueue.protocols.kafka.wire.frames import BufferPool, Frames
 
 FRAME_BYTES_MAX = 3_000_000
 # Around the places where buffers change: a small one, the shared one, a large one.

@@ -11,10 +11,10 @@ from tests.kafka.raw import frame
 from tests.kafka.stub import ONE_TOPIC
 
 from goqueue.errors import DiskFull, GoQueueError, MalformedRequest
+from goqueue.protocols.kafka.api.messages.produce import ProduceRequest, parse, reply_body
+from goqueue.protocols.kafka.api.messages.produce_plan import Plan, plan_of
 from goqueue.protocols.kafka.apis import APIS, PRODUCE
-from goqueue.protocols.kafka.decode import Cursor, skip_tags
-from goqueue.protocols.kafka.produce import ProduceRequest, parse, reply_body
-from goqueue.protocols.kafka.produce_plan import Plan, plan_of
+from goqueue.protocols.kafka.wire.decode import Cursor, skip_tags
 from goqueue.runtime.partition import Appended
 
 HEADER_BYTES = 10

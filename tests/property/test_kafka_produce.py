@@ -12,14 +12,14 @@ from tests.kafka.kafka_python import consumer, producer
 from tests.kafka.messages import Plain, request_bytes, request_class, response_values
 from tests.kafka.stub import NO_TOPICS
 
-from goqueue.broker.fetch import Fetched
+from goqueue.broker.messages.fetch import Fetched
 from goqueue.errors import DiskFull, GoQueueError, InvalidRecord, LogOffline, UnknownPartition
 from goqueue.machines.producer import AbortedTransaction
 from goqueue.protocols.faults import fault_of
+from goqueue.protocols.kafka.api.messages.fetch import _reply as fetch_reply
+from goqueue.protocols.kafka.api.messages.produce import parse, reply_body
 from goqueue.protocols.kafka.apis import APIS, FETCH, PRODUCE
-from goqueue.protocols.kafka.decode import Cursor, decode
-from goqueue.protocols.kafka.fetch import _reply as fetch_reply
-from goqueue.protocols.kafka.produce import parse, reply_body
+from goqueue.protocols.kafka.wire.decode import Cursor, decode
 from goqueue.runtime.partition import Appended
 
 PRODUCE_VERSIONS = range(APIS[PRODUCE].first, APIS[PRODUCE].last + 1)

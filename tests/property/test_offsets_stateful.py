@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset, OffsetTable
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable
+from goqueue.machines.groups.values import TopicPartition
 
 GROUPS = st.sampled_from(["g", "h", "gh", ""])
 PRODUCERS = st.sampled_from([-1, 0, 1, 2**62])

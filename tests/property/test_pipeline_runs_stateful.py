@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from goqueue.errors import PipelineRunning, UnknownPipeline
 from goqueue.machines.decision import Now
-from goqueue.machines.pipeline_values import RunReport, RunState, Wish
-from goqueue.machines.pipelines import FORGOTTEN_AFTER_MS, LOST_AFTER_MS, PipelineRuns
+from goqueue.machines.runs.pipeline_values import RunReport, RunState, Wish
+from goqueue.machines.runs.pipelines import FORGOTTEN_AFTER_MS, LOST_AFTER_MS, PipelineRuns
 
 NAMES = st.sampled_from(["one", "two", "three"])
 RUNS = st.sampled_from(["a", "b"])

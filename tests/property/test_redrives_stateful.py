@@ -12,7 +12,8 @@ from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.redrive_values import (
+from goqueue.machines.redrives.machine import Redrives
+from goqueue.machines.redrives.values import (
     Advance,
     Batch,
     Cancel,
@@ -25,7 +26,6 @@ from goqueue.machines.redrive_values import (
     Start,
     Terms,
 )
-from goqueue.machines.redrives import Redrives
 
 TOPICS = st.sampled_from([UUID(int=1), UUID(int=2)])
 ENDS = {0: 9000, 1: 5}

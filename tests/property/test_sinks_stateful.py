@@ -8,9 +8,10 @@ from typing_extensions import override
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.transaction_sinks import BatchCommit
-from goqueue.machines.transaction_values import (
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.sinks import BatchCommit
+from goqueue.machines.transactions.values import (
     AddPartitions,
     Command,
     CommitBatch,
@@ -20,7 +21,6 @@ from goqueue.machines.transaction_values import (
     ProducerIdentity,
     Stage,
 )
-from goqueue.machines.transactions import Transactions
 from goqueue.model.sinks import sink_key, stage_id
 
 KEY = sink_key("query")

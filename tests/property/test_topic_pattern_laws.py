@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.errors import InvalidPattern
-from goqueue.machines.topic_pattern import TopicPattern
+from goqueue.machines.groups.topic_pattern import TopicPattern
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\.", r"\w", "-"])
 REPETITIONS = st.sampled_from(["*", "+", "?", "{2}", "{1,}", "{0,2}", "{1,3}?", "*?"])

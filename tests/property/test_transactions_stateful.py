@@ -19,9 +19,10 @@ from tests.unit.compaction import COMPACTIONS, compacted, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Answer, KeyedRecord, Now
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.transaction_records import transaction_record
-from goqueue.machines.transaction_values import (
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.records import transaction_record
+from goqueue.machines.transactions.values import (
     Abort,
     AddOffsets,
     AddPartitions,
@@ -33,7 +34,6 @@ from goqueue.machines.transaction_values import (
     Transaction,
     TransactionState,
 )
-from goqueue.machines.transactions import Transactions
 
 NOBODY, HOLDER = -1, -2
 WALL_MS = 1_700_000_000_000

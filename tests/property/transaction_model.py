@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from goqueue.machines.decision import Now
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.transaction_values import (
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.values import (
     Abort,
     AddOffsets,
     AddPartitions,

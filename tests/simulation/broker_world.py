@@ -15,7 +15,7 @@ from typing import Any
 from goqueue.broker.events import PartitionUnavailable, UnknownDirectory
 from goqueue.errors import GoQueueError
 from goqueue.log.events import DamageFound
-from goqueue.protocols.kafka.front import RequestFailed
+from goqueue.protocols.kafka.wire.listener import RequestFailed
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import PowerLoss, SeededEntropy, SimDisk, Simulation, simulate
 from goqueue.testing.disk_faults import Fault

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from goqueue.errors import GoQueueError, InstanceInUse, MemberFenced, UnknownMember
-from goqueue.machines.consumer_values import AWAY_EPOCH, JOIN_EPOCH, LEAVE_EPOCH, ConsumerHeartbeat, ConsumerReply
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.consumer.values import (
+    AWAY_EPOCH,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    ConsumerHeartbeat,
+    ConsumerReply,
+)
+from goqueue.machines.groups.values import TopicPartition
 from tests.simulation.group_classic import commit
 from tests.simulation.group_history import Call
 from tests.simulation.group_life import Life

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast
 from uuid import UUID
 
-from goqueue.broker import groups, topics
+from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipeline import Caller
+from goqueue.broker.groups import membership as groups
+from goqueue.broker.topics import admin as topics
 from goqueue.errors import GoQueueError
-from goqueue.machines.classic_values import ClassicGroup, Heartbeat, Join, Leave, Sync
-from goqueue.machines.consumer_values import ConsumerHeartbeat
-from goqueue.machines.group_commands import CommitOffsets, DeleteGroup, DeleteOffsets
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset
+from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join, Leave, Sync
+from goqueue.machines.groups.commands import CommitOffsets, DeleteGroup, DeleteOffsets
+from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
+from goqueue.machines.groups.offsets import CommittedOffset
+from goqueue.machines.groups.values import TopicPartition
 
 CALLER = Caller("simulation")
 

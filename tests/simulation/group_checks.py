@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from goqueue.machines.classic_values import Join, Joined
-from goqueue.machines.group_commands import CommitOffsets, DeleteGroup
+from goqueue.machines.groups.classic.values import Join, Joined
+from goqueue.machines.groups.commands import CommitOffsets, DeleteGroup
 from tests.simulation.group_history import Call, History
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from goqueue.errors import GoQueueError, MemberIdRequired, RebalanceInProgress, StaleGeneration
-from goqueue.machines.classic_values import Heartbeat, Join, Joined, Leave, Leaver, Protocol, Sync, Synced
-from goqueue.machines.consumer_protocol import assigned_partitions
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.classic.consumer_protocol import assigned_partitions
+from goqueue.machines.groups.classic.values import Heartbeat, Join, Joined, Leave, Leaver, Protocol, Sync, Synced
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.values import TopicPartition
 from tests.simulation.group_life import Life
 from tests.unit.consumer_bytes import assignment, subscription
 

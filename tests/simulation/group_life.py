@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from goqueue.broker.broker import Broker
 from goqueue.errors import GoQueueError
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
 from goqueue.testing import SeededEntropy
 from tests.simulation.group_calls import perform
 from tests.simulation.group_history import Call, History

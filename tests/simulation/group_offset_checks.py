@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.group_commands import CommitOffsets, DeleteGroup, DeleteOffsets
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset
+from goqueue.machines.groups.commands import CommitOffsets, DeleteGroup, DeleteOffsets
+from goqueue.machines.groups.offsets import CommittedOffset
+from goqueue.machines.groups.values import TopicPartition
 from tests.simulation.group_calls import DeleteTopic, FetchOffsets
 from tests.simulation.group_history import NEVER, Call, History
 

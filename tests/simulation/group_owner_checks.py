@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from goqueue.machines.consumer_values import JOIN_EPOCH, SESSION_TIMEOUT_MS, ConsumerHeartbeat, ConsumerReply
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.consumer.values import JOIN_EPOCH, SESSION_TIMEOUT_MS, ConsumerHeartbeat, ConsumerReply
+from goqueue.machines.groups.values import TopicPartition
 from tests.simulation.group_history import Call, History
 
 _SESSION_S = SESSION_TIMEOUT_MS / 1000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goqueue.machines.group_commands import DeleteGroup, DeleteOffsets
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets
+from goqueue.machines.groups.values import TopicPartition
 from tests.simulation.group_calls import DeleteTopic, FetchOffsets, GrowTopic, MakeTopic
 from tests.simulation.group_classic import commit
 from tests.simulation.group_life import Life

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import broker, coordinator, undertaker
+from goqueue.broker import broker, coordinator
 from goqueue.broker.broker import Broker
+from goqueue.broker.dead_letters import writer as undertaker
 from goqueue.machines.decision import Answer
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.runtime.shard import Shard

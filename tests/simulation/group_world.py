@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from goqueue.machines.classic_values import Join, Sync
-from goqueue.machines.consumer_values import ConsumerHeartbeat
-from goqueue.machines.group_commands import CommitOffsets, DeleteGroup
+from goqueue.machines.groups.classic.values import Join, Sync
+from goqueue.machines.groups.commands import CommitOffsets, DeleteGroup
+from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
 from goqueue.model.log_settings import FlushPolicy
 from tests.simulation.group_assigned import TOPICS, AssignedMember
 from tests.simulation.group_calls import DeleteTopic, DescribeGroup, FetchOffsets

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from goqueue.broker import queue_admin, queues
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import Fate, NewMessage, Turns, publish_messages
-from goqueue.broker.produce import Acks
-from goqueue.broker.queue_receiving import Source, Wish
-from goqueue.broker.queue_settling import Statement
-from goqueue.broker.reading import Polls, Reading, read_messages
-from goqueue.broker.transactional_messages import Writer, publish_in_transaction
-from goqueue.broker.transactions import end_transaction, init_transactions
+from goqueue.broker.messages.produce import Acks
+from goqueue.broker.messages.publish import Fate, NewMessage, Turns, publish_messages
+from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.queues import admin as queue_admin
+from goqueue.broker.queues import receive_and_settle as queues
+from goqueue.broker.queues.receiving import Source, Wish
+from goqueue.broker.queues.settling import Statement
+from goqueue.broker.transactions.coordination import end_transaction, init_transactions
+from goqueue.broker.transactions.publish import Writer, publish_in_transaction
 from goqueue.errors import GoQueueError
-from goqueue.machines.delivery_steps import Result
-from goqueue.machines.delivery_values import Verdict
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.steps import Result
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_calls import CALLER

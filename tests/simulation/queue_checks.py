@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_history import Call, History
 from tests.simulation.queue_calls import (

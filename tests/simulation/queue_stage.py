@@ -7,7 +7,7 @@ import errno
 from collections.abc import Callable, Sequence
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.delivery_values import FlightState, LetterPlace, Verdict
+from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
 from goqueue.testing import SimDisk
 from tests.simulation.group_stage import let_pass
 from tests.simulation.queue_calls import Given, PublishValue, ReadLetters, ReceiveSome, SettleSome

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_calls import GrowTopic, MakeTopic

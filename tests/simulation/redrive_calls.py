@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from goqueue.broker import redrives
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import NewMessage, Published, Turns, publish_messages
-from goqueue.broker.produce import Acks
-from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.produce import Acks
+from goqueue.broker.messages.publish import NewMessage, Published, Turns, publish_messages
+from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.redrives import admin as redrives
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrive_values import Moves, Redrive, Terms
+from goqueue.machines.redrives.values import Moves, Redrive, Terms
 from goqueue.model import dead_letters
 from tests.simulation.group_calls import CALLER
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker import redrive_batches
+from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.redrive_batches import gather, sink_of, stage
-from goqueue.broker.sinks import commit_batch
-from goqueue.machines.redrive_values import Batch, Plan, Redrive, RedriveState, Start, Terms
-from goqueue.machines.transaction_values import Stage
+from goqueue.broker.redrives import batches as redrive_batches
+from goqueue.broker.redrives.batches import gather, sink_of, stage
+from goqueue.broker.transactions.sinks import commit_batch
+from goqueue.machines.redrives.values import Batch, Plan, Redrive, RedriveState, Start, Terms
+from goqueue.machines.transactions.values import Stage
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_stage import let_pass, live

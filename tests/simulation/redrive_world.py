@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrive_values import Redrive, Terms
+from goqueue.machines.redrives.values import Redrive, Terms
+from goqueue.model.dead_letter_selection import Selection
 from goqueue.model.dead_letters import REDRIVES_HEADER
-from goqueue.model.letter_selection import Selection
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_history import History
 from tests.simulation.group_life import Client, Life

@@ -10,15 +10,15 @@ from typing_extensions import override
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.presence import Presence
-from goqueue.broker.share_acks import Acked
-from goqueue.broker.share_fetch import Turn, share_acknowledge, share_fetch
-from goqueue.broker.share_leases import ShareTerms
-from goqueue.broker.share_sessions import OPENING_EPOCH, Place
+from goqueue.broker.share_groups.acks import Acked
+from goqueue.broker.share_groups.fetch import Turn, share_acknowledge, share_fetch
+from goqueue.broker.share_groups.leases import ShareTerms
+from goqueue.broker.share_groups.sessions import OPENING_EPOCH, Place
 from goqueue.errors import GoQueueError, StaleReceipt
-from goqueue.machines.delivery_steps import Result, Settled
-from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.share_members import MemberKey
+from goqueue.machines.groups.share.members import MemberKey
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.steps import Result, Settled
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.records.layout import headers
 from goqueue.records.reader import read_records
 from tests.simulation.group_calls import CALLER

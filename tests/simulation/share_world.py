@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from goqueue.broker import share_sessions
 from goqueue.broker.presence import Presence
+from goqueue.broker.share_groups import sessions as share_sessions
 from goqueue.errors import GoQueueError
-from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_life import Client, Life

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import producers
 from goqueue.broker.broker import Broker
-from goqueue.broker.produce import Acks, Publish
+from goqueue.broker.messages.produce import Acks, Publish
+from goqueue.broker.transactions import producers
 from goqueue.errors import GoQueueError
 from goqueue.log.batches import NewBatch
 from goqueue.log.flush import Flush
@@ -21,7 +21,7 @@ from goqueue.machines.catalog import AlterTopic, Catalog, ForgetTopic
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.producer import Duplicate
 from goqueue.model.topic import Topic
-from goqueue.protocols.kafka.replies import Replies, Slot
+from goqueue.protocols.kafka.wire.replies import Replies, Slot
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.partition import Appended, Outcome, Partition
 from goqueue.runtime.shard import Shard

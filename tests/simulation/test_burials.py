@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.queue_admin import delete_queue
-from goqueue.broker.topics import delete_topic
-from goqueue.broker.undertaker import Undertaker
-from goqueue.machines.delivery_commands import Seek
-from goqueue.machines.delivery_values import Verdict
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import NO_EPOCH
+from goqueue.broker.dead_letters.writer import Undertaker
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.queues.admin import delete_queue
+from goqueue.broker.topics.admin import delete_topic
+from goqueue.machines.groups.offsets import NO_EPOCH
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import Seek
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import SimDisk

@@ -11,13 +11,13 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.opened_batches import FullBatches
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.reading import Polls, Reading, read_messages
-from goqueue.broker.share_offers import Search, Wanted
+from goqueue.broker.messages.opened_batches import FullBatches
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.share_groups.candidates import Search, Wanted
 from goqueue.errors import CorruptLog, GoQueueError, UnreadableBatch
-from goqueue.machines.delivery_window import Window
+from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import SimDisk

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.browsing import Look, Order, browse_letters
+from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters
+from goqueue.broker.dead_letters.writer import Undertaker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.redrives import find_redrive
-from goqueue.broker.undertaker import Undertaker
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.redrives.admin import find_redrive
 from goqueue.errors import DiskFull, GoQueueError
-from goqueue.machines.delivery_values import FlightState, LetterPlace, Verdict
-from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Terms
+from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, Terms
 from goqueue.model.dead_letters import UNREADABLE_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.observe.queue_metrics import look_at_queue_groups

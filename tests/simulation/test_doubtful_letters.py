@@ -8,10 +8,10 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed
-from goqueue.broker.messages import NewMessage, Turns
-from goqueue.broker.transactional_messages import Writer, publish_in_transaction
-from goqueue.broker.transactions import abort_transaction, init_transactions
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.broker.messages.publish import NewMessage, Turns
+from goqueue.broker.transactions.coordination import abort_transaction, init_transactions
+from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk

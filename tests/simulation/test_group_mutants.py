@@ -11,18 +11,16 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.errors import GoQueueError
-from goqueue.machines import (
-    classic_group,
-    classic_joining,
-    classic_rounds,
-    consumer_group,
-    consumer_reconcile,
-    groups,
-)
-from goqueue.machines.classic_values import ClassicGroup, Join, Step
 from goqueue.machines.decision import Decision
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.groups import Groups
+from goqueue.machines.groups import machine as groups
+from goqueue.machines.groups.classic import group as classic_group
+from goqueue.machines.groups.classic import joining as classic_joining
+from goqueue.machines.groups.classic import rounds as classic_rounds
+from goqueue.machines.groups.classic.values import ClassicGroup, Join, Step
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.consumer import group as consumer_group
+from goqueue.machines.groups.consumer import reconcile as consumer_reconcile
+from goqueue.machines.groups.machine import Groups
 from goqueue.runtime.shard import Shard
 from tests.simulation.group_lives import Ending
 from tests.simulation.group_stage import answer_at_once, shrink

@@ -11,11 +11,11 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.errors import CoordinatorUnavailable, LogOffline
-from goqueue.machines.classic_values import Join, Protocol
-from goqueue.machines.consumer_values import ConsumerHeartbeat
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.classic.values import Join, Protocol
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.values import TopicPartition
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import DeleteTopic, FetchOffsets, MakeTopic, perform

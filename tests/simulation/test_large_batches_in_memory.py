@@ -13,17 +13,17 @@ import pytest
 import zstandard
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.browsing import Look, browse_letters
-from goqueue.broker.fetch import Fetched
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.opened_batches import FullBatches
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.queue_admin import QueueSeek, seek_queue
-from goqueue.broker.queue_peeking import peek_queue
-from goqueue.broker.reading import Polls, Reading, opened, read_messages
-from goqueue.broker.share_offers import Search, Wanted
+from goqueue.broker.dead_letters.browsing import Look, browse_letters
+from goqueue.broker.messages.fetch import Fetched
+from goqueue.broker.messages.opened_batches import FullBatches
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.messages.reading import Polls, Reading, opened, read_messages
+from goqueue.broker.queues.admin import QueueSeek, seek_queue
+from goqueue.broker.queues.peeking import peek_queue
+from goqueue.broker.share_groups.candidates import Search, Wanted
 from goqueue.errors import GoQueueError, InvalidRecord, UnreadableBatch
-from goqueue.machines.delivery_window import Window
+from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records import payload, reader
 from goqueue.records.builder import NewRecord, build_batch

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.queue_receiving import Source, Wish
-from goqueue.broker.queues import receive
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.queues.receive_and_settle import receive
+from goqueue.broker.queues.receiving import Source, Wish
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.kafka.requests import create_topic
 from tests.kafka.server import SimServer, serving

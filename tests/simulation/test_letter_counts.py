@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import browsing, letter_counts
 from goqueue.broker.broker import Broker
-from goqueue.broker.browsing import TURN_LETTERS, Look, browse_letters, count_letters, list_letters
-from goqueue.broker.letter_counts import Count
-from goqueue.broker.letters import OpenedBatch, open_batches
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.topics import alter_topic, delete_records, delete_topic
+from goqueue.broker.dead_letters import browsing
+from goqueue.broker.dead_letters import stats as letter_counts
+from goqueue.broker.dead_letters.browsing import TURN_LETTERS, Look, browse_letters, count_letters, list_letters
+from goqueue.broker.dead_letters.reading import OpenedBatch, open_batches
+from goqueue.broker.dead_letters.stats import Count
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.topics.admin import alter_topic, delete_records, delete_topic
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrive_values import Terms
+from goqueue.machines.redrives.values import Terms
 from goqueue.model import dead_letters
-from goqueue.model.letter_selection import Selection
+from goqueue.model.dead_letter_selection import Selection
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.waiters import give_way
 from goqueue.testing import SeededEntropy, SimDisk

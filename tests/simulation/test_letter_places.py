@@ -10,12 +10,12 @@ from uuid import UUID
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.letter_doubts import LetterDoubts
-from goqueue.machines.delivery_commands import Seek
-from goqueue.machines.delivery_values import FlightState, LetterPlace, Verdict
-from goqueue.machines.delivery_window import Window
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import NO_EPOCH
+from goqueue.broker.dead_letters.unconfirmed import LetterDoubts
+from goqueue.machines.groups.offsets import NO_EPOCH
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import Seek
+from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
+from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.runtime.waiters import turns

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import MakeTopic

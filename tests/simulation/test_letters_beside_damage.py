@@ -8,8 +8,8 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.topics import delete_topic
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.broker.topics.admin import delete_topic
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.records.layout import headers
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic

@@ -7,11 +7,11 @@ import errno
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.topics import create_topic, delete_topic
-from goqueue.machines.delivery_commands import Seek
-from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import NO_EPOCH
+from goqueue.broker.topics.admin import create_topic, delete_topic
+from goqueue.machines.groups.offsets import NO_EPOCH
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import Seek
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic

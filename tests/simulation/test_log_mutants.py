@@ -19,7 +19,7 @@ from goqueue.log.flush import Flush, IndexWrite, Upkeep
 from goqueue.log.log import Log
 from goqueue.log.segment import NO_INDEX
 from goqueue.records.layout import BatchHeader, read_header
-from goqueue.seams.breath import Breath
+from goqueue.seams.cooperative_yield import Breath
 from goqueue.seams.disk import Buffer
 from goqueue.testing import SimDisk
 from goqueue.testing.disk import SimFile

@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.runtime.in_hand import InHand
 from goqueue.testing import SimDisk

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.queue_offers import look
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.queues.candidates import look
 from goqueue.errors import GoQueueError
-from goqueue.machines.delivery_values import Verdict
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES

@@ -8,20 +8,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker import letter_doubts, queue_beginnings, undertaker
-from goqueue.broker.letter_doubts import LetterDoubts
-from goqueue.broker.queue_offers import find
-from goqueue.broker.undertaker import Undertaker
+from goqueue.broker.dead_letters import unconfirmed as letter_doubts
+from goqueue.broker.dead_letters import writer as undertaker
+from goqueue.broker.dead_letters.unconfirmed import LetterDoubts
+from goqueue.broker.dead_letters.writer import Undertaker
+from goqueue.broker.queues import start_positions as queue_beginnings
+from goqueue.broker.queues.candidates import find
 from goqueue.log.checkpoint import Checkpoint
 from goqueue.log.epochs import NO_EPOCH
-from goqueue.machines import deliveries, delivery_group, delivery_steps
 from goqueue.machines.decision import Decision, Now
-from goqueue.machines.deliveries import Deliveries
-from goqueue.machines.delivery_commands import Bury, Offer, Receive, Settle, Taker
-from goqueue.machines.delivery_draft import Draft
-from goqueue.machines.delivery_records import KeyKind, read_key
-from goqueue.machines.delivery_steps import Passed
-from goqueue.machines.delivery_values import Delivery, Flight, FlightState
+from goqueue.machines.queues import group as delivery_group
+from goqueue.machines.queues import machine as deliveries
+from goqueue.machines.queues import steps as delivery_steps
+from goqueue.machines.queues.commands import Bury, Offer, Receive, Settle, Taker
+from goqueue.machines.queues.draft import Draft
+from goqueue.machines.queues.machine import Deliveries
+from goqueue.machines.queues.records import KeyKind, read_key
+from goqueue.machines.queues.steps import Passed
+from goqueue.machines.queues.values import Delivery, Flight, FlightState
 from goqueue.model.dead_letters import dead_letters_of
 from goqueue.model.queue_settings import QueueSettings
 from tests.simulation.group_stage import bury_one_by_one, shrink

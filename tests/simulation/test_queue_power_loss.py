@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from goqueue.broker import broker as broker_module
-from goqueue.broker import queue_admin, topics
 from goqueue.broker.broker import Broker
-from goqueue.broker.queue_admin import QueueSeek
-from goqueue.broker.queue_beginnings import retreat_all
-from goqueue.machines.delivery_values import Verdict
-from goqueue.machines.group_values import TopicPartition
+from goqueue.broker.queues import admin as queue_admin
+from goqueue.broker.queues.admin import QueueSeek
+from goqueue.broker.queues.start_positions import retreat_all
+from goqueue.broker.topics import admin as topics
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.testing import Fate, SimDisk

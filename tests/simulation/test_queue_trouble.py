@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import topics
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import NewMessage, Turns, publish_messages
-from goqueue.broker.produce import Acks
+from goqueue.broker.messages.produce import Acks
+from goqueue.broker.messages.publish import NewMessage, Turns, publish_messages
+from goqueue.broker.topics import admin as topics
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
-from goqueue.machines.delivery_commands import DeleteQueue
-from goqueue.machines.delivery_values import Verdict
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import DeleteQueue
+from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.runtime.rounds import Rounds
 from goqueue.testing import SimDisk

@@ -9,12 +9,12 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.queue_settling import Statement
-from goqueue.broker.queues import settle
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.queues.receive_and_settle import settle
+from goqueue.broker.queues.settling import Statement
 from goqueue.errors import GoQueueError, StaleReceipt
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES

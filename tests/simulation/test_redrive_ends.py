@@ -8,12 +8,12 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.redrive_batches import gather, stage
-from goqueue.broker.redrives import cancel_redrive
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.redrives.admin import cancel_redrive
+from goqueue.broker.redrives.batches import gather, stage
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrive_values import Moves, Redrive, RedriveState, Start, Terms
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, Start, Terms
 from goqueue.model import dead_letters
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec

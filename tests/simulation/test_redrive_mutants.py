@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import redriver
-from goqueue.broker.redriver import Redriver
-from goqueue.broker.sinks import commit_batch
+from goqueue.broker.redrives import runner as redriver
+from goqueue.broker.redrives.runner import Redriver
+from goqueue.broker.transactions.sinks import commit_batch
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrive_values import Redrive
-from goqueue.machines.redriven import Redriven
+from goqueue.machines.redrives.redriven import Redriven
+from goqueue.machines.redrives.values import Redrive
 from tests.simulation.group_stage import shrink
 from tests.simulation.mutants import Mutant, Patch, require_found
 from tests.simulation.redrive_kill import violations_after_a_kill

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import share_acks, share_sessions
-from goqueue.broker.share_offers import Search
-from goqueue.broker.share_sessions import Shares
-from goqueue.machines.delivery_commands import Receipt
-from goqueue.machines.delivery_values import FlightState
-from goqueue.machines.delivery_window import Window
-from goqueue.machines.share_members import MemberKey
+from goqueue.broker.share_groups import acks as share_acks
+from goqueue.broker.share_groups import sessions as share_sessions
+from goqueue.broker.share_groups.candidates import Search
+from goqueue.broker.share_groups.sessions import Shares
+from goqueue.machines.groups.share.members import MemberKey
+from goqueue.machines.queues.commands import Receipt
+from goqueue.machines.queues.values import FlightState
+from goqueue.machines.queues.window import Window
 from tests.simulation.mutants import Mutant, Patch, require_found
 from tests.simulation.share_world import ShareWorld, hurry
 
@@ -74,7 +75,7 @@ def refused_messages_are_taken_for_settled(patch: Patch) -> None:
     async def settle(broker: Any, session: Any, acks: Any) -> Any:
         return dict.fromkeys(await real(broker, session, acks))
 
-    from goqueue.broker import share_fetch
+    from goqueue.broker.share_groups import fetch as share_fetch
 
     patch.setattr(share_fetch, "settle_shares", settle)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.reading import Polls, Reading, read_messages
 from goqueue.runtime import upkeep
 from goqueue.runtime.flusher import Flusher
 from goqueue.testing import Fate, SimDisk

@@ -10,22 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker import groups, produce
-from goqueue.broker import transactions as operations
-from goqueue.broker.aborted import Aborted
 from goqueue.broker.broker import Broker
 from goqueue.broker.coordinator import Coordinator
-from goqueue.broker.finisher import Finisher
+from goqueue.broker.groups import membership as groups
+from goqueue.broker.messages import produce
+from goqueue.broker.messages.aborted import Aborted
+from goqueue.broker.transactions import coordination as operations
+from goqueue.broker.transactions.marker_writer import Finisher
 from goqueue.errors import GoQueueError
-from goqueue.machines import transaction_sinks
-from goqueue.machines import transaction_steps as steps
-from goqueue.machines import transactions as machine
 from goqueue.machines.decision import Answer
-from goqueue.machines.group_commands import CommitOffsets, EndOffsets
-from goqueue.machines.offsets import OffsetTable
+from goqueue.machines.groups.commands import CommitOffsets, EndOffsets
+from goqueue.machines.groups.offsets import OffsetTable
 from goqueue.machines.producer import ProducerTable
-from goqueue.machines.transaction_values import CommitBatch, End, Ending, Init, Transaction
-from goqueue.machines.transactions import Transactions
+from goqueue.machines.transactions import machine, steps
+from goqueue.machines.transactions import sinks as transaction_sinks
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.values import CommitBatch, End, Ending, Init, Transaction
 from goqueue.model.sinks import is_sink_key
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Shard

@@ -8,19 +8,19 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.browsing import Look, Order, browse_letters
+from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters
+from goqueue.broker.dead_letters.reading import Letter
 from goqueue.broker.events import BatchUnreadable, UnreadableSkipped
-from goqueue.broker.letters import Letter
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.queue_admin import describe_queue
-from goqueue.broker.queue_peeking import peek_queue
-from goqueue.broker.queue_stats import queue_stats
-from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.queues.admin import describe_queue
+from goqueue.broker.queues.peeking import peek_queue
+from goqueue.broker.queues.stats import queue_stats
 from goqueue.errors import GoQueueError, UnreadableBatch
-from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.redrive_values import Moves, Terms
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.redrives.values import Moves, Terms
 from goqueue.model import dead_letters
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.records import reader

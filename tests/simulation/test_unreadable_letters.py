@@ -8,13 +8,13 @@ import pytest
 from crc32c import crc32c
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.browsing import Look, Order, browse_letters, list_letters
-from goqueue.broker.messages import publish_sections
-from goqueue.broker.produce import Acks, Section
-from goqueue.broker.redrives import preview_redrive
+from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters, list_letters
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import publish_sections
+from goqueue.broker.redrives.admin import preview_redrive
 from goqueue.errors import GoQueueError
-from goqueue.machines.delivery_values import Verdict
-from goqueue.machines.redrive_values import Moves, RedriveState, Terms
+from goqueue.machines.queues.values import Verdict
+from goqueue.machines.redrives.values import Moves, RedriveState, Terms
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX

@@ -13,14 +13,14 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.broker import transactions
 from goqueue.broker.broker import Broker
-from goqueue.broker.produce import Acks, Publish, Section, publish, publish_when_known
-from goqueue.broker.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.produce import Acks, Publish, Section, publish, publish_when_known
+from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.transactions import coordination as transactions
 from goqueue.errors import GoQueueError
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.transaction_values import ProducerIdentity
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.values import ProducerIdentity
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import hand_over

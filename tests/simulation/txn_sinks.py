@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from goqueue.broker import sinks
 from goqueue.broker.broker import Broker
-from goqueue.machines.transaction_sinks import BatchCommit
-from goqueue.machines.transaction_values import Stage
+from goqueue.broker.transactions import sinks
+from goqueue.machines.transactions.sinks import BatchCommit
+from goqueue.machines.transactions.values import Stage
 from goqueue.model.sinks import stage_id
 from tests.simulation.group_calls import CALLER
 from tests.simulation.group_history import History

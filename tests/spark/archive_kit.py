@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 
 from goqueue.client import Client, topics
-from goqueue.spark.archive_commits import load
-from goqueue.spark.archive_manifest import TopicArchive
-from goqueue.spark.archive_store import ArchiveStore
-from goqueue.spark.jobs.archive import ArchiveJob, ArchiveRequest, Outcome
+from goqueue.spark.archive.commits import load
+from goqueue.spark.archive.manifest import TopicArchive
+from goqueue.spark.archive.store import ArchiveStore
+from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveRequest, Outcome
 from goqueue.testing.broker import Broker
 from tests.spark.read_kit import WAIT_S, reading
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from goqueue.spark.pipelines.file_systems import LocalFiles
-from goqueue.spark.pipelines.run_delta import _Table
+from goqueue.spark.pipelines.write.delta import _Table
+from goqueue.spark.pipelines.write.file_systems import LocalFiles
 from goqueue.spark.session import SessionRequest, start_session
 from tests.spark.pipeline_run_kit import Pipelines
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from goqueue.spark.pipelines import run_updates
-from goqueue.spark.pipelines.run_query import State
+from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.write import updates as run_updates
 from goqueue.spark.session import SessionRequest, start_session
 from tests.spark.pipeline_run_kit import Pipelines
 

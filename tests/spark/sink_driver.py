@@ -20,8 +20,8 @@ from pyspark import TaskContext
 from typing_extensions import override
 
 from goqueue.spark.session import SessionRequest, start_session
-from goqueue.spark.sink import GoQueueStreamWriter
-from goqueue.spark.sink_options import SinkOptions
+from goqueue.spark.sink.options import SinkOptions
+from goqueue.spark.sink.writers import GoQueueStreamWriter
 
 DRIVER = os.getpid()
 

@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from goqueue.client import Client, topics, transactions
 from goqueue.client.kafka import KafkaData
-from goqueue.spark.source import GoQueueSource
-from goqueue.spark.stream_progress import http_address
+from goqueue.spark.source.source import GoQueueSource
+from goqueue.spark.source.stream_progress import http_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,7 +149,7 @@ def register(spark: SparkSession, name: str, stream_writer: Callable[[Any], Any]
 
         @override
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-            from goqueue.spark.sink import check_write
+            from goqueue.spark.sink.writers import check_write
 
             return stream_writer(check_write(self.options, schema, is_overwrite=overwrite))
 

@@ -14,16 +14,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import InputPartition
 from typing_extensions import override
 
-from goqueue.spark.archive_listing import archived_files
-from goqueue.spark.archive_manifest import ArchiveConflict, NotArchived
-from goqueue.spark.archive_spans import Span
-from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable
-from goqueue.spark.jobs.archive import ArchiveJob, ArchiveRequest
-from goqueue.spark.jobs.archive_plan import ArchiveGap, OtherTopic
-from goqueue.spark.options import Kind, parse_options
-from goqueue.spark.pipelines.run_query import State
-from goqueue.spark.plan import Range
-from goqueue.spark.reader import read_task
+from goqueue.spark.archive.listing import archived_files
+from goqueue.spark.archive.manifest import ArchiveConflict, NotArchived
+from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
+from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveRequest
+from goqueue.spark.jobs.archive.plan import ArchiveGap, OtherTopic
+from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.source.options import Kind, parse_options
+from goqueue.spark.source.plan import Range
+from goqueue.spark.source.reader import read_task
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 from tests.spark.archive_kit import (

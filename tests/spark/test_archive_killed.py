@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.spark.archive_commits import load
-from goqueue.spark.archive_store import ArchiveStore
+from goqueue.spark.archive.commits import load
+from goqueue.spark.archive.store import ArchiveStore
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, installed_environ
 from tests.spark.archive_kit import archive, archived

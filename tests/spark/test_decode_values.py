@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from goqueue.errors import Invalid
-from goqueue.spark.decoding import decode_avro, decode_json, decode_protobuf
-from goqueue.spark.pipelines.run_query import State
+from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.values.columns import decode_avro, decode_json, decode_protobuf
 from goqueue.testing.broker import Broker
 from tests.decode_values_kit import ORDER, avro, descriptor_set, message, message_class
 from tests.spark.archive_kit import archive

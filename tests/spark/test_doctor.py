@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import goqueue
-from goqueue.cli.doctor_findings import Verdict
-from goqueue.cli.spark_doctor import check_sources
+from goqueue.cli.doctor.findings import Verdict
+from goqueue.cli.spark.doctor import check_sources
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Row
 

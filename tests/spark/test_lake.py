@@ -28,11 +28,12 @@ from deltalake import DeltaTable
 from pyarrow import dataset
 
 from goqueue.seams.entropy import SystemEntropy
-from goqueue.spark.pipelines import attempts, run_delta
-from goqueue.spark.pipelines.file_commits import FileCommits
-from goqueue.spark.pipelines.file_systems import Files, HadoopFiles
-from goqueue.spark.pipelines.model import DeltaSink
-from goqueue.spark.pipelines.run_query import State
+from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.spec.model import DeltaSink
+from goqueue.spark.pipelines.write import attempts
+from goqueue.spark.pipelines.write import delta as run_delta
+from goqueue.spark.pipelines.write.file_commits import FileCommits
+from goqueue.spark.pipelines.write.file_systems import Files, HadoopFiles
 from tests.kafka.process import WAIT_S, ServeProcess
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import publish

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSourceReader
 
 from goqueue.errors import Invalid
-from goqueue.spark.columns import SCHEMA
+from goqueue.spark.source.columns import SCHEMA
 from goqueue.testing.broker import Broker
 from pyspark_goqueue import DefaultSource
 from tests.spark.read_kit import new_topic, publish, reading
@@ -108,7 +108,7 @@ def test_spark_names_the_parameter_of_readers() -> None:
 
 
 def test_no_reader_defines_filters_since_spark_would_refuse_all_reads_then() -> None:
-    from goqueue.spark.reader import GoQueueReader
+    from goqueue.spark.source.reader import GoQueueReader
 
     assert GoQueueReader.pushFilters is DataSourceReader.pushFilters
 
@@ -121,5 +121,5 @@ def test_what_spark_imports_to_find_the_source_is_light() -> None:
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
 
     assert "pyspark_goqueue" in loaded
-    assert not {"httpx", "goqueue.client", "goqueue.spark.reader"}.intersection(loaded)
+    assert not {"httpx", "goqueue.client", "goqueue.spark.source.reader"}.intersection(loaded)
     assert not [name for name in loaded if re.match(r"(rich|httptools|uvloop)\b", name)]

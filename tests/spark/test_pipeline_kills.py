@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.spark.pipelines.run_query import State
+from goqueue.spark.pipelines.run.query import State
 from tests.kafka.process import WAIT_S, ServeProcess
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import publish

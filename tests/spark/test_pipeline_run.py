@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.client import Client, messages
-from goqueue.spark.pipelines.run_query import State
+from goqueue.spark.pipelines.run.query import State
 from goqueue.testing.broker import Broker
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import new_topic

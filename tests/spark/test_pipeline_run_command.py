@@ -16,7 +16,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from goqueue.cli.pipeline_run import SPARK_LOST_EXIT
+from goqueue.cli.pipelines.run import SPARK_LOST_EXIT
 from goqueue.client import Client, pipelines
 from goqueue.client.pipeline_values import PipelineReport
 from goqueue.testing.broker import Broker

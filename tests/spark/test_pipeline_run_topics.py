@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from goqueue.spark.pipelines.run_query import State
+from goqueue.spark.pipelines.run.query import State
 from goqueue.testing.broker import Broker
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import WAIT_S, new_topic

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.client import Client, groups
-from goqueue.spark.options import NAMES
+from goqueue.spark.source.options import NAMES
 from goqueue.testing.broker import Broker
 from tests.spark.read_kit import new_topic, publish
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.errors import Invalid
-from goqueue.spark.decoding import decode_json
+from goqueue.spark.values.columns import decode_json
 from goqueue.testing.broker import Broker
 from tests.spark.read_kit import WAIT_S, new_topic, publish
 

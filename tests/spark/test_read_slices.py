@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from goqueue.client import Client, topics
-from goqueue.spark.offsets_lookup import Bounds, connect, look
-from goqueue.spark.offsets_loss import DataLost
-from goqueue.spark.options import Kind, ReadOptions, parse_options
-from goqueue.spark.reader import GoQueueReader
+from goqueue.spark.source.offsets_lookup import Bounds, connect, look
+from goqueue.spark.source.offsets_loss import DataLost
+from goqueue.spark.source.options import Kind, ReadOptions, parse_options
+from goqueue.spark.source.reader import GoQueueReader
 from goqueue.testing.broker import Broker
 from tests.spark.read_kit import delete_topic, new_topic, publish, remove_records
 

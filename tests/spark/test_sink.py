@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from typing_extensions import override
 
 from goqueue.model.partitioners import murmur2_partition
-from goqueue.spark.sink import BATCH_ID, QUERY_ID, GoQueueStreamWriter
+from goqueue.spark.sink.writers import BATCH_ID, QUERY_ID, GoQueueStreamWriter
 from goqueue.testing.broker import Broker
 from tests.spark.sink_kit import (
     committed,

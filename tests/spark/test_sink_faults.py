@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typing_extensions import override
 
-from goqueue.spark.sink import GoQueueStreamWriter
+from goqueue.spark.sink.writers import GoQueueStreamWriter
 from tests.kafka.process import WAIT_S, ServeProcess
 from tests.spark.sink_kit import (
     committed,

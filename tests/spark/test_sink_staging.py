@@ -12,9 +12,9 @@ import pytest
 from goqueue.client.kafka import KafkaData
 from goqueue.errors import GoQueueError, TooLarge
 from goqueue.records.compression import Codec
-from goqueue.spark.sink_commit import BatchNotCommitted, CheckpointOutdated, abort_staged, commit_staged
-from goqueue.spark.sink_options import SinkOptions, TooLargeUse
-from goqueue.spark.staging import Attempt, Staged, Staging, gathered, stage
+from goqueue.spark.sink.commit import BatchNotCommitted, CheckpointOutdated, abort_staged, commit_staged
+from goqueue.spark.sink.options import SinkOptions, TooLargeUse
+from goqueue.spark.sink.staging import Attempt, Staged, Staging, gathered, stage
 from goqueue.testing.broker import Broker
 from tests.spark.sink_kit import committed, create_topic, open_transactions
 

@@ -14,11 +14,12 @@ from tests.unit.compaction import compactions
 from tests.unit.consumer_bytes import assignment, subscription
 
 from goqueue.errors import GoQueueError
-from goqueue.machines import classic_group
-from goqueue.machines.classic_joining import join
-from goqueue.machines.classic_records import changes, fold
-from goqueue.machines.classic_tally import tally_of
-from goqueue.machines.classic_values import (
+from goqueue.machines.decision import KeyedRecord, Now
+from goqueue.machines.groups.classic import group as classic_group
+from goqueue.machines.groups.classic.joining import join
+from goqueue.machines.groups.classic.member_counts import tally_of
+from goqueue.machines.groups.classic.records import changes, fold
+from goqueue.machines.groups.classic.values import (
     ClassicGroup,
     ClassicMember,
     ClassicState,
@@ -32,9 +33,8 @@ from goqueue.machines.classic_values import (
     Sync,
     Synced,
 )
-from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.group_keys import decode_key
-from goqueue.machines.group_values import REBALANCES_KEPT, TopicPartition
+from goqueue.machines.groups.keys import decode_key
+from goqueue.machines.groups.values import REBALANCES_KEPT, TopicPartition
 
 NAME = "readers"
 SESSION_MS = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from itertools import groupby
 
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
 
 
 def subscription(*topics: str, user_data: bytes = b"", owned: tuple[TopicPartition, ...] | None = None) -> bytes:

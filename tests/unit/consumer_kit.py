@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 
 from goqueue.errors import GoQueueError
-from goqueue.machines import consumer_group
-from goqueue.machines.consumer_records import changes, fold
-from goqueue.machines.consumer_values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
 from goqueue.machines.decision import Now
-from goqueue.machines.group_keys import decode_key
-from goqueue.machines.group_values import KnownTopic, KnownTopics, TopicPartition
-from goqueue.machines.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer import group as consumer_group
+from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer.records import changes, fold
+from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
+from goqueue.machines.groups.keys import decode_key
+from goqueue.machines.groups.values import KnownTopic, KnownTopics, TopicPartition
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:

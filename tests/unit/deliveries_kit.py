@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.deliveries import Deliveries
-from goqueue.machines.delivery_commands import BeginTopic, Claim, Command, Configure, Offer, Receive, Settle, Taker
-from goqueue.machines.delivery_values import FlightState, Verdict
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import BeginTopic, Claim, Command, Configure, Offer, Receive, Settle, Taker
+from goqueue.machines.queues.machine import Deliveries
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import QueueSettings
 
 WALL_MS = 1_700_000_000_000

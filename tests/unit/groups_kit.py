@@ -10,14 +10,14 @@ from tests.unit.compaction import compactions
 from tests.unit.consumer_bytes import assignment, subscription
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.classic_values import ClassicGroup, Heartbeat, Join, Joined, Protocol, Sync
-from goqueue.machines.consumer_values import ConsumerHeartbeat
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_values import KnownTopic, TopicPartition
-from goqueue.machines.groups import Command, Groups
-from goqueue.machines.heartbeat_pace import HeartbeatPace
-from goqueue.machines.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join, Joined, Protocol, Sync
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
+from goqueue.machines.groups.machine import Command, Groups
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.values import KnownTopic, TopicPartition
 
 START = Now(1_700_000_000_000, 50_000)
 DAY_MS = 86_400_000

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from goqueue.machines.assignors import ASSIGNORS
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.subscribers import Assignment
+from goqueue.machines.groups.assignors.by_name import ASSIGNORS
+from goqueue.machines.groups.assignors.subscribers import Assignment
+from goqueue.machines.groups.values import TopicPartition
 
 Short = Mapping[str, str]
 """An assignment as a test writes it: `a0 b1` for partition 0 of topic a and partition 1 of topic b."""

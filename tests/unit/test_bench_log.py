@@ -12,7 +12,7 @@ from goqueue.bench.log import Scale, private_workspace, run
 from goqueue.bench.log_append import MIB
 from goqueue.bench.machine import describe, file_system_of
 from goqueue.bench.measure import Aim, BenchmarkFailed, Goal, Result, medians_of_rounds, require
-from goqueue.cli import bench_results
+from goqueue.cli.bench import results as bench_results
 from goqueue.cli.main import app
 
 TINY = Scale(

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from goqueue.errors import Draining
-from goqueue.seams.breath import ThreadBreath
+from goqueue.seams.cooperative_yield import ThreadBreath
 
 
 def compute(breath: ThreadBreath, seconds: float) -> float:

@@ -6,10 +6,10 @@ from pathlib import PurePath
 
 import pytest
 
+from goqueue.broker.admission import BUCKETS_S, Caller, Pipeline, TallyKey
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipeline import BUCKETS_S, Caller, Pipeline, TallyKey
-from goqueue.broker.producers import new_producer
-from goqueue.broker.topics import create_topic, delete_topic, describe_topic
+from goqueue.broker.topics.admin import create_topic, delete_topic, describe_topic
+from goqueue.broker.transactions.producers import new_producer
 from goqueue.errors import DiskFull, Draining, TopicExists, Unavailable, UnknownTopic
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.testing import ManualClock, RecordingSink, SimDisk, Simulation, simulate

@@ -17,8 +17,8 @@ from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.upkeep import Caretaker
-from goqueue.seams.breath import Breath
 from goqueue.seams.clock import SystemClock
+from goqueue.seams.cooperative_yield import Breath
 from goqueue.seams.disk import RealDisk
 from goqueue.testing import RecordingSink
 

@@ -7,9 +7,9 @@ from tests.unit.classic_kit import OPEN_MS, SESSION_MS, Stage, all_joined, settl
 from tests.unit.consumer_bytes import assignment
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.classic_group import check_commit
-from goqueue.machines.classic_values import Protocol
-from goqueue.machines.group_values import REBALANCES_KEPT, TopicPartition
+from goqueue.machines.groups.classic.group import check_commit
+from goqueue.machines.groups.classic.values import Protocol
+from goqueue.machines.groups.values import REBALANCES_KEPT, TopicPartition
 
 PARTITIONS = [TopicPartition("orders", index) for index in range(3)]
 FIRST, SECOND, THIRD = PARTITIONS

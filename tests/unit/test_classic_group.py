@@ -7,8 +7,8 @@ from tests.unit.classic_kit import OPEN_MS, RANGE, REBALANCE_MS, SESSION_MS, Sta
 from tests.unit.consumer_bytes import assignment, subscription
 
 from goqueue.errors import MemberIdRequired
-from goqueue.machines.classic_values import LeaderView, Leaver, Protocol
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.classic.values import LeaderView, Leaver, Protocol
+from goqueue.machines.groups.values import TopicPartition
 
 FIRST = assignment(TopicPartition("orders", 0))
 SECOND = assignment(TopicPartition("orders", 1))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from goqueue.machines import classic_group
-from goqueue.machines.classic_joining import join
-from goqueue.machines.classic_records import changes
-from goqueue.machines.classic_values import ClassicGroup, Heartbeat, Join, Leave, Leaver, Protocol, Step, Sync
 from goqueue.machines.decision import Now
+from goqueue.machines.groups.classic import group as classic_group
+from goqueue.machines.groups.classic.joining import join
+from goqueue.machines.groups.classic.records import changes
+from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join, Leave, Leaver, Protocol, Step, Sync
 
 MEMBERS = 60
 NAME = "many"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.classic_kit import REBALANCE_MS, SESSION_MS, stable
 from tests.unit.consumer_bytes import subscription
 
-from goqueue.machines.classic_values import Protocol
+from goqueue.machines.groups.classic.values import Protocol
 
 GRACE_MS = 5_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.classic_kit import OPEN_MS, RANGE, Stage, all_joined, stable
 from tests.unit.consumer_bytes import subscription
 
-from goqueue.machines.classic_values import Protocol
+from goqueue.machines.groups.classic.values import Protocol
 
 STICKY = Protocol("sticky", subscription("orders", user_data=b"sticky"))
 

@@ -9,11 +9,11 @@ from tests.unit.classic_kit import NAME, Stage, folded, settle, stable
 from tests.unit.compaction import compacted, compactions
 
 from goqueue.errors import Corrupt
-from goqueue.machines.classic_records import changes, fold
-from goqueue.machines.classic_values import ClassicGroup, ClassicMember, Protocol
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.group_keys import GroupKey, KeyKind, decode_key, encode_key
-from goqueue.machines.group_values import Rebalance
+from goqueue.machines.groups.classic.records import changes, fold
+from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Protocol
+from goqueue.machines.groups.keys import GroupKey, KeyKind, decode_key, encode_key
+from goqueue.machines.groups.values import Rebalance
 
 FULL = ClassicGroup(
     name="größe",

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.classic_kit import OPEN_MS, RANGE, REBALANCE_MS, SESSION_MS, Stage, settle, stable
 from tests.unit.consumer_bytes import assignment, subscription
 
-from goqueue.machines.classic_values import Leaver, Protocol
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.classic.values import Leaver, Protocol
+from goqueue.machines.groups.values import TopicPartition
 
 FIRST = assignment(TopicPartition("orders", 0))
 SECOND = assignment(TopicPartition("orders", 1))

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from goqueue.cli.config import takes_settings
 from goqueue.cli.main import app
+from goqueue.cli.server.config import takes_settings
 from goqueue.server.settings import SETTINGS, Group
 from goqueue.server.settings_sources import Loaded
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.unit.consumer_kit import Coordinator, partitions
 
 from goqueue.errors import Conflict, InstanceFenced, InstanceInUse, MalformedRequest, MemberFenced, UnknownMember
-from goqueue.machines import consumer_group
-from goqueue.machines.consumer_values import AWAY_EPOCH, LEAVE_EPOCH, MemberState
+from goqueue.machines.groups.consumer import group as consumer_group
+from goqueue.machines.groups.consumer.values import AWAY_EPOCH, LEAVE_EPOCH, MemberState
 
 ORDERS = frozenset({"orders"})
 ALL = "orders-0 orders-1 orders-2"

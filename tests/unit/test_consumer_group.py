@@ -6,10 +6,10 @@ import pytest
 from tests.unit.consumer_kit import Coordinator, partitions, written
 
 from goqueue.errors import InvalidPattern, MalformedRequest, StaleMemberEpoch, UnknownMember, UnsupportedAssignor
-from goqueue.machines import consumer_group
-from goqueue.machines.consumer_records import changes
-from goqueue.machines.consumer_values import AWAY_EPOCH, LEAVE_EPOCH, MemberState
-from goqueue.machines.group_values import REBALANCES_KEPT, TopicPartition
+from goqueue.machines.groups.consumer import group as consumer_group
+from goqueue.machines.groups.consumer.records import changes
+from goqueue.machines.groups.consumer.values import AWAY_EPOCH, LEAVE_EPOCH, MemberState
+from goqueue.machines.groups.values import REBALANCES_KEPT, TopicPartition
 
 
 def test_the_first_member_gets_everything_at_once() -> None:

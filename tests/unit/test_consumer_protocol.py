@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.consumer_bytes import assignment, subscription
 
-from goqueue.machines.consumer_protocol import (
+from goqueue.machines.groups.classic.consumer_protocol import (
     PARTITIONS_MAX,
     TOPICS_MAX,
     assigned_of,
     assigned_partitions,
     subscribed_topics,
 )
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
 
 NAMES = st.text(max_size=20)
 PARTITIONS = st.builds(TopicPartition, NAMES, st.integers(0, 2**31 - 1))

@@ -7,11 +7,11 @@ import pytest
 from tests.unit.consumer_kit import Coordinator
 
 from goqueue.errors import Corrupt
-from goqueue.machines.consumer_group import refresh
-from goqueue.machines.consumer_records import KIND, changes, fold
-from goqueue.machines.consumer_values import LEAVE_EPOCH, ConsumerGroup
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.group_keys import GroupKey, KeyKind, decode_key
+from goqueue.machines.groups.consumer.group import refresh
+from goqueue.machines.groups.consumer.records import KIND, changes, fold
+from goqueue.machines.groups.consumer.values import LEAVE_EPOCH, ConsumerGroup
+from goqueue.machines.groups.keys import GroupKey, KeyKind, decode_key
 
 NEWER = {"topic_ids", "former"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.consumer_kit import Coordinator, partitions
 
-from goqueue.machines.consumer_values import FormerPartition, MemberState
+from goqueue.machines.groups.consumer.values import FormerPartition, MemberState
 
 
 def test_topics_that_are_made_grow_or_go_are_rebalanced() -> None:

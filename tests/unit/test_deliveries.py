@@ -11,8 +11,7 @@ from tests.unit.deliveries_kit import P0, TOPIC_ID, WALL_MS, Talk
 
 from goqueue.errors import StaleReceipt, UnknownQueue
 from goqueue.machines.decision import Now
-from goqueue.machines.deliveries import Leased
-from goqueue.machines.delivery_commands import (
+from goqueue.machines.queues.commands import (
     BeginTopic,
     Bury,
     Configure,
@@ -24,10 +23,11 @@ from goqueue.machines.delivery_commands import (
     Seek,
     Taker,
 )
-from goqueue.machines.delivery_draft import Draft
-from goqueue.machines.delivery_records import partition_record
-from goqueue.machines.delivery_values import FlightState, LetterPlace, Verdict
-from goqueue.machines.delivery_window import Chunk
+from goqueue.machines.queues.draft import Draft
+from goqueue.machines.queues.machine import Leased
+from goqueue.machines.queues.records import partition_record
+from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
+from goqueue.machines.queues.window import Chunk
 from goqueue.model.queue_settings import Ordering, QueueSettings
 
 

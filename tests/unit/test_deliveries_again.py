@@ -8,9 +8,9 @@ from tests.unit.deliveries_kit import P0, Talk
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import Now
-from goqueue.machines.delivery_commands import Configure
-from goqueue.machines.delivery_records import flights_record, read_flights
-from goqueue.machines.delivery_values import Flight, FlightState, Lease, Verdict
+from goqueue.machines.queues.commands import Configure
+from goqueue.machines.queues.records import flights_record, read_flights
+from goqueue.machines.queues.values import Flight, FlightState, Lease, Verdict
 from goqueue.model.queue_settings import Ordering, QueueSettings
 
 LEASE = Lease(7, "ann", 1_000)

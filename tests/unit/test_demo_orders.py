@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 
-from goqueue.cli.demo_orders import CUSTOMERS, LATE, Orders
+from goqueue.cli.demo.orders import CUSTOMERS, LATE, Orders
 from goqueue.testing import SeededEntropy
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)

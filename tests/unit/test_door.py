@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from goqueue.protocols.door import ConnectionsDropped, Door, Limits
+from goqueue.protocols.connection_limiter import ConnectionsDropped, Door, Limits
 from goqueue.testing import RecordingSink, Simulation, simulate
 
 

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from goqueue.broker.broker import Broker
 from goqueue.model.broker_options import BrokerOptions
-from goqueue.protocols.door import Door, Limits
-from goqueue.protocols.front import Front
+from goqueue.protocols.connection_limiter import Door, Limits
+from goqueue.protocols.listener import Front
 from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
 
 

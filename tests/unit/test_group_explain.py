@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from goqueue.cli.group_explain import Sentence, explained
-from goqueue.cli.group_retention import retention_line
-from goqueue.cli.group_words import age_text, partitions_text
+from goqueue.cli.groups.explain import Sentence, explained
+from goqueue.cli.groups.retention import retention_line
+from goqueue.cli.groups.words import age_text, partitions_text
 from goqueue.client import Group, GroupMember, GroupOffset, GroupPartition, GroupRebalance
 from goqueue.client.group_values import Owner
 from goqueue.client.problems import Problem

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.unit.classic_kit import NAME, OPEN_MS, RANGE, SESSION_MS, Stage, all_joined, stable
 
 from goqueue.errors import CommitTooLarge, GroupFull, GroupRequestTooLarge
-from goqueue.machines.classic_joining import join
-from goqueue.machines.classic_records import changes
-from goqueue.machines.classic_tally import weighed
-from goqueue.machines.classic_values import ClassicGroup, ClassicMember, Join, Leaver, Protocol
-from goqueue.machines.consumer_values import JOIN_EPOCH, ConsumerGroup, ConsumerHeartbeat, ConsumerMember
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_limits import (
+from goqueue.machines.groups.classic.joining import join
+from goqueue.machines.groups.classic.member_counts import weighed
+from goqueue.machines.groups.classic.records import changes
+from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Join, Leaver, Protocol
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerGroup, ConsumerHeartbeat, ConsumerMember
+from goqueue.machines.groups.limits import (
     ASSIGNMENT_BYTES_MAX,
     ASSIGNMENTS_BYTES_MAX,
     MEMBERS_MAX,
@@ -32,8 +32,8 @@ from goqueue.machines.group_limits import (
     check_commit,
     check_heartbeat,
 )
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset, OffsetTable
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable
+from goqueue.machines.groups.values import TopicPartition
 
 BATCH_BYTES_MAX = 64 * 1024 * 1024
 NOW = Now(1_700_000_000_000, 50_000)

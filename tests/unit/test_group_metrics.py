@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.unit.test_metrics import Door, Samples, core, samples, scrape, value
 
-from goqueue.broker.groups import commit_offsets
-from goqueue.broker.pipeline import INSIDE
-from goqueue.broker.topics import create_topic
+from goqueue.broker.admission import INSIDE
+from goqueue.broker.groups.membership import commit_offsets
+from goqueue.broker.topics.admin import create_topic
 from goqueue.client import Client, NewMessage, PartitionOffset, groups, messages, topics, transactions
-from goqueue.machines.group_commands import CommitOffsets
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset
-from goqueue.machines.rebalance_kinds import RebalanceKind, kind_of_reason
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.rebalance_kinds import RebalanceKind, kind_of_reason
+from goqueue.machines.groups.values import TopicPartition
 from goqueue.observe.group_metrics import GROUPS_MAX
 from goqueue.observe.metrics import Metrics
 from goqueue.testing import Broker, Simulation, simulate

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.broker.group_positions import MemberPositions, Position, Positions
+from goqueue.broker.groups.positions import MemberPositions, Position, Positions
 from goqueue.errors import MalformedRequest
-from goqueue.machines.consumer_values import ConsumerMember
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.consumer.values import ConsumerMember
+from goqueue.machines.groups.values import TopicPartition
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 ZERO, ONE, TWO = (TopicPartition("t", index) for index in range(3))

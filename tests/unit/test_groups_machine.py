@@ -6,13 +6,13 @@ import pytest
 from tests.unit.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, commit, join
 
 from goqueue.errors import Corrupt, GoQueueError
-from goqueue.machines.classic_values import ClassicGroup, Leave, Leaver, Sync
-from goqueue.machines.consumer_values import ConsumerGroup, ConsumerReply
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.group_commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Refresh, Sweep
-from goqueue.machines.group_keys import KeyKind, encode_key
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.groups import Groups
+from goqueue.machines.groups.classic.values import ClassicGroup, Leave, Leaver, Sync
+from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Refresh, Sweep
+from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerReply
+from goqueue.machines.groups.keys import KeyKind, encode_key
+from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.values import TopicPartition
 
 # -- who may commit
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.groups_kit import GroupsStage, beat
 
-from goqueue.machines.consumer_values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
-from goqueue.machines.group_values import Rebalance
-from goqueue.machines.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
+from goqueue.machines.groups.values import Rebalance
 
 ENDED = (Rebalance(1, "", 0, 1),)
 BEGUN = (Rebalance(1, "", 0),)

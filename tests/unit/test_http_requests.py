@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.errors import GoQueueError
-from goqueue.protocols.http.requests import Request, RequestReader
+from goqueue.protocols.http.wire.requests import Request, RequestReader
 
 BODY_BYTES_MAX = 1000
 PLAIN = b"GET /v1/topics?limit=1 HTTP/1.1\r\nHost: x\r\n\r\n"

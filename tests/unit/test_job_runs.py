@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from goqueue.errors import UnknownJob
 from goqueue.machines.decision import Now
-from goqueue.machines.job_values import JobReport, JobRunState, JobState
-from goqueue.machines.jobs import FORGOTTEN_AFTER_MS, JOBS_MAX, LOST_AFTER_MS, JobRuns
+from goqueue.machines.runs.job_values import JobReport, JobRunState, JobState
+from goqueue.machines.runs.jobs import FORGOTTEN_AFTER_MS, JOBS_MAX, LOST_AFTER_MS, JobRuns
 
 
 def at(monotonic_ms: int) -> Now:

@@ -9,8 +9,8 @@ import pytest
 from tests.kafka.kafka_python import admin, consumer, metadata
 
 from goqueue.protocols.kafka.apis import APIS
-from goqueue.protocols.kafka.decode import Cursor, decode
-from goqueue.protocols.kafka.encode import encode
+from goqueue.protocols.kafka.wire.decode import Cursor, decode
+from goqueue.protocols.kafka.wire.encode import encode
 
 
 def versions(key: int) -> pytest.MarkDecorator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.errors import UnknownFiles
-from goqueue.protocols.kafka.context import message_of
+from goqueue.protocols.kafka.api.context import message_of
 
 
 @pytest.mark.parametrize(

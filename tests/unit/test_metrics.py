@@ -15,9 +15,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from goqueue import __version__
+from goqueue.broker.admission import BUCKETS_S, INSIDE
 from goqueue.broker.broker import Broker as CoreBroker
-from goqueue.broker.pipeline import BUCKETS_S, INSIDE
-from goqueue.broker.topics import create_topic
+from goqueue.broker.topics.admin import create_topic
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.observe.exposition import REASONS_MAX
 from goqueue.observe.metrics import PARTITIONS_MAX, Metrics

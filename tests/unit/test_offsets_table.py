@@ -9,9 +9,9 @@ from tests.unit.compaction import compactions
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.group_keys import KeyKind, decode_key, encode_key
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.offsets import CommittedOffset, NewOffset, OffsetTable, partition_key
+from goqueue.machines.groups.keys import KeyKind, decode_key, encode_key
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable, partition_key
+from goqueue.machines.groups.values import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 AUDIT = TopicPartition("audit", 3)

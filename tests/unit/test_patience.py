@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from goqueue.protocols.door import Limits
-from goqueue.protocols.patience import Patience, Reason
+from goqueue.protocols.connection_limiter import Limits
+from goqueue.protocols.connection_timeouts import Patience, Reason
 from goqueue.testing import Simulation, simulate
 
 LIMITS = Limits(first_byte_timeout_ms=3000, idle_timeout_ms=20_000, slow_reader_timeout_ms=5000)

@@ -8,8 +8,8 @@ import pytest
 
 from goqueue.errors import PipelineRunning, UnknownPipeline
 from goqueue.machines.decision import Now
-from goqueue.machines.pipeline_values import PipelineState, RunReport, RunState, Wish
-from goqueue.machines.pipelines import FORGOTTEN_AFTER_MS, LOST_AFTER_MS, PIPELINES_MAX, PipelineRuns
+from goqueue.machines.runs.pipeline_values import PipelineState, RunReport, RunState, Wish
+from goqueue.machines.runs.pipelines import FORGOTTEN_AFTER_MS, LOST_AFTER_MS, PIPELINES_MAX, PipelineRuns
 
 STARTED = datetime(2026, 1, 31, 10, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ from tests.unit.deliveries_kit import P0, Talk
 from tests.unit.log_kit import batch
 from tests.unit.partition_kit import GROUP, run
 
-from goqueue.broker import queue_timestamps
-from goqueue.broker.queue_timestamps import KEPT_MAX, Timestamps
-from goqueue.machines.delivery_values import FlightState, Verdict
+from goqueue.broker.queues import timestamps as queue_timestamps
+from goqueue.broker.queues.timestamps import KEPT_MAX, Timestamps
+from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 from goqueue.testing import SimDisk, Simulation

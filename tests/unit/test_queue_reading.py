@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.partition_kit import run
 
-from goqueue.broker import queue_reading
-from goqueue.broker.queue_reading import Stretches
+from goqueue.broker.queues import reading as queue_reading
+from goqueue.broker.queues.reading import Stretches
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.runtime.partition import Partition

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from uuid import UUID
 
-from goqueue.broker.queue_tallies import Partitions, QueueTallies, QueueTally
+from goqueue.broker.queues.counters import Partitions, QueueTallies, QueueTally
 from goqueue.errors import StaleReceipt
-from goqueue.machines.delivery_commands import Bury, Claim, Settle
-from goqueue.machines.delivery_steps import DONE
-from goqueue.machines.delivery_values import Delivery, Verdict
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import Bury, Claim, Settle
+from goqueue.machines.queues.steps import DONE
+from goqueue.machines.queues.values import Delivery, Verdict
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 COUNTED = QueueTally(delivered=2, redelivered=1, acked=1, refused=1, dead_letters=Counter(rejected=1))

@@ -8,10 +8,10 @@ from hashlib import blake2b
 
 import pytest
 
-from goqueue.broker.receipts import RECEIPT_CHARS_MAX, Receipts
-from goqueue.machines.delivery_commands import Claim
-from goqueue.machines.delivery_values import Delivery
-from goqueue.machines.group_values import TopicPartition
+from goqueue.broker.queues.receipts import RECEIPT_CHARS_MAX, Receipts
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import Claim
+from goqueue.machines.queues.values import Delivery
 
 KEY = bytes(range(32))
 ORDERS = [TopicPartition("orders", number) for number in range(2)]

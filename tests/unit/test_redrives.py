@@ -10,7 +10,8 @@ from tests.unit.compaction import compactions
 
 from goqueue.errors import Conflict, Corrupt, GoQueueError, RedriveRunning, UnknownRedrive
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.redrive_values import (
+from goqueue.machines.redrives.machine import Redrives
+from goqueue.machines.redrives.values import (
     Advance,
     Batch,
     Cancel,
@@ -24,7 +25,6 @@ from goqueue.machines.redrive_values import (
     Start,
     Terms,
 )
-from goqueue.machines.redrives import Redrives
 
 TOPIC, OTHER = UUID(int=1), UUID(int=2)
 

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from goqueue.errors import GroupFull, MemberFenced, UnknownMember
-from goqueue.machines.group_values import KnownTopic
-from goqueue.machines.share_assignment import assign_shares
-from goqueue.machines.share_members import MEMBERS_MAX, MemberKey, ShareMembers
-from goqueue.machines.share_values import LEAVE_EPOCH, SESSION_TIMEOUT_MS, ShareAssignment, ShareHeartbeat
+from goqueue.machines.groups.share.assignment import assign_shares
+from goqueue.machines.groups.share.members import MEMBERS_MAX, MemberKey, ShareMembers
+from goqueue.machines.groups.share.values import LEAVE_EPOCH, SESSION_TIMEOUT_MS, ShareAssignment, ShareHeartbeat
+from goqueue.machines.groups.values import KnownTopic
 
 TOPICS = {"t": KnownTopic(UUID(int=1), 4), "u": KnownTopic(UUID(int=2), 1), "__own": KnownTopic(UUID(int=3), 9)}
 

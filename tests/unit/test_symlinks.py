@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from goqueue.broker import topics
+from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipeline import INSIDE
+from goqueue.broker.topics import admin as topics
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.seams.clock import SystemClock

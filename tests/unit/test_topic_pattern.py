@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.errors import InvalidPattern
-from goqueue.machines.topic_pattern import TopicPattern
+from goqueue.machines.groups.topic_pattern import TopicPattern
 
 
 @pytest.mark.parametrize(

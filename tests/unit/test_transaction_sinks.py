@@ -9,9 +9,10 @@ from tests.unit.transaction_kit import P0, P1, TIMEOUT_MS, WALL_MS, Talk, folded
 
 from goqueue.errors import Corrupt, Invalid, InvalidTransactionState, ProducerMismatch, TransactionFenced
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.transaction_records import transaction_record
-from goqueue.machines.transaction_sinks import SINK_IDLE_MS, STAGES_MAX, BatchCommit, CommittedBatch
-from goqueue.machines.transaction_values import (
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.records import transaction_record
+from goqueue.machines.transactions.sinks import SINK_IDLE_MS, STAGES_MAX, BatchCommit, CommittedBatch
+from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     AddPartitions,
     CommitBatch,
@@ -21,7 +22,6 @@ from goqueue.machines.transaction_values import (
     Stage,
     TransactionState,
 )
-from goqueue.machines.transactions import Transactions
 from goqueue.model.sinks import coordination_key, is_sink_key, sink_key, stage_id
 
 KEY = sink_key("query")

@@ -34,7 +34,7 @@ from goqueue.errors import (
     TransactionFenced,
     UnknownTransaction,
 )
-from goqueue.machines.transaction_values import (
+from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     GROUPS_MAX,
     TIMEOUT_MAX_MS,

@@ -26,7 +26,7 @@ from tests.unit.transaction_kit import (
 )
 
 from goqueue.errors import InvalidTransactionState, ProducerMismatch, TransactionFenced
-from goqueue.machines.transaction_values import EPOCH_MAX, WAITING_ENDS_MAX, Abort, Command, Complete, End, Expire
+from goqueue.machines.transactions.values import EPOCH_MAX, WAITING_ENDS_MAX, Abort, Command, Complete, End, Expire
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

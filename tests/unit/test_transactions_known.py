@@ -6,7 +6,7 @@ import pytest
 from tests.unit.transaction_kit import ID, TIMEOUT_MS, Talk, abort, add, commit, empty, init, ongoing
 
 from goqueue.errors import ProducerMismatch, TransactionFenced
-from goqueue.machines.transaction_values import EPOCH_MAX, Abort, Cause, Expire
+from goqueue.machines.transactions.values import EPOCH_MAX, Abort, Cause, Expire
 
 
 def test_only_the_holder_of_the_present_identity_is_told_how_it_stands() -> None:

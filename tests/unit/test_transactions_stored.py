@@ -24,9 +24,10 @@ from tests.unit.transaction_kit import (
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.transaction_deadlines import Deadlines
-from goqueue.machines.transaction_records import transaction_record
-from goqueue.machines.transaction_values import (
+from goqueue.machines.transactions.deadlines import Deadlines
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.records import transaction_record
+from goqueue.machines.transactions.values import (
     IDLE_MS,
     AddPartitions,
     Expire,
@@ -35,7 +36,6 @@ from goqueue.machines.transaction_values import (
     ProducerIdentity,
     Transaction,
 )
-from goqueue.machines.transactions import Transactions
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from goqueue.errors import (
     GoQueueError,
 )
 from goqueue.machines.decision import Decision, KeyedRecord, Now
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.transaction_records import transaction_record
-from goqueue.machines.transaction_values import (
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.records import transaction_record
+from goqueue.machines.transactions.values import (
     AddOffsets,
     AddPartitions,
     Command,
@@ -23,7 +24,6 @@ from goqueue.machines.transaction_values import (
     ProducerIdentity,
     TransactionState,
 )
-from goqueue.machines.transactions import Transactions
 
 ID = "payments"
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -16,19 +16,19 @@ from pathlib import PurePath
 from typing import NamedTuple
 from uuid import UUID
 
+from goqueue.broker.admission import Pipeline
 from goqueue.broker.coordinator import Coordinator
+from goqueue.broker.dead_letters.stats import LetterCounts
 from goqueue.broker.events import BatchUnreadable, DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
-from goqueue.broker.finisher import Finisher
-from goqueue.broker.hanging import abort_unknown_transactions, forget_offsets_of_unknown_transactions
-from goqueue.broker.letter_counts import LetterCounts
-from goqueue.broker.pipeline import Pipeline
-from goqueue.broker.producers import ProducerIds
-from goqueue.broker.queue_beginnings import retreat_all
-from goqueue.broker.queue_coordinator import QueueCoordinator
-from goqueue.broker.receipts import RECEIPT_KEY_BYTES, Receipts
-from goqueue.broker.redrive_coordinator import RedriveCoordinator
-from goqueue.broker.retention_watch import RetentionWatch
-from goqueue.broker.share_sessions import Shares
+from goqueue.broker.queues.coordinator import QueueCoordinator
+from goqueue.broker.queues.receipts import RECEIPT_KEY_BYTES, Receipts
+from goqueue.broker.queues.start_positions import retreat_all
+from goqueue.broker.redrives.coordinator import RedriveCoordinator
+from goqueue.broker.share_groups.sessions import Shares
+from goqueue.broker.topics.retention_watch import RetentionWatch
+from goqueue.broker.transactions.hanging import abort_unknown_transactions, forget_offsets_of_unknown_transactions
+from goqueue.broker.transactions.marker_writer import Finisher
+from goqueue.broker.transactions.producers import ProducerIds
 from goqueue.errors import (
     Corrupt,
     GoQueueError,
@@ -44,17 +44,17 @@ from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.log.rest import NEW, Rest
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
-from goqueue.machines.delivery_commands import DropTopic as QueueDropTopic
-from goqueue.machines.group_commands import DropTopic
-from goqueue.machines.group_values import KnownTopic, TopicPartition
-from goqueue.machines.groups import Command as GroupCommand
-from goqueue.machines.groups import Groups
-from goqueue.machines.heartbeat_pace import HeartbeatPace
-from goqueue.machines.jobs import JobRuns
-from goqueue.machines.pipelines import PipelineRuns
-from goqueue.machines.redrive_values import DropLetters
-from goqueue.machines.transaction_values import Command as TransactionCommand
-from goqueue.machines.transactions import Transactions
+from goqueue.machines.groups.commands import DropTopic
+from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.machine import Command as GroupCommand
+from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.values import KnownTopic, TopicPartition
+from goqueue.machines.queues.commands import DropTopic as QueueDropTopic
+from goqueue.machines.redrives.values import DropLetters
+from goqueue.machines.runs.jobs import JobRuns
+from goqueue.machines.runs.pipelines import PipelineRuns
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.values import Command as TransactionCommand
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.sinks import coordination_key

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from goqueue.broker.events import PartitionUnavailable
-from goqueue.broker.topics import ensure_internal_topic
+from goqueue.broker.topics.admin import ensure_internal_topic
 from goqueue.errors import CoordinatorUnavailable, Corrupt, GoQueueError, LogOffline
 from goqueue.model.partitioners import name_partition
 from goqueue.runtime.partition import Partition

@@ -85,7 +85,7 @@ def _is_kafka(server: str) -> bool:
     """Tell whether a Kafka listener answers at an address."""
     from urllib.parse import urlsplit
 
-    from goqueue.cli.doctor_kafka import ask
+    from goqueue.cli.doctor.kafka import ask
     from goqueue.errors import GoQueueError
 
     parts = urlsplit(server)

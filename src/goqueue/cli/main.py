@@ -16,25 +16,22 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.cli import (
-    bench,
-    config,
-    consume,
-    demo,
-    dlq,
-    doctor,
-    group,
-    job,
-    log,
-    pipeline,
-    produce,
-    queue,
-    serve,
-    spark,
-    topic,
-    txn,
-)
-from goqueue.cli.streams import flush_output, forget_output
+from goqueue.cli.bench import commands as bench
+from goqueue.cli.consume import command as consume
+from goqueue.cli.dead_letters import commands as dlq
+from goqueue.cli.demo import command as demo
+from goqueue.cli.doctor import command as doctor
+from goqueue.cli.groups import commands as group
+from goqueue.cli.jobs import commands as job
+from goqueue.cli.log import commands as log
+from goqueue.cli.pipelines import commands as pipeline
+from goqueue.cli.produce import command as produce
+from goqueue.cli.queues import commands as queue
+from goqueue.cli.server import config, serve
+from goqueue.cli.spark import commands as spark
+from goqueue.cli.terminal.streams import flush_output, forget_output
+from goqueue.cli.topics import commands as topic
+from goqueue.cli.transactions import commands as txn
 from goqueue.errors import GoQueueError
 from goqueue.model.visible_text import visible
 

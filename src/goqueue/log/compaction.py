@@ -35,7 +35,7 @@ from goqueue.records.builder import empty_batch
 from goqueue.records.layout import BatchHeader, read_header
 from goqueue.records.reader import Batch, Record, verified
 from goqueue.records.rewrite import delete_horizon_ms, retain
-from goqueue.seams.breath import Breath, no_breath
+from goqueue.seams.cooperative_yield import Breath, no_breath
 from goqueue.seams.disk import Disk, File
 
 # So many offsets of dirty segments are compacted in one pass, or one segment if that has more. It bounds the map of

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.broker.pipeline import BUCKETS_S, TallyKey
+from goqueue.broker.admission import BUCKETS_S, TallyKey
 from goqueue.model.visible_text import visible_lines
 from goqueue.observe.group_metrics import GroupSnapshot
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot

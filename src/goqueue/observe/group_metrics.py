@@ -14,13 +14,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.group_view import member_count
-from goqueue.broker.lag import Lag, lag_of, messages_behind
+from goqueue.broker.groups.lag import Lag, lag_of, messages_behind
+from goqueue.broker.groups.view import member_count
 from goqueue.errors import GoQueueError
-from goqueue.machines.group_values import TopicPartition
-from goqueue.machines.groups import Groups
-from goqueue.machines.rebalance_kinds import RebalanceKind
-from goqueue.machines.transaction_values import Cause, TransactionState
+from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.rebalance_kinds import RebalanceKind
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.values import Cause, TransactionState
 
 GROUPS_MAX = 1000
 _LAGS_MAX = 1000

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from goqueue.broker.admission import TallyKey
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipeline import TallyKey
 from goqueue.errors import GoQueueError
 from goqueue.observe.group_metrics import GroupSnapshot, look_at_groups
 from goqueue.observe.pipeline_metrics import PipelineSnapshot, look_at_pipelines

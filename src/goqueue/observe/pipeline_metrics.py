@@ -12,8 +12,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.pipelines import seen_pipelines
-from goqueue.machines.pipeline_values import QueryProgress
+from goqueue.broker.runs.pipelines import seen_pipelines
+from goqueue.machines.runs.pipeline_values import QueryProgress
 
 QUERIES_MAX = 1000
 RULES_MAX = 1000

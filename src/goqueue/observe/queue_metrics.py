@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.queue_stats import QueueStats, look_at_queues
-from goqueue.machines.redrive_values import Moves, RedriveState
+from goqueue.broker.queues.stats import QueueStats, look_at_queues
+from goqueue.machines.redrives.values import Moves, RedriveState
 
 QUEUES_MAX = 1000
 STALLED = "stalled"

@@ -36,7 +36,7 @@ from goqueue.errors import (
 from goqueue.log.batches import NewBatch, check_batches, own_batch
 from goqueue.log.log import Log
 from goqueue.log.reader import TimedOffset
-from goqueue.machines.group_values import TopicPartition
+from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.producer import Duplicate, Refused
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.model.topic import is_internal

@@ -34,8 +34,8 @@ from goqueue.log.log import Log
 from goqueue.log.rest import NEVER_MS
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.waiters import turns
-from goqueue.seams.breath import ThreadBreath, no_breath
 from goqueue.seams.clock import Clock
+from goqueue.seams.cooperative_yield import ThreadBreath, no_breath
 
 ROUND_INTERVAL_S = 1.0
 _LOGS_AT_A_TIME = 50

@@ -22,10 +22,10 @@ from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.observe.health import HealthChecks
 from goqueue.observe.metrics import Metrics
-from goqueue.protocols.door import Door, Limits
-from goqueue.protocols.http.front import HttpFront
-from goqueue.protocols.http.hosts import HostPolicy
-from goqueue.protocols.kafka.front import KafkaFront
+from goqueue.protocols.connection_limiter import Door, Limits
+from goqueue.protocols.http.wire.hosts import HostPolicy
+from goqueue.protocols.http.wire.listener import HttpFront
+from goqueue.protocols.kafka.wire.listener import KafkaFront
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, RealDisk, lock_directory
 from goqueue.seams.entropy import Entropy

@@ -226,7 +226,7 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
     except ImportError as error:
         raise SparkNotInstalled(f"a package is missing: {error}", hint=_missing_hint(plan)) from None
     except (PySparkException, Py4JError) as error:
-        from goqueue.spark.pipelines.run_failures import reason_in
+        from goqueue.spark.pipelines.run.failures import reason_in
 
         # Of an error in Java, the text has the whole stack.
         reason = reason_in(str(error))

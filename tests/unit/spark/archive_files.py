@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from goqueue.seams.entropy import SystemEntropy
-from goqueue.spark.archive_manifest import ArchivedFile
-from goqueue.spark.archive_store import ArchiveStore
-from goqueue.spark.archive_write import TARGET_BYTES, Target, write_rows
-from goqueue.spark.columns import SCHEMA
+from goqueue.spark.archive.manifest import ArchivedFile
+from goqueue.spark.archive.store import ArchiveStore
+from goqueue.spark.archive.write import TARGET_BYTES, Target, write_rows
+from goqueue.spark.source.columns import SCHEMA
 
 
 def rows(stamps_ms: Iterable[tuple[int, int | None]], partition: int = 0, topic: str = "orders") -> pa.RecordBatch:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from goqueue.records.builder import NewRecord
 from goqueue.records.layout import headers, read_header
 from goqueue.records.reader import Record, read_records
-from goqueue.spark.columns import SCHEMA
-from goqueue.spark.decode import decode
-from goqueue.spark.decode_batches import Wanted
+from goqueue.spark.records.batches import Wanted
+from goqueue.spark.records.decode import decode
+from goqueue.spark.source.columns import SCHEMA
 
 END = 2**62
 TIMESTAMP_MAX = (2**63 - 1) // 1000

@@ -17,9 +17,9 @@ from pyarrow import fs
 
 from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.archive_commits import SNAPSHOT_COMMITS, Change, check_commits, is_archive, load, write
-from goqueue.spark.archive_listing import archived_files
-from goqueue.spark.archive_manifest import (
+from goqueue.spark.archive.commits import SNAPSHOT_COMMITS, Change, check_commits, is_archive, load, write
+from goqueue.spark.archive.listing import archived_files
+from goqueue.spark.archive.manifest import (
     ArchiveConflict,
     ArchiveDamaged,
     ArchivedFile,
@@ -30,9 +30,9 @@ from goqueue.spark.archive_manifest import (
     decode_commit,
     encode_commit,
 )
-from goqueue.spark.archive_paths import known_scheme, normal_path
-from goqueue.spark.archive_spans import Span, missing, overlap, union, within
-from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable, NameTaken
+from goqueue.spark.archive.paths import known_scheme, normal_path
+from goqueue.spark.archive.spans import Span, missing, overlap, union, within
+from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable, NameTaken
 from goqueue.testing.broker import MovableClock
 
 ID = UUID(int=1)

@@ -11,10 +11,10 @@ from tests.unit.spark.archive_files import described
 
 from goqueue.client.kafka import Place, TopicPartition
 from goqueue.errors import InvalidSettings
-from goqueue.spark.archive_lookup import ArchivedPiece
-from goqueue.spark.archive_manifest import TopicArchive
-from goqueue.spark.archive_spans import Span
-from goqueue.spark.jobs.archive_plan import (
+from goqueue.spark.archive.lookup import ArchivedPiece
+from goqueue.spark.archive.manifest import TopicArchive
+from goqueue.spark.archive.spans import Span
+from goqueue.spark.jobs.archive.plan import (
     ArchiveGap,
     Log,
     OtherTopic,
@@ -25,12 +25,12 @@ from goqueue.spark.jobs.archive_plan import (
     rest_of,
     split_removed,
 )
-from goqueue.spark.offsets import Positions, TopicPosition
-from goqueue.spark.offsets_lookup import Bounds, SeenTopic, begins_at
-from goqueue.spark.options import Kind, parse_options
-from goqueue.spark.options_values import OFFSET_MAX, ArchiveUse, AtOffsets, AtTime
-from goqueue.spark.plan import Range, slices_of
-from goqueue.spark.stream_steps import next_step, readable, within
+from goqueue.spark.source.offsets import Positions, TopicPosition
+from goqueue.spark.source.offsets_lookup import Bounds, SeenTopic, begins_at
+from goqueue.spark.source.options import Kind, parse_options
+from goqueue.spark.source.options_values import OFFSET_MAX, ArchiveUse, AtOffsets, AtTime
+from goqueue.spark.source.plan import Range, slices_of
+from goqueue.spark.source.stream_steps import next_step, readable, within
 
 ID = UUID(int=1)
 LOG = Log(ID, {0: Span(5, 20), 1: Span(0, 0), 2: Span(8, 30)})

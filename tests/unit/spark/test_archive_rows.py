@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from tests.unit.spark.archive_files import described, rows, stored
 
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.archive_commits import Change, load, write
-from goqueue.spark.archive_lookup import cut_at_files
-from goqueue.spark.archive_manifest import ArchiveDamaged
-from goqueue.spark.archive_rows import ArchivedPartition
-from goqueue.spark.archive_spans import Span
-from goqueue.spark.archive_store import ArchiveStore, ArchiveUnreachable
-from goqueue.spark.archive_write import number_of
-from goqueue.spark.columns import SCHEMA, schema_of
-from goqueue.spark.jobs.archive_verify import check_cluster, clusters_of
+from goqueue.spark.archive.commits import Change, load, write
+from goqueue.spark.archive.lookup import cut_at_files
+from goqueue.spark.archive.manifest import ArchiveDamaged
+from goqueue.spark.archive.rows import ArchivedPartition
+from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
+from goqueue.spark.archive.write import number_of
+from goqueue.spark.jobs.archive.verify import check_cluster, clusters_of
+from goqueue.spark.source.columns import SCHEMA, schema_of
 
 DAY_MS = 86_400_000
 ID = UUID(int=1)

@@ -35,7 +35,7 @@ from goqueue.records.builder import NewRecord, assemble, build_batch, empty_batc
 from goqueue.records.compression import Codec
 from goqueue.records.layout import LOG_APPEND_TIME_BIT, read_header, write_header
 from goqueue.records.payload import Columns, encode
-from goqueue.spark.columns import SCHEMA
+from goqueue.spark.source.columns import SCHEMA
 
 GOLDEN = sorted((Path(__file__).parent.parent.parent / "golden").glob("*.bin"))
 HEADER = StructType().add("key", StringType()).add("value", BinaryType())
@@ -222,6 +222,6 @@ def test_last_possible_offset_is_read() -> None:
 
 
 def test_codec_needs_no_spark() -> None:
-    modules = "goqueue.spark.decode, goqueue.spark.encode, goqueue.spark.partitioning"
+    modules = "goqueue.spark.records.decode, goqueue.spark.records.encode, goqueue.spark.sink.partitioning"
     check = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 
 from goqueue.errors import Invalid
-from goqueue.spark.decode_values import Decoded, ValueColumns, ValueReader, fields_of, reader_of
-from goqueue.spark.decode_values_spec import Decoding, Format
+from goqueue.spark.values.decode import Decoded, ValueColumns, ValueReader, fields_of, reader_of
+from goqueue.spark.values.spec import Decoding, Format
 
 MOMENT = datetime(2030, 1, 31, 8, 0, 0, 500_000, UTC)
 ALL = (

@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 from tests.decode_values_kit import descriptor_set, message, message_class
 
 from goqueue.errors import Invalid
-from goqueue.spark.decode_values import Decoded, fields_of, reader_of
-from goqueue.spark.decode_values_spec import Decoding, Format, Prefix
+from goqueue.spark.values.decode import Decoded, fields_of, reader_of
+from goqueue.spark.values.spec import Decoding, Format, Prefix
 
 ORDER = descriptor_set(
     message("First", ("x", "int32")),

@@ -17,8 +17,8 @@ from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import read_header, validate
 from goqueue.records.reader import read_records
-from goqueue.spark.columns import SCHEMA
-from goqueue.spark.encode import Producer, bytes_alone, encode
+from goqueue.spark.records.encode import Producer, bytes_alone, encode
+from goqueue.spark.source.columns import SCHEMA
 
 NOW = 1_700_000_000_000
 

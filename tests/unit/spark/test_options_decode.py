@@ -9,8 +9,8 @@ import pytest
 from tests.decode_values_kit import ORDER, descriptor_set, message
 
 from goqueue.errors import InvalidSettings
-from goqueue.spark.decode_values_spec import Decoding, Format, Prefix
-from goqueue.spark.options import Kind, parse_options
+from goqueue.spark.source.options import Kind, parse_options
+from goqueue.spark.values.spec import Decoding, Format, Prefix
 
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}
 EXAMPLE = "set decode.schema, for example id BIGINT, amount DOUBLE, or decode.schemaFile"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Invalid
-from goqueue.spark.plan import Range, share, slices_of
+from goqueue.spark.source.plan import Range, share, slices_of
 
 _ID = UUID(int=1)
 

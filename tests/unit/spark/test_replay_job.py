@@ -14,16 +14,16 @@ from rich.console import Console
 from tests.cli.command import Command
 from typing_extensions import override
 
-from goqueue.cli.consume_start import parse_start
-from goqueue.cli.job_replay_bounds import Held, bounds_of, check_bounds
-from goqueue.cli.job_replay_output import Bar, Lines
-from goqueue.cli.job_replay_target import target_settings
+from goqueue.cli.consume.start import parse_start
+from goqueue.cli.jobs.replay_bounds import Held, bounds_of, check_bounds
+from goqueue.cli.jobs.replay_output import Bar, Lines
+from goqueue.cli.jobs.replay_target import target_settings
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Corrupt
 from goqueue.seams.disk import RealDisk, RealFile
-from goqueue.spark.jobs.replay import ReplayStatus, ending_of, pace
-from goqueue.spark.jobs.replay_failures import advice, reworded
-from goqueue.spark.jobs.replay_notes import (
+from goqueue.spark.jobs.replay.failures import advice, reworded
+from goqueue.spark.jobs.replay.job import ReplayStatus, ending_of, pace
+from goqueue.spark.jobs.replay.notes import (
     JobDirectory,
     JobDirectoryNotShared,
     NotesLost,
@@ -32,10 +32,10 @@ from goqueue.spark.jobs.replay_notes import (
     ReplayWish,
     require_same,
 )
-from goqueue.spark.offsets_loss import DataLost, Loss, deleted, removed, settle
-from goqueue.spark.pipelines.progress import QueryProgress
-from goqueue.spark.pipelines.run_failures import Failure
-from goqueue.spark.pipelines.run_query import BatchDone, QueryFailed, State
+from goqueue.spark.pipelines.run.failures import Failure
+from goqueue.spark.pipelines.run.progress import QueryProgress
+from goqueue.spark.pipelines.run.query import BatchDone, QueryFailed, State
+from goqueue.spark.source.offsets_loss import DataLost, Loss, deleted, removed, settle
 
 NOW_MS = 1_000_000
 HELD = {0: Held(5, 20), 1: Held(0, 8)}

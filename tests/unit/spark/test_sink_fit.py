@@ -6,9 +6,9 @@ from hashlib import sha512
 
 import pyarrow as pa
 
-from goqueue.spark.columns import SCHEMA
-from goqueue.spark.encode import bytes_alone, encode
-from goqueue.spark.sink_fit import fitted
+from goqueue.spark.records.encode import bytes_alone, encode
+from goqueue.spark.sink.fit import fitted
+from goqueue.spark.source.columns import SCHEMA
 
 NOW = 1_700_000_000_000
 NOISE = b"".join(sha512(bytes([number])).digest() for number in range(20))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.records.compression import Codec
-from goqueue.spark.sink_options import TooLargeUse, parse_sink_options
+from goqueue.spark.sink.options import TooLargeUse, parse_sink_options
 
 BOOTSTRAP = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

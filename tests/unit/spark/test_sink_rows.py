@@ -8,8 +8,8 @@ import pytest
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Invalid, UnknownPartition
 from goqueue.model.partitioners import murmur2_partition
-from goqueue.spark.columns import HEADER_TYPE
-from goqueue.spark.sink_rows import Router, with_priorities
+from goqueue.spark.sink.rows import Router, with_priorities
+from goqueue.spark.source.columns import HEADER_TYPE
 
 PARTITIONS = {"a": 4, "b": 1}
 HEADERS = pa.list_(HEADER_TYPE)

@@ -8,14 +8,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
-from goqueue.broker.group_positions import Positions
-from goqueue.broker.messages import Turns
-from goqueue.broker.numbering import Numbering
-from goqueue.broker.pipeline import Caller
-from goqueue.broker.reading import Polls
+from goqueue.broker.groups.positions import Positions
+from goqueue.broker.messages.publish import Turns
+from goqueue.broker.messages.reading import Polls
+from goqueue.broker.transactions.request_dedup import Numbering
 from goqueue.errors import GoQueueError, InvalidGroup, MalformedRequest
-from goqueue.protocols.http.requests import Header
+from goqueue.protocols.http.wire.requests import Header
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"

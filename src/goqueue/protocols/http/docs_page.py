@@ -11,8 +11,8 @@ from goqueue import __version__
 from goqueue.errors import GoQueueError
 from goqueue.protocols.faults import TABLE, UNEXPECTED
 from goqueue.protocols.http.openapi import description, first_line
-from goqueue.protocols.http.problems import INTERNAL_ERROR
 from goqueue.protocols.http.routes import PREFIX
+from goqueue.protocols.http.wire.problems import INTERNAL_ERROR
 
 _STYLE = """
 :root { color-scheme: light dark }

@@ -12,17 +12,17 @@ import msgspec
 
 from goqueue import __version__
 from goqueue.errors import GoQueueError
-from goqueue.machines.job_values import JOB_ID
-from goqueue.machines.pipeline_values import PIPELINE_NAME
+from goqueue.machines.runs.job_values import JOB_ID
+from goqueue.machines.runs.pipeline_values import PIPELINE_NAME
 from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED
+from goqueue.protocols.http.api.groups.shapes import GROUP_SCHEMA
+from goqueue.protocols.http.api.topics import NAME_SCHEMA
+from goqueue.protocols.http.api.transactions.publish import NOT_EMPTY_SCHEMA
 from goqueue.protocols.http.calls import JSON, Operation
-from goqueue.protocols.http.group_shapes import GROUP_SCHEMA
-from goqueue.protocols.http.problems import INTERNAL_ERROR, MEDIA_TYPE, Problem
 from goqueue.protocols.http.routes import OPERATIONS, PREFIX, errors_of
-from goqueue.protocols.http.topics import NAME_SCHEMA
-from goqueue.protocols.http.transactions import NOT_EMPTY_SCHEMA
+from goqueue.protocols.http.wire.problems import INTERNAL_ERROR, MEDIA_TYPE, Problem
 
 Json = dict[str, Any]
 

@@ -30,22 +30,17 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.protocols.faults import TABLE
-from goqueue.protocols.http import (
-    group_routes,
-    job_routes,
-    letter_routes,
-    messages,
-    pipeline_routes,
-    queue_routes,
-    status,
-    topics,
-    transaction_routes,
-)
+from goqueue.protocols.http.api import messages, status, topics
+from goqueue.protocols.http.api.dead_letters import routes as letter_routes
+from goqueue.protocols.http.api.groups import routes as group_routes
+from goqueue.protocols.http.api.queues import routes as queue_routes
+from goqueue.protocols.http.api.runs import job_routes, pipeline_routes
+from goqueue.protocols.http.api.transactions import routes as transaction_routes
 from goqueue.protocols.http.calls import HTML, Operation, Services
-from goqueue.protocols.http.endpoint import Endpoint
-from goqueue.protocols.http.hosts import HostNotAllowed, OriginNotAllowed
-from goqueue.protocols.http.problems import BodyTooLarge, UnsupportedContentEncoding, UnsupportedMediaType
-from goqueue.protocols.http.switch import Switch
+from goqueue.protocols.http.wire.endpoint import Endpoint
+from goqueue.protocols.http.wire.hosts import HostNotAllowed, OriginNotAllowed
+from goqueue.protocols.http.wire.problems import BodyTooLarge, UnsupportedContentEncoding, UnsupportedMediaType
+from goqueue.protocols.http.wire.switch import Switch
 
 PREFIX = "/v1"
 

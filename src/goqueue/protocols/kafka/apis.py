@@ -10,25 +10,19 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import NamedTuple
 
-from goqueue.protocols.kafka import (
-    cluster,
-    configs,
-    consumer_groups,
-    group_admin,
-    group_offsets,
-    groups,
-    markers,
-    offsets,
-    one_node,
-    producers,
-    share_fetch,
-    share_groups,
-    topics,
-    transactions,
-)
-from goqueue.protocols.kafka.context import Context
-from goqueue.protocols.kafka.decode import Request, prepare_request
-from goqueue.protocols.kafka.encode import Reply, encode, prepare_response
+from goqueue.protocols.kafka.api import cluster, configs, one_node, topics
+from goqueue.protocols.kafka.api.context import Context
+from goqueue.protocols.kafka.api.groups import admin as group_admin
+from goqueue.protocols.kafka.api.groups import classic as groups
+from goqueue.protocols.kafka.api.groups import consumer as consumer_groups
+from goqueue.protocols.kafka.api.groups import offsets as group_offsets
+from goqueue.protocols.kafka.api.messages import offsets
+from goqueue.protocols.kafka.api.share_groups import fetch as share_fetch
+from goqueue.protocols.kafka.api.share_groups import members as share_groups
+from goqueue.protocols.kafka.api.transactions import coordination as transactions
+from goqueue.protocols.kafka.api.transactions import markers, producers
+from goqueue.protocols.kafka.wire.decode import Request, prepare_request
+from goqueue.protocols.kafka.wire.encode import Reply, encode, prepare_response
 
 PRODUCE = 0
 FETCH = 1

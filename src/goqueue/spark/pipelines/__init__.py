@@ -11,9 +11,9 @@ Nothing here needs Spark, Java or a broker.
 
 from __future__ import annotations
 
-from goqueue.spark.pipelines.load import Reading, load, read_text
-from goqueue.spark.pipelines.model import PipelineSpec
-from goqueue.spark.pipelines.module import Pipeline
-from goqueue.spark.pipelines.nodes import Mistake, Place, Severity
+from goqueue.spark.pipelines.spec.load import Reading, load, read_text
+from goqueue.spark.pipelines.spec.model import PipelineSpec
+from goqueue.spark.pipelines.spec.module import Pipeline
+from goqueue.spark.pipelines.spec.nodes import Mistake, Place, Severity
 
 __all__ = ["Mistake", "Pipeline", "PipelineSpec", "Place", "Reading", "Severity", "load", "read_text"]

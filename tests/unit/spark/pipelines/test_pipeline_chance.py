@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.spark.pipelines.pipelines_kit import lines_of, reading
 
-from goqueue.spark.pipelines.sql_chance import chance_in, is_time
+from goqueue.spark.pipelines.checks.sql_nondeterminism import chance_in, is_time
 
 WHY = "sinks and dead letters look at rows separately, and a row could get lost between them"
 MOVE = "check the rows in a step before it, or use expect_or_drop"

@@ -9,10 +9,10 @@ import pytest
 from tests.decode_values_kit import ORDER, avro_text, descriptor_set, message
 from tests.unit.spark.pipelines.pipelines_kit import lines_of
 
-from goqueue.spark.decode_values_spec import Decoding, Format, Prefix
 from goqueue.spark.pipelines import Reading, read_text
-from goqueue.spark.pipelines.describe import source_words
-from goqueue.spark.pipelines.model import Decode, DecodeFormat, MessageColumn, OnBadValue, TopicSource
+from goqueue.spark.pipelines.render.describe import source_words
+from goqueue.spark.pipelines.spec.model import Decode, DecodeFormat, MessageColumn, OnBadValue, TopicSource
+from goqueue.spark.values.spec import Decoding, Format, Prefix
 
 AVRO_HINT = "write decode: {format: avro, schema_file: orders.avsc}"
 DESCRIPTORS = descriptor_set(message("Order", ("id", "int64"), ("offset", "int64")))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.unit.spark.pipelines.pipelines_kit import spec_of
 
-from goqueue.spark.pipelines.model import Action, FileFormat, JoinKind, MessageColumn, Mode, OnBadValue
+from goqueue.spark.pipelines.spec.model import Action, FileFormat, JoinKind, MessageColumn, Mode, OnBadValue
 
 DOCUMENT = (Path(__file__).parents[4] / "docs" / "pipelines.md").read_text("utf-8")
 

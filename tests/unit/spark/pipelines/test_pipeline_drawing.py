@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.spark.pipelines.pipelines_kit import SAMPLE, spec_of
 
-from goqueue.spark.pipelines.draw_svg import draw_svg
-from goqueue.spark.pipelines.draw_text import draw_text, plain
-from goqueue.spark.pipelines.graph import circles, in_order, layers, upstream
-from goqueue.spark.pipelines.layout import Size, Spot, lay_out
-from goqueue.spark.pipelines.picture import Box, BoxKind, Picture, picture_of
+from goqueue.spark.pipelines.checks.graph import circles, in_order, layers, upstream
+from goqueue.spark.pipelines.render.layout import Size, Spot, lay_out
+from goqueue.spark.pipelines.render.picture import Box, BoxKind, Picture, picture_of
+from goqueue.spark.pipelines.render.svg import draw_svg
+from goqueue.spark.pipelines.render.text import draw_text, plain
 
 SVG = "{http://www.w3.org/2000/svg}"
 PLAN = """\

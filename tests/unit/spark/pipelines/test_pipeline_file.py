@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.spark.pipelines.pipelines_kit import SAMPLE, SMALL, reading, spec_of
 
 from goqueue.model.start_at import StartAt
-from goqueue.spark.pipelines.model import (
+from goqueue.spark.pipelines.spec.model import (
     Action,
     Aggregate,
     ArchiveSource,

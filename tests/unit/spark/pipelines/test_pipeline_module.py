@@ -10,7 +10,7 @@ import pytest
 from tests.unit.spark.pipelines.pipelines_kit import lines_of
 
 from goqueue.spark.pipelines import PipelineSpec, load
-from goqueue.spark.pipelines.model import PythonTransform, Step
+from goqueue.spark.pipelines.spec.model import PythonTransform, Step
 
 MODULE = """\
 from datetime import timedelta

@@ -14,9 +14,9 @@ from pyarrow import parquet
 from pyspark.sql.types import LongType, StructField, StructType
 
 from goqueue.errors import Invalid
-from goqueue.spark.pipelines.attempts import Overtaken
-from goqueue.spark.pipelines.model import DeltaSink
-from goqueue.spark.pipelines.run_delta import _Table
+from goqueue.spark.pipelines.spec.model import DeltaSink
+from goqueue.spark.pipelines.write.attempts import Overtaken
+from goqueue.spark.pipelines.write.delta import _Table
 
 QUERY = "5b1c8d8e-1111-4222-8333-444455556666"
 CONF = SimpleNamespace(get=lambda _name, default: default)

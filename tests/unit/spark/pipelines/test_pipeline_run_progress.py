@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.unit.spark.pipelines.pipelines_kit import SMALL, spec_of
 
-from goqueue.spark.pipelines.progress import QueryProgress, advance, live_lag, read_batch
-from goqueue.spark.pipelines.run_backoff import Backoff
-from goqueue.spark.pipelines.run_checkpoints import checkpoints_of
+from goqueue.spark.pipelines.run.backoff import Backoff
+from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
+from goqueue.spark.pipelines.run.progress import QueryProgress, advance, live_lag, read_batch
 
 TOPIC_ID = "6b1f0000-0000-0000-0000-000000000000"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.spark.pipelines.ddl import column_names
-from goqueue.spark.pipelines.sql import check_expression, read_query
-from goqueue.spark.pipelines.sql_tokens import SqlError
+from goqueue.spark.pipelines.checks.sql import check_expression, read_query
+from goqueue.spark.pipelines.checks.sql_tokens import SqlError
+from goqueue.spark.pipelines.spec.ddl import column_names
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Dead letters: write, read, count and purge them."""

@@ -1,0 +1,1 @@
+"""Consumer groups: members, offsets, polls, and what is known of a group."""

@@ -1,0 +1,1 @@
+"""Publish, fetch and look up messages."""

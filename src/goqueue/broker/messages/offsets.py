@@ -1,0 +1,74 @@
+"""Looking up offsets: by place, by time, by leader epoch."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.admission import operation
+from goqueue.log.epochs import EpochEnd
+from goqueue.runtime.waiters import turns
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+    from goqueue.runtime.partition import Partition
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+NO_EPOCH = -1
+
+
+class Place(Enum):
+    """A place in a partition that has a name."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    MAX_TIMESTAMP = "max_timestamp"
+
+
+class Found(NamedTuple):
+    """An offset with the record's timestamp and the epoch of its leader, -1 each where there is none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+@operation("offsets.find")
+async def find_offset(
+    broker: Broker,
+    topic: str,
+    index: int,
+    where: Place | int,
+    *,
+    known_epoch: int = NO_EPOCH,
+    is_committed_only: bool = False,
+) -> Found:
+    """Return the offset at a place, or of the first record at or after a time in milliseconds."""
+    partition = broker.topic(topic).partition(index)
+    partition.check_epoch(known_epoch)
+    if where is Place.EARLIEST:
+        return _at(partition, partition.log.start_offset)
+    if where is Place.LATEST:
+        end = partition.last_stable_offset if is_committed_only else partition.high_watermark
+        return _at(partition, end)
+    # This opens a batch, and callers ask for many partitions: let others have a turn in between.
+    await turns(1)
+    found = partition.offset_of_max_timestamp() if where is Place.MAX_TIMESTAMP else partition.offset_for_time(where)
+    if found is None or (is_committed_only and found.offset >= partition.last_stable_offset):
+        return Found(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
+    return Found(found.offset, found.timestamp, partition.leader_epoch)
+
+
+def _at(partition: Partition, offset: int) -> Found:
+    return Found(offset, NO_TIMESTAMP, partition.leader_epoch)
+
+
+@operation("offsets.end_of_epoch")
+async def end_of_epoch(broker: Broker, topic: str, index: int, epoch: int, *, known_epoch: int = NO_EPOCH) -> EpochEnd:
+    """Return the greatest epoch not above the given one and where it ends; -1 each if there is none."""
+    partition = broker.topic(topic).partition(index)
+    partition.check_epoch(known_epoch)
+    if epoch == partition.leader_epoch:
+        return EpochEnd(epoch, partition.log.end_offset)
+    return partition.log.end_of_epoch(epoch) or EpochEnd(NO_EPOCH, NO_OFFSET)

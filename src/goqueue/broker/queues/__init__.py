@@ -1,0 +1,1 @@
+"""Queue groups: receive, settle, peek, settings and counts."""

@@ -1,0 +1,125 @@
+"""The machines of queue groups, and what goes with them: receipts, rounds, waits, dead letters, tallies."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from goqueue.broker.coordinator import Coordinator
+from goqueue.broker.dead_letters.writer import Undertaker
+from goqueue.broker.events import QueuePaused
+from goqueue.broker.queues.counters import Partitions, QueueTallies, causes_of_death
+from goqueue.broker.queues.reading import Stretches
+from goqueue.broker.queues.receipts import Receipts
+from goqueue.broker.queues.receiving import ROUND_MESSAGES_MAX, receive_together
+from goqueue.broker.queues.settling import settle_together
+from goqueue.broker.queues.timestamps import Timestamps
+from goqueue.broker.queues.waits import Waits
+from goqueue.errors import GoQueueError
+from goqueue.machines.queues.commands import Bury, Command, DeleteQueue, DropTopic, Receive, Settle
+from goqueue.machines.queues.group import QueueGroup
+from goqueue.machines.queues.machine import Deliveries
+from goqueue.runtime.in_hand import InHand
+from goqueue.runtime.rounds import Rounds
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+DELIVERIES_TOPIC = "__deliveries"
+
+
+class QueueCoordinator(Coordinator[Deliveries, Command]):
+    """All queue groups of a broker."""
+
+    def __init__(self, broker: Broker, partitions: int) -> None:
+        super().__init__(
+            broker, DELIVERIES_TOPIC, partitions, lambda: Deliveries(self.wall_jump_ms), changed=self._has_changed
+        )
+        # By how much the wall clock was set while the broker was not running, as far as that is known.
+        self.wall_jump_ms = 0
+        self.receipts: Receipts  # once the broker has started, which knows the key
+        self.waits = Waits()
+        self.stretches = Stretches()
+        self.in_hand = InHand()
+        self.tallies = QueueTallies()
+        self.timestamps = Timestamps()
+        self.undertaker = Undertaker(broker)
+        self.receives = Rounds(broker.tasks, partial(receive_together, broker), size_max=ROUND_MESSAGES_MAX)
+        # What somebody has said holds, though they may have left since.
+        self.settlements = Rounds(
+            broker.tasks, partial(settle_together, broker), size_max=ROUND_MESSAGES_MAX, holds_on=True
+        )
+
+    @override
+    async def submit(self, name: str, command: Command) -> Any:
+        """Have a command carried out, as any coordinator does, and count what has become of messages."""
+        if isinstance(command, Bury):
+            return await self._bury(command)
+        if not isinstance(command, (Receive, Settle)):
+            return await self._administer(name, command)
+        reply = await super().submit(name, command)
+        if isinstance(command, Receive):
+            deliveries = [delivery for leased in reply for delivery in leased.deliveries]
+            self.tallies.leased(name, deliveries, self._partitions_of(name))
+        else:
+            self.tallies.settled(command, reply, self._partitions_of(name))
+        return reply
+
+    async def _administer(self, name: str, command: Command) -> Any:
+        known = self._known(name)
+        try:
+            return await super().submit(name, command)
+        finally:
+            # Settings, a pause, another offset, an end: whoever waits has to know, also if nobody asks any more.
+            self.waits.wake(name)
+            if isinstance(command, DeleteQueue) and self._known(name) is not known:
+                self.tallies.forget(name)
+
+    @override
+    async def submit_to_all(self, command: Command) -> None:
+        """Have a command carried out by every machine, and count no more what is gone."""
+        await super().submit_to_all(command)
+        if isinstance(command, DropTopic):
+            self.tallies.forget_topic(command.topic)
+
+    def find(self, name: str) -> QueueGroup | None:
+        """Return a group as it is now, if it is there; CoordinatorUnavailable if nobody may act on that any more."""
+        machine = self.peek(name)
+        return None if machine is None else machine.find(name)
+
+    def pass_on(self, name: str) -> None:
+        """Let somebody else look for what a receive leaves: it had enough, or came to nothing."""
+        if self.waits.has_line(name):
+            try:
+                group = self.find(name)
+            except GoQueueError:
+                # They are told so themselves.
+                self.waits.wake(name)
+                return
+            if group is not None:
+                self.waits.pass_on(group)
+
+    async def _bury(self, command: Bury) -> Any:
+        # Afterwards nobody knows any more.
+        causes = causes_of_death(self.find(command.group), command)
+        reply = await super().submit(command.group, command)
+        self.tallies.buried(command, causes, self._partitions_of(command.group))
+        return reply
+
+    def _partitions_of(self, name: str) -> Partitions:
+        """Return the partitions of a group; until it was answered, the group or a topic of it may have gone."""
+        group = self._known(name)
+        return () if group is None else group.windows
+
+    def _known(self, name: str) -> QueueGroup | None:
+        """Return a group as it is in memory, whatever has become of its log."""
+        machine = self._machines[self._index(name)] if self._machines else None
+        return machine.find(name) if isinstance(machine, Deliveries) else None
+
+    def _has_changed(self, machine: Deliveries) -> None:
+        for group, reason in machine.take_tripped():
+            self._broker.sink.emit(QueuePaused(group, reason))
+        self.waits.changed(machine)
+        self.undertaker.look(machine)

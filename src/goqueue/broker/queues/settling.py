@@ -1,0 +1,73 @@
+"""What consumers of one queue group say of their messages, which is carried out together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from goqueue.errors import TooLarge, UnknownQueue
+from goqueue.machines.queues.commands import Claim, Settle
+from goqueue.machines.queues.steps import Result, all_stale
+from goqueue.machines.queues.values import Verdict
+from goqueue.runtime.rounds import Take
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+
+class Statement(NamedTuple):
+    """What a consumer says about messages: `delay_ms` and `reason` as of `Settle`."""
+
+    verdict: Verdict
+    delay_ms: int | None = None
+    reason: str = ""
+
+
+class Saying(NamedTuple):
+    """What is said in a group."""
+
+    group: str
+    statement: Statement
+
+
+async def settle_together(broker: Broker, saying: Saying, take: Take[Sequence[Claim]]) -> list[Sequence[Result]]:
+    """Do what several consumers say, who say the same; return the results of each, durable."""
+    group, (verdict, delay_ms, reason) = saying
+    claimed = take()
+    claims = [claim for each in claimed for claim in each]
+    # Only what is tried again is spread.
+    chance = broker.entropy.fraction() if verdict is Verdict.NACK else 0.0
+    try:
+        results = await _settle(broker, Settle(group, verdict, claims, delay_ms, reason, chance))
+    except UnknownQueue:
+        results = all_stale(claims)
+    told = []
+    start = 0
+    for each in claimed:
+        end = start + sum([len(claim.offsets) for claim in each])
+        told.append(results[start:end])
+        start = end
+    return told
+
+
+async def _settle(broker: Broker, command: Settle) -> Sequence[Result]:
+    """Have messages settled at once, or in parts if what is known of those around them is too large for that."""
+    try:
+        results: Sequence[Result] = await broker.queues.submit(command.group, command)
+    except TooLarge:
+        parts = _halves(command.claims)
+        if len(parts) < 2:
+            raise
+        return [result for part in parts for result in await _settle(broker, replace(command, claims=part))]
+    return results
+
+
+def _halves(claims: Sequence[Claim]) -> list[Sequence[Claim]]:
+    """Part claims in two, in their order; the only one by its offsets, and one of a single offset not at all."""
+    if len(claims) > 1:
+        return [claims[: len(claims) // 2], claims[len(claims) // 2 :]]
+    ((partition, offsets, lease_id),) = claims
+    middle = len(offsets) // 2
+    return [[Claim(partition, part, lease_id)] for part in (offsets[:middle], offsets[middle:]) if part]

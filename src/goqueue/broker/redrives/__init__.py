@@ -1,0 +1,1 @@
+"""Redrives: jobs that publish dead letters again."""

@@ -1,0 +1,1 @@
+"""Runs of pipelines and jobs, as they report to the broker."""

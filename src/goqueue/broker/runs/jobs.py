@@ -1,0 +1,54 @@
+"""Jobs: they run elsewhere and report here, so that they can be seen from anywhere.
+
+Nothing of it is stored; what is known lives in `machines/runs/jobs`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from goqueue.broker.admission import operation
+from goqueue.errors import Invalid
+from goqueue.machines.decision import Now
+from goqueue.machines.runs.job_values import JOB_ID, JobReport, JobView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.broker.broker import Broker
+
+_ID = re.compile(JOB_ID)
+# What any clock can show, whatever its zone.
+_BEGAN_MIN = datetime(1970, 1, 1, tzinfo=UTC)
+_BEGAN_END = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+@operation("jobs.report")
+async def report_job(broker: Broker, run_id: str, report: JobReport) -> None:
+    """Take what a run of a job says."""
+    if not _ID.fullmatch(run_id):
+        raise Invalid(
+            f"the id of a run cannot be {run_id[:250]!r}",
+            hint="up to 100 letters, digits, dots, underscores and hyphens",
+        )
+    if not _BEGAN_MIN <= report.started_at < _BEGAN_END:
+        raise Invalid(f"a run cannot have begun at {report.started_at.isoformat()}")
+    broker.job_runs.report(run_id, report, _now(broker))
+
+
+@operation("jobs.list")
+async def list_jobs(broker: Broker) -> Sequence[JobView]:
+    """Return all runs of jobs that were heard of lately, those that began last first."""
+    return broker.job_runs.all(_now(broker))
+
+
+@operation("jobs.describe")
+async def find_job(broker: Broker, run_id: str) -> JobView:
+    """Return how a run of a job is."""
+    return broker.job_runs.find(run_id, _now(broker))
+
+
+def _now(broker: Broker) -> Now:
+    return Now(broker.clock.now_ms(), int(broker.clock.monotonic() * 1000))

@@ -1,0 +1,69 @@
+"""Pipelines: they run elsewhere and report here, so that they can be seen and stopped from anywhere.
+
+Nothing of it is stored; what is known lives in `machines/runs/pipelines`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from goqueue.broker.admission import operation
+from goqueue.errors import Invalid
+from goqueue.machines.decision import Now
+from goqueue.machines.runs.pipeline_values import PIPELINE_NAME, PLAN_BYTES_MAX, PipelineView, RunReport, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from goqueue.broker.broker import Broker
+
+_NAME = re.compile(PIPELINE_NAME)
+
+
+@operation("pipelines.report")
+async def report_run(broker: Broker, pipeline: str, report: RunReport, plan: bytes | None) -> Wish:
+    """Take what a run of a pipeline says, and return what is wished of it."""
+    if not _NAME.fullmatch(pipeline):
+        raise Invalid(
+            f"a pipeline cannot be called {pipeline[:250]!r}",
+            hint="up to 100 letters, digits, dots, underscores and hyphens",
+        )
+    if plan is not None and len(plan) > PLAN_BYTES_MAX:
+        raise Invalid(f"the plan has {len(plan):,} bytes, at most {PLAN_BYTES_MAX:,} are kept")
+    if len({query.name for query in report.queries}) < len(report.queries):
+        raise Invalid("two queries have the same name")
+    return broker.pipeline_runs.report(pipeline, report, plan, _now(broker))
+
+
+@operation("pipelines.list")
+async def list_pipelines(broker: Broker) -> Sequence[PipelineView]:
+    """Return all pipelines that were heard of lately, by name."""
+    return seen_pipelines(broker)
+
+
+def seen_pipelines(broker: Broker) -> Sequence[PipelineView]:
+    """Return all pipelines as the broker itself sees them."""
+    return broker.pipeline_runs.all(_now(broker))
+
+
+@operation("pipelines.describe")
+async def find_pipeline(broker: Broker, pipeline: str) -> PipelineView:
+    """Return how a pipeline is."""
+    return broker.pipeline_runs.find(pipeline, _now(broker))
+
+
+@operation("pipelines.stop")
+async def stop_pipeline(broker: Broker, pipeline: str) -> PipelineView:
+    """Let the run of a pipeline know with its next report that it is to stop; return how it is until then."""
+    return broker.pipeline_runs.stop(pipeline, _now(broker))
+
+
+@operation("pipelines.forget")
+async def forget_pipeline(broker: Broker, pipeline: str) -> None:
+    """Forget a pipeline that does not run."""
+    broker.pipeline_runs.forget(pipeline, _now(broker))
+
+
+def _now(broker: Broker) -> Now:
+    return Now(broker.clock.now_ms(), int(broker.clock.monotonic() * 1000))

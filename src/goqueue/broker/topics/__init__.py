@@ -1,0 +1,1 @@
+"""Operations on topics, and what retention means to their readers."""

@@ -1,0 +1,257 @@
+"""Operations on topics: make, change, grow, delete; each is durable when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from goqueue.broker.admission import operation
+from goqueue.broker.events import TopicChanged, TopicCreated, TopicDeleted
+from goqueue.errors import (
+    Draining,
+    GoQueueError,
+    InvalidPartitions,
+    InvalidReplication,
+    PolicyViolation,
+    TopicExists,
+    TopicProtected,
+)
+from goqueue.machines.catalog import AlterTopic, CreateTopic, DeleteTopic, GrowTopic
+from goqueue.model.topic import Topic, check_name, is_internal
+from goqueue.model.topic_settings import parse
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import turns
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.presence import Presence
+
+
+CREATED_ON_DEMAND_MAX = 100
+"""How many missing topics one request may make by naming them; the next request goes on."""
+
+_FOUND_AT_ONCE = 256
+
+
+@operation("topics.create", writes=True)
+async def create_topic(
+    broker: Broker,
+    name: str,
+    *,
+    partitions: int | None = None,
+    replication: int = 1,
+    config: Mapping[str, str] | None = None,
+    is_dry_run: bool = False,
+) -> Topic:
+    """Make a topic that can be used at return; without a number of partitions it gets the broker's default."""
+    if is_internal(name):
+        raise TopicProtected(f"{name!r} cannot be made by a client", hint="names with __ in front are the broker's own")
+    return await _create(broker, name, partitions, replication, config or {}, is_dry_run=is_dry_run)
+
+
+async def _create(
+    broker: Broker, name: str, partitions: int | None, replication: int, config: Mapping[str, str], *, is_dry_run: bool
+) -> Topic:
+    count = broker.options.default_partitions if partitions is None else partitions
+    if replication not in {-1, 1}:
+        raise InvalidReplication(f"{replication} replicas were asked for, but there is one broker", hint="ask for 1")
+    parse(config, broker.options.topic_defaults)
+    command = CreateTopic(name, broker.entropy.uuid(), count, config, broker.clock.now_ms())
+    if is_dry_run:
+        broker.catalog.plan(command)
+        _require_room_for(broker, count)
+        return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
+    async with broker.creations:
+        if broker.pipeline.is_draining:
+            raise Draining("the broker is about to stop", hint="try again; another one may take its place")
+        return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
+
+
+async def _make(broker: Broker, command: CreateTopic) -> Topic:
+    broker.catalog.plan(command)
+    _require_room_for(broker, command.partitions)
+    broker.require_no_files(command.name, range(command.partitions))
+    await broker.submit(command)
+    topic = broker.catalog.topic(command.name)
+    await broker.open_topics([topic])
+    fault = next((each for each in broker.topic(topic.name).partitions if isinstance(each, GoQueueError)), None)
+    if fault is not None:
+        # A topic that never worked is not kept; nothing is in it.
+        await _remove(broker, topic.name)
+        raise fault
+    broker.sink.emit(TopicCreated(topic.name, topic.partitions))
+    return topic
+
+
+@operation("topics.find")
+async def find_topics(
+    broker: Broker, wanted: Sequence[str | UUID] | None, *, may_create: bool = False, presence: Presence | None = None
+) -> Sequence[OpenTopic | GoQueueError]:
+    """Return topics by name or id, or why there is none; all of them for None, in order of their names.
+
+    Makes at most `CREATED_ON_DEMAND_MAX` topics, and none after the caller has left (`presence`) or the broker drains;
+    the others are unknown until the caller asks again.
+    """
+    if wanted is None:
+        return [broker.topics[name] for name in sorted(broker.topics)]
+    found: list[OpenTopic | GoQueueError] = []
+    left = CREATED_ON_DEMAND_MAX if may_create else 0
+    for each in wanted:
+        if broker.pipeline.is_draining or (presence is not None and presence.is_over):
+            left = 0
+        is_missing = isinstance(each, str) and each not in broker.topics
+        if is_missing or (len(found) + 1) % _FOUND_AT_ONCE == 0:
+            await turns(1)
+        found.append(await _find(broker, each, may_create=left > 0))
+        left -= is_missing
+    return found
+
+
+async def _find(broker: Broker, wanted: str | UUID, *, may_create: bool) -> OpenTopic | GoQueueError:
+    try:
+        if isinstance(wanted, UUID):
+            return broker.topic_by_id(wanted)
+        return broker.topics.get(wanted) or await _ensure(broker, wanted, may_create=may_create)
+    except GoQueueError as error:
+        return error.without_frames()
+
+
+@operation("topics.create_on_demand")
+async def ensure_topic(broker: Broker, name: str) -> OpenTopic:
+    """Return a topic, making it with defaults if the broker is allowed to; UnknownTopic if it is not."""
+    return broker.topics.get(name) or await _ensure(broker, name, may_create=True)
+
+
+async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
+    check_name(name)
+    if not may_create or not broker.options.auto_create_topics or is_internal(name):
+        return broker.topic(name)
+    broker.pipeline.require_room()
+    # Somebody else may be faster; then it is made by now.
+    with suppress(TopicExists):
+        await _create(broker, name, None, 1, {}, is_dry_run=False)
+    return broker.topic(name)
+
+
+async def ensure_internal_topic(broker: Broker, name: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Make a topic that holds the broker's own state, unless it is there."""
+    if name not in broker.topics:
+        broker.pipeline.require_room()
+        with suppress(TopicExists):
+            await _create(broker, name, partitions, 1, config, is_dry_run=False)
+
+
+@operation("topics.grow", writes=True)
+async def grow_topic(broker: Broker, name: str, partitions: int, *, is_dry_run: bool = False) -> Topic:
+    """Give a topic more partitions, which can be used at return."""
+    _refuse_internal(name)
+    command = GrowTopic(name, partitions)
+    if is_dry_run:
+        broker.catalog.plan(command)
+        return broker.catalog.topic(name)
+    return await broker.tasks.in_turn(_turn(name), partial(_grow, broker, command))
+
+
+async def _grow(broker: Broker, command: GrowTopic) -> Topic:
+    broker.catalog.plan(command)
+    first = broker.catalog.topic(command.name).partitions
+    _require_room_for(broker, command.partitions - first)
+    broker.require_no_files(command.name, range(first, command.partitions))
+    await broker.submit(command)
+    topic = broker.catalog.topic(command.name)
+    await broker.open_topics([topic])
+    for partition in broker.topic(topic.name).partitions[first:]:
+        if isinstance(partition, GoQueueError):
+            raise partition
+    broker.sink.emit(TopicChanged(topic.name, f"{topic.partitions} partitions"))
+    return topic
+
+
+@operation("topics.alter")
+async def alter_topic(
+    broker: Broker, name: str, edit: Callable[[OpenTopic], Mapping[str, str]], *, is_dry_run: bool = False
+) -> Topic:
+    """Give a topic the settings of its own that `edit` makes of those it has; it is asked when no other change runs."""
+    _refuse_internal(name)
+    return await broker.tasks.in_turn(_turn(name), partial(_alter, broker, name, edit, is_dry_run=is_dry_run))
+
+
+async def _alter(
+    broker: Broker, name: str, edit: Callable[[OpenTopic], Mapping[str, str]], *, is_dry_run: bool
+) -> Topic:
+    opened = broker.topic(name)
+    config = edit(opened)
+    settings = parse(config, broker.options.topic_defaults)
+    if is_dry_run:
+        return opened.topic
+    await broker.submit(AlterTopic(name, config))
+    opened.topic = broker.catalog.topic(name)
+    opened.settings = settings
+    for partition in opened.partitions:
+        if isinstance(partition, Partition):
+            partition.configure(settings)
+    broker.sink.emit(TopicChanged(name, "settings"))
+    return opened.topic
+
+
+@operation("topics.delete")
+async def delete_topic(broker: Broker, wanted: str | UUID) -> None:
+    """Delete a topic, named or by its id, with all its records; at return its name is free."""
+    opened = broker.topic_by_id(wanted) if isinstance(wanted, UUID) else broker.topic(wanted)
+    name = opened.topic.name
+    _refuse_internal(name)
+    await broker.tasks.in_turn(_turn(name), partial(_remove, broker, wanted))
+
+
+async def _remove(broker: Broker, wanted: str | UUID) -> None:
+    # Looked up when it is its turn: by then the name may belong to another topic, whose id was not asked for.
+    topic = (broker.topic_by_id(wanted) if isinstance(wanted, UUID) else broker.topic(wanted)).topic
+    await broker.submit(DeleteTopic(topic.name))
+    await broker.close_topic(topic.name)
+    await broker.finish_removal(topic)
+    broker.sink.emit(TopicDeleted(topic.name))
+
+
+@operation("topics.describe")
+async def describe_topic(broker: Broker, name: str) -> OpenTopic:
+    """Return one topic; UnknownTopic if there is none."""
+    return broker.topic(name)
+
+
+@operation("records.delete")
+async def delete_records(broker: Broker, name: str, index: int, offset: int) -> int:
+    """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
+    opened = broker.topic(name)
+    partition = opened.partition(index)
+    _refuse_internal(name)
+    require_deletes(opened)
+    return await partition.delete_before(offset)
+
+
+def require_deletes(opened: OpenTopic) -> None:
+    """Raise PolicyViolation if a topic is compacted only."""
+    if not opened.settings.log.deletes:
+        message = f"topic {opened.topic.name!r} is compacted, so its records do not go by age or offset"
+        raise PolicyViolation(message, hint="cleanup.policy")
+
+
+def _turn(name: str) -> str:
+    """Return what changes of a topic are queued under: one at a time, in the order in which they came."""
+    return f"change of topic {name}"
+
+
+def _refuse_internal(name: str) -> None:
+    if is_internal(name):
+        raise TopicProtected(f"{name!r} holds the broker's own state and cannot be changed")
+
+
+def _require_room_for(broker: Broker, count: int) -> None:
+    total = broker.catalog.partitions
+    if total + max(count, 0) > broker.options.partitions_max:
+        raise InvalidPartitions(
+            f"{count} more partitions would exceed this broker's {broker.options.partitions_max}",
+            hint=f"it has {total}",
+        )

@@ -1,0 +1,97 @@
+"""What administration tools ask of a cluster, told by one node: its logs, its leaders, and the log of the catalogue.
+
+One node leads every partition that it can use and has nothing to move or to elect. The catalogue is what Kafka keeps in
+the log of its controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.admission import operation
+from goqueue.errors import GoQueueError
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.runtime.partition import Partition
+from goqueue.runtime.waiters import pause, pieces
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+
+class LogDirectory(NamedTuple):
+    """The data directory by its last name, and the bytes of each log in it."""
+
+    name: str
+    sizes: Mapping[TopicPartition, int]
+
+
+class Leadership(Enum):
+    """Whether a partition needs another leader: it has one, or its log cannot be used, and nobody else has it."""
+
+    LED = auto()
+    UNAVAILABLE = auto()
+
+
+class CatalogLog(NamedTuple):
+    """How far the log of the catalogue is, and the epoch of its leader."""
+
+    leader_epoch: int
+    end_offset: int
+    high_watermark: int
+
+
+@operation("cluster.describe_logs")
+async def describe_logs(broker: Broker, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
+    """Return the logs of some partitions, or of all for None; partitions that are unknown or unusable are left out."""
+    sizes: dict[TopicPartition, int] = {}
+    wanted = _all_partitions(broker) if wanted is None else wanted
+    for start, piece in pieces(wanted):
+        if start:
+            await pause(wanted)
+        for each in piece:
+            partition = _find(broker, each)
+            if partition is not None:
+                # Not that of its segments: asking for these opens a log that is asleep.
+                sizes[each] = partition.log.size_bytes
+    return LogDirectory(broker.directory.name, sizes)
+
+
+@operation("cluster.leadership")
+async def leadership_of(broker: Broker, partition: TopicPartition) -> Leadership:
+    """Return whether a partition has its leader; UnknownTopic or UnknownPartition if there is none."""
+    opened = broker.topic(partition.topic)
+    if partition.partition < 0 or partition.partition >= len(opened.partitions):
+        # Raises that there is none.
+        opened.partition(partition.partition)
+    found = opened.partitions[partition.partition]
+    return Leadership.LED if isinstance(found, Partition) and not found.log.fault else Leadership.UNAVAILABLE
+
+
+@operation("cluster.describe_catalog")
+async def describe_catalog(broker: Broker) -> CatalogLog:
+    """Return how far the log of the catalogue is."""
+    partition = broker.catalog_partition
+    return CatalogLog(partition.leader_epoch, partition.log.end_offset, partition.high_watermark)
+
+
+@operation("cluster.list_configurable")
+async def list_topic_names(broker: Broker) -> Sequence[str]:
+    """Return the names of all topics, which have settings, in order."""
+    return sorted(broker.topics)
+
+
+def _all_partitions(broker: Broker) -> Sequence[TopicPartition]:
+    return [
+        TopicPartition(name, index)
+        for name in sorted(broker.topics)
+        for index in range(len(broker.topics[name].partitions))
+    ]
+
+
+def _find(broker: Broker, each: TopicPartition) -> Partition | None:
+    try:
+        return broker.topic(each.topic).partition(each.partition)
+    except GoQueueError:
+        return None

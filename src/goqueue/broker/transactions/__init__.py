@@ -1,0 +1,1 @@
+"""Transactions: identities, publishing, markers, sinks."""

@@ -1,0 +1,129 @@
+"""Finishes transactions whose end is decided: markers to the partitions, offsets to the groups, then a note of it.
+
+Each partition and group is served whatever happens to the others: a sick disk holds up nobody's readers but its own.
+What is to be done is what the coordinator has stored, and it is stored before the first marker is written. So after a
+crash it is done again, from the beginning: a marker that is there already is not written twice, and offsets that were
+set have no trace of the transaction any more. Nothing of a later transaction can be hit by that: it begins only when
+this one is noted as finished, in the same log.
+
+What fails is tried again by the next round of the upkeep, a second later, and not when something else is decided. Until
+it succeeds, it is known what keeps a transaction from ending, for those who wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.errors import GoQueueError
+from goqueue.machines.groups.commands import EndOffsets
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.values import Ending
+from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+_AT_ONCE_MAX = 100
+
+
+class _Marked(NamedTuple):
+    """A partition that has its marker, before an offset."""
+
+    partition: Partition
+    end_offset: int
+
+
+class Finisher:
+    """Each transaction is being finished at most once at a time, and only so many at the same time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        # By id and number of the transaction; in the order in which they were decided.
+        self._waiting: dict[tuple[str, int], Ending] = {}
+        self._under_way: set[tuple[str, int]] = set()
+        self._obstacles: dict[str, str] = {}
+
+    def obstacle_of(self, transactional_id: str) -> str | None:
+        """Return what keeps a transaction whose end is decided from ending; None if nothing has failed."""
+        return self._obstacles.get(transactional_id)
+
+    def look_at_all(self) -> None:
+        """Begin to finish whatever waits for it; what has failed before is tried again."""
+        for machine in self._broker.transactions.machines:
+            self._take_on(machine.ending())
+
+    def look(self, machine: Transactions) -> None:
+        """Begin to finish what a machine has decided to end just now."""
+        self._take_on(machine.take_new_endings())
+
+    def _take_on(self, endings: Sequence[Ending]) -> None:
+        for ending in endings:
+            which = (ending.id, ending.number)
+            if which not in self._under_way:
+                self._waiting[which] = ending
+        self._begin_some()
+
+    def _begin_some(self) -> None:
+        while self._waiting and len(self._under_way) < _AT_ONCE_MAX:
+            which = next(iter(self._waiting))
+            ending = self._waiting.pop(which)
+            self._under_way.add(which)
+            self._broker.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
+
+    async def _finish(self, ending: Ending, which: tuple[str, int]) -> None:
+        try:
+            await self._decided(ending)
+            marked = [self._mark(partition, ending) for partition in sorted(ending.partitions)]
+            end_offsets = EndOffsets(ending.producer_id, ending.is_commit)
+            told = (self._broker.groups.submit(group, end_offsets) for group in sorted(ending.groups))
+            outcomes = await asyncio.gather(*told, return_exceptions=True) if ending.groups else []
+            written = [await _durable(each) for each in marked]
+            self._take_note(ending, written)
+            for outcome in (*outcomes, *written):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            await self._broker.transactions.submit(ending.id, ending.completion)
+        except GoQueueError:
+            # A disk that is full or broken, which is reported where it happens; the next look tries again.
+            return
+        finally:
+            self._under_way.discard(which)
+            self._begin_some()
+
+    def _take_note(self, ending: Ending, written: Sequence[GoQueueError | None]) -> None:
+        """Remember the first partition that takes no marker, or that all of them have theirs."""
+        self._obstacles.pop(ending.id, None)
+        for partition, failure in zip(sorted(ending.partitions), written, strict=True):
+            if failure is not None:
+                self._obstacles[ending.id] = f"{partition.topic}-{partition.partition}: {failure.message}"
+                return
+
+    async def _decided(self, ending: Ending) -> None:
+        """Wait until it is durable how the transaction ends: a crash must not bring back one that may end otherwise."""
+        await self._broker.transactions.machine(ending.id)
+
+    def _mark(self, where: TopicPartition, ending: Ending) -> _Marked | GoQueueError | None:
+        """Write the marker of one partition; a topic that is deleted needs none."""
+        opened = self._broker.topics.get(where.topic)
+        if opened is None or where.partition >= len(opened.partitions):
+            return None
+        try:
+            partition = opened.partition(where.partition)
+            end = partition.end_transaction(ending.producer_id, ending.epoch, is_commit=ending.is_commit)
+        except GoQueueError as error:
+            return error
+        return _Marked(partition, end)
+
+
+async def _durable(marked: _Marked | GoQueueError | None) -> GoQueueError | None:
+    """Wait until a marker is durable, however its partition is flushed; return what prevents that."""
+    if not isinstance(marked, _Marked):
+        return marked
+    try:
+        await marked.partition.flusher.durable(marked.end_offset)
+    except GoQueueError as error:
+        return error
+    return None

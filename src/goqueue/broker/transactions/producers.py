@@ -1,0 +1,46 @@
+"""Ids for idempotent producers; no id is ever given twice, also after a crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from goqueue.broker.admission import operation
+from goqueue.machines.catalog import TakeProducerIds
+from goqueue.machines.transactions.values import ProducerIdentity
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+# Reserving is a durable write; what a stop leaves of a block is lost, which costs nothing.
+_BLOCK = 1000
+
+
+class ProducerIds:
+    """The block of ids that this broker may give out."""
+
+    def __init__(self) -> None:
+        self.next_id = 0
+        self.end = 0
+
+
+@operation("producers.init", writes=True)
+async def new_producer(broker: Broker) -> ProducerIdentity:
+    """Return a producer id that nobody has had before."""
+    return ProducerIdentity(await take_producer_id(broker), 0)
+
+
+async def take_producer_id(broker: Broker) -> int:
+    """Return a producer id that nobody has had before, for operations that have more to do."""
+    ids = broker.producer_ids
+    while ids.next_id == ids.end:
+        await broker.tasks.finish(_reserve(broker), "reserve producer ids")
+    ids.next_id += 1
+    return ids.next_id - 1
+
+
+async def _reserve(broker: Broker) -> None:
+    first = broker.catalog.next_producer_id
+    await broker.submit(TakeProducerIds(_BLOCK))
+    ids = broker.producer_ids
+    if ids.next_id == ids.end:
+        ids.next_id, ids.end = first, first + _BLOCK

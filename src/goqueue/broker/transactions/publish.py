@@ -1,0 +1,117 @@
+"""Publishing single messages as part of a transaction, for those who count no sequences themselves.
+
+Messages are sorted into partitions and packed as those of every publish of single messages (`messages`). The
+partitions become part of the transaction first; then the batches get the sequences that the partitions expect next of
+this producer, so that what is stored is what a Kafka client would have sent.
+
+These sequences tell nothing of a request that comes twice: it would be stored twice. Whoever wants to send a request
+again numbers the requests of a transaction instead (`numbering`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.publish import (
+    Fate,
+    Limits,
+    NewMessage,
+    Share,
+    Sorted,
+    Turns,
+    moved_batch,
+    open_for_writing,
+    publish_sections,
+    sort_messages,
+)
+from goqueue.broker.transactions.coordination import add_partitions, held_transaction, known
+from goqueue.errors import GoQueueError
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.records.builder import build_batch
+from goqueue.runtime.partition import Partition
+
+if TYPE_CHECKING:
+    from goqueue.broker.admission import Caller
+    from goqueue.broker.broker import Broker, OpenTopic
+
+
+class Writer(NamedTuple):
+    """On whose behalf messages are published."""
+
+    transactional_id: str
+    identity: ProducerIdentity
+
+
+class Batch(NamedTuple):
+    """What one partition gets at once."""
+
+    partition: Partition
+    share: Share
+
+
+async def publish_in_transaction(
+    broker: Broker,
+    caller: Caller,
+    turns: Turns,
+    writer: Writer,
+    topic: str,
+    messages: Sequence[NewMessage | GoQueueError],
+    limits: Limits = Limits.CLIENT,
+) -> list[Fate]:
+    """Publish messages as part of the writer's transaction, which this may begin; return the fate of each.
+
+    At return they are as durable as those of any publish that waits for all. Raises what concerns all of them: then
+    none was stored.
+    """
+    held_transaction(broker, *writer)
+    opened = await open_for_writing(broker, caller, topic)
+    found = await sort_messages(broker, turns, opened, messages, limits)
+    partitions = list(_existing(opened, found))
+    if partitions:
+        names = frozenset(TopicPartition(topic, partition.index) for partition in partitions)
+        refused = await add_partitions(broker, caller, *writer, names)
+        if refused:
+            raise next(iter(refused.values()))
+        await known(broker, writer.transactional_id)
+    for batches in _rounds(opened, partitions, found):
+        sections = [Section(batch.partition, _built(batch, writer.identity, limits)) for batch in batches]
+        outcomes = await publish_sections(broker, caller, Acks.ALL, sections, writer.transactional_id, limits)
+        for batch, outcome in zip(batches, outcomes, strict=True):
+            found.settle(batch.partition.index, batch.share, outcome)
+    return found.all_fates()
+
+
+def _existing(opened: OpenTopic, found: Sorted) -> Iterator[Partition]:
+    """Yield the partitions that get something; messages for those that cannot be used are told why."""
+    for index, share in found.shares.items():
+        try:
+            yield opened.partition(index)
+        except GoQueueError as error:
+            found.settle(index, share, error)
+
+
+def _rounds(opened: OpenTopic, partitions: Sequence[Partition], found: Sorted) -> Iterator[list[Batch]]:
+    """Yield what is published at once: a producer sends one batch per partition, so much for one needs more rounds."""
+    bytes_max = opened.settings.log.max_message_bytes
+    queues = [
+        [Batch(partition, part) for part in found.shares[partition.index].parts(bytes_max)] for partition in partitions
+    ]
+    for batches in zip_longest(*queues):
+        yield [batch for batch in batches if batch is not None]
+
+
+def _built(batch: Batch, identity: ProducerIdentity, limits: Limits) -> bytearray:
+    bytes_max = batch.partition.settings.log.max_message_bytes
+    build = build_batch if limits is Limits.CLIENT else partial(moved_batch, batch_bytes_max=bytes_max)
+    return build(
+        batch.share.records,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        base_sequence=batch.partition.log.producers.next_sequence(*identity),
+        is_transactional=True,
+    )

@@ -1,0 +1,211 @@
+"""The broker as its clients find it: over HTTP, over Kafka, and where it sends Kafka clients to."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import typer
+
+from goqueue import __version__
+from goqueue.cli.connection import UNREACHABLE_HINT
+from goqueue.cli.doctor.findings import Finding
+from goqueue.cli.doctor.kafka import Node, ask
+from goqueue.errors import Corrupt, GoQueueError
+
+if TYPE_CHECKING:
+    from goqueue.client import Client
+    from goqueue.client.server import Greeting
+    from goqueue.server.settings import Settings
+
+_TIMEOUT_S = 3.0
+_KAFKA_PORT = 9092
+# The Date header has no fractions, so clocks that agree may seem to differ by one second.
+_CLOCK_WARNING_S = 2.0
+_CLOCK_FAILURE_S = 60.0
+_CLOCK_FIX = "let both machines keep time with NTP: retention, timestamps and reading by time depend on it"
+
+
+@dataclass(slots=True)
+class Look:
+    """What was seen of a broker."""
+
+    server: str
+    findings: list[Finding] = field(default_factory=list)
+    is_reachable: bool = False
+    """Whether it answers over HTTP."""
+    speaks_kafka: bool = False
+    kafka_port: int = _KAFKA_PORT
+
+    @property
+    def host(self) -> str:
+        """The host at which it is looked for."""
+        return urlsplit(self.server).hostname or ""
+
+    @property
+    def http_port(self) -> int:
+        """The port at which it is looked for."""
+        parts = urlsplit(self.server)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its host is another machine."""
+        return not _is_here(self.host)
+
+
+def look(server: str, kafka: str | None, settings: Settings | None) -> Look:
+    """Talk to a broker over HTTP and Kafka."""
+    seen = Look(server)
+    seen.findings += _over_http(seen)
+    host, port = _kafka_address(kafka, seen, settings)
+    seen.kafka_port = port
+    fix = "is that the port? name another with --kafka HOST:PORT" if seen.is_reachable else UNREACHABLE_HINT
+    seen.findings += _over_kafka(seen, host, port, fix)
+    return seen
+
+
+def look_over_kafka(address: str, option: str) -> list[Finding]:
+    """Talk to a broker over Kafka only, at the address that an option has named."""
+    host, port = _split(address, option)
+    fix = f"start a broker with `goqueue serve`, or name another with {option} HOST:PORT"
+    return list(_over_kafka(Look(""), host, port, fix))
+
+
+def _kafka_address(kafka: str | None, seen: Look, settings: Settings | None) -> tuple[str, int]:
+    if kafka is None:
+        return seen.host, (settings.kafka_port or _KAFKA_PORT) if settings else _KAFKA_PORT
+    return _split(kafka, "--kafka")
+
+
+def _split(address: str, option: str) -> tuple[str, int]:
+    with suppress(ValueError):
+        parts = urlsplit(f"//{address}")
+        if parts.hostname and parts.port:
+            return parts.hostname, parts.port
+    raise typer.BadParameter(f"{address!r} is not written as HOST:PORT", param_hint=option)
+
+
+def _over_http(seen: Look) -> Iterator[Finding]:
+    from goqueue.client import Client, Patience, server
+
+    with Client(seen.server, timeout_s=_TIMEOUT_S, patience=Patience(attempts=1)) as client:
+        began = time.monotonic()
+        try:
+            greeting = client.send(server.greet())
+        except GoQueueError as error:
+            yield Finding.failure("http", error.message, error.hint if isinstance(error, Corrupt) else UNREACHABLE_HINT)
+            return
+        took_s = time.monotonic() - began
+        seen.is_reachable = True
+        yield _check_version(seen, greeting, took_s)
+        yield from _check_readiness(client)
+        yield _check_clock(greeting, took_s)
+
+
+def _check_version(seen: Look, greeting: Greeting, took_s: float) -> Finding:
+    version = greeting.version
+    what = f"{seen.server} is {version.name} {version.version} and answered in {took_s * 1000:.0f} ms"
+    if version.version != __version__:
+        return Finding.warning(
+            "http", what, f"this command is of version {__version__}: install the same on both sides"
+        )
+    return Finding.ok("http", what)
+
+
+def _check_readiness(client: Client) -> Iterator[Finding]:
+    from goqueue.client import server
+
+    try:
+        health = client.send(server.readiness())
+    except GoQueueError as error:
+        yield Finding.failure("readiness", error.message, error.hint or "look at what the broker has logged")
+        return
+    bad = [check for check in health.checks if check.status != "ok"]
+    if not bad:
+        yield Finding.ok("readiness", "the broker takes work")
+    for check in bad:
+        yield Finding.failure(
+            "readiness", f"{check.name}: {check.detail or check.status}", "look at what it has logged"
+        )
+
+
+def _check_clock(greeting: Greeting, took_s: float) -> Finding:
+    if greeting.time is None:
+        return Finding.skipped("clock", "the reply has no date")
+    ahead_s = (greeting.time - datetime.now(UTC)).total_seconds()
+    # The reply left after the request was sent, and its date may be up to a second old.
+    apart_s = max(0.0, abs(ahead_s) - took_s - 1.0)
+    if apart_s < _CLOCK_WARNING_S:
+        return Finding.ok("clock", "the broker's clock agrees with the one here")
+    what = f"the broker's clock is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} the one here"
+    return (Finding.failure if apart_s >= _CLOCK_FAILURE_S else Finding.warning)("clock", what, _CLOCK_FIX)
+
+
+def _over_kafka(seen: Look, host: str, port: int, fix: str) -> Iterator[Finding]:
+    try:
+        answer = ask(host, port, _TIMEOUT_S)
+    except OSError as error:
+        yield Finding.failure("kafka", f"{_shown(host, port)}: {error.strerror or error}", fix)
+        return
+    except Corrupt as error:
+        yield Finding.failure(
+            "kafka", f"{_shown(host, port)}: {error.message}", "name the port of a broker's Kafka listener"
+        )
+        return
+    seen.speaks_kafka = True
+    yield Finding.ok("kafka", f"{_shown(host, port)} answers, and takes {answer.apis} kinds of requests")
+    for node in answer.nodes:
+        yield _check_advertised(node, host)
+
+
+def _check_advertised(node: Node, host: str) -> Finding:
+    """Check that clients can go where Metadata sends them, which is where most set-ups go wrong."""
+    where = _shown(node.host, node.port)
+    what = f"the broker sends Kafka clients to {where}"
+    fix = "start it with --advertised-host and --advertised-kafka-port set to what clients can reach"
+    if _is_loopback(node.host) and not _is_loopback(host):
+        return Finding.failure("advertised", f"{what}, which for them is their own machine", fix)
+    try:
+        ask(node.host, node.port, _TIMEOUT_S)
+    except socket.gaierror:
+        return Finding.failure("advertised", f"{what}, a name that this machine does not know", fix)
+    except (OSError, Corrupt) as error:
+        reason = error.message if isinstance(error, Corrupt) else error.strerror or str(error)
+        return Finding.failure("advertised", f"{what}, where no broker answers from here: {reason}", fix)
+    return Finding.ok("advertised", f"{what}, which can be reached from here")
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_here(host: str) -> bool:
+    """Tell whether a host is this machine: whether an address of it can be bound here."""
+    if _is_loopback(host):
+        return True
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, address in found:
+        with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.bind((address[0], 0))
+            return True
+    return False

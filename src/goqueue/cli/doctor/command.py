@@ -1,0 +1,84 @@
+"""`goqueue doctor`: look for what users trip over, and say what to do about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from goqueue.cli.connection import DEFAULT_SERVER, ServerOption
+from goqueue.cli.doctor.findings import Finding, Verdict, show_findings
+from goqueue.cli.terminal.output import Format, FormatOption
+
+if TYPE_CHECKING:
+    from goqueue.server.settings import Settings
+
+
+def doctor(
+    *,
+    server: ServerOption = DEFAULT_SERVER,
+    kafka: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect to; else as the settings say.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="The settings of the broker on this machine.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The data directory of the broker on this machine.")
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Check the installation, the broker and this machine.
+
+    Installed versions; whether the broker answers over HTTP and Kafka, and
+    can be reached where it sends Kafka clients to; ports, data directory,
+    free space, open files, clocks. Each finding that is not ok says what to
+    do. Exits with 1 if something does not work.
+
+    Example: [bold]goqueue doctor[/bold]
+
+    Example: [bold]goqueue doctor --server http://broker:8080 --kafka broker:9092[/bold]
+    """
+    findings = list(_findings(server, kafka, config, data_dir))
+    show_findings(findings, output_format)
+    if any(finding.verdict is Verdict.FAILURE for finding in findings):
+        raise typer.Exit(1)
+
+
+def _findings(server: str, kafka: str | None, config: Path | None, data_dir: Path | None) -> Iterator[Finding]:
+    from goqueue.cli.doctor import broker as doctor_broker
+    from goqueue.cli.doctor import install as doctor_install
+    from goqueue.cli.doctor import machine as doctor_machine
+
+    yield from doctor_install.check()
+    settings, flaws = _settings(config, data_dir)
+    yield from flaws
+    broker = doctor_broker.look(server, kafka, settings)
+    yield from broker.findings
+    if settings is None:
+        return
+    if broker.is_elsewhere:
+        yield Finding.skipped("this machine", "the broker runs on another one; run `goqueue doctor` there as well")
+        return
+    yield from doctor_machine.check(settings, broker)
+
+
+def _settings(config: Path | None, data_dir: Path | None) -> tuple[Settings | None, list[Finding]]:
+    """Return the settings that a broker would have that is started here, and what is wrong with them."""
+    from goqueue.errors import InvalidSettings
+    from goqueue.server.settings_sources import load
+
+    flags = {} if data_dir is None else {"data_dir": str(data_dir)}
+    try:
+        loaded = load(flags, os.environ, config)
+    except InvalidSettings as error:
+        lines = "; ".join(mistake.line for mistake in error.mistakes)
+        return None, [
+            Finding.failure("settings", lines, "correct them; `goqueue config show` tells each with its source")
+        ]
+    given = [effective for effective in loaded.values if effective.source != "default"]
+    what = f"{len(given)} of {len(loaded.values)} are set" if given else "all of them are defaults"
+    return loaded.settings, [Finding.ok("settings", what)]

@@ -1,0 +1,315 @@
+"""One run of `goqueue job replay`: from what it was told to an exit code.
+
+What can be wrong is told before anything is written, and, as far as possible, before Spark is started, which takes ten
+seconds: the notes of the job first, then the broker, then Spark with the expression that chooses messages. Only then
+is the target made, and the job begins.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from goqueue.cli.jobs.replay import Partitions, ReplayOptions
+from goqueue.cli.jobs.replay_bounds import Held, bounds_of
+from goqueue.cli.jobs.replay_output import ReplayScreen, make_screen
+from goqueue.cli.jobs.replay_target import settled_target
+from goqueue.cli.jobs.report import ReplayWatch, job_reporting, report_replay
+from goqueue.cli.spark.run import job_session, stop_signals
+from goqueue.cli.terminal.output import Format
+from goqueue.cli.terminal.tables import count_text
+from goqueue.client import Client, topics
+from goqueue.errors import Conflict, NotFound, UnknownTopic
+from goqueue.seams.clock import SystemClock
+from goqueue.spark.archive.lookup import WrongArchive
+from goqueue.spark.archive.store import ArchiveUnreachable
+from goqueue.spark.jobs.replay.failures import ARCHIVE_HINT, advice
+from goqueue.spark.jobs.replay.job import (
+    ReplayPlan,
+    ReplayRun,
+    ReplayStatus,
+    check_where,
+    count_messages,
+    pace,
+)
+from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayWish, require_same
+from goqueue.spark.jobs.replay.source import SourceFacts, look_at_source
+from goqueue.spark.jobs.replay.target import require_target
+from goqueue.spark.jobs.report import JobReporter
+from goqueue.spark.pipelines.run.broker import DEFAULT_BOOTSTRAP, find_http_url
+from goqueue.spark.pipelines.run.failures import reason_in
+from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.session import SparkLost, is_remote
+from goqueue.spark.source.options_values import ArchiveUse, parse_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STOPPED = 130
+_OF_SPARK = (PySparkException, Py4JError, ConnectionError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """The broker and what it has."""
+
+    bootstrap: str
+    http_url: str
+    source: SourceFacts
+    target: topics.Topic | None
+
+
+def run_replay(options: ReplayOptions, output_format: Format) -> int:
+    """Run a replay, or go on with it; return the exit code."""
+    directory = JobDirectory(f"{options.checkpoint.rstrip('/')}/{options.name}")
+    with make_screen(output_format) as screen, ExitStack() as stack:
+        if options.is_dry_run:
+            return _count(options, screen, stack)
+        stack.enter_context(_only_one(directory, options.name))
+        notes = None if options.is_restart else directory.read()
+        if notes is None and not options.is_restart:
+            directory.require_empty(options.name)
+        if notes is not None:
+            require_same(options.name, notes, _wish(options))
+            if done_at := directory.done_at:
+                screen.say(f"replay {options.name} was done at {done_at}, and nothing is published again")
+                screen.say("to publish all of it once more, use --restart or another --name")
+                return 0
+            if lost := _lost_source(options, notes):
+                return _end_without(lost, options, directory, screen)
+        return _replay(options, directory, notes, _ask_broker(options), screen, stack)
+
+
+def _lost_source(options: ReplayOptions, notes: ReplayNotes) -> str:
+    """Return what has become of the source of a job that was at work with it; nothing if it is there."""
+    try:
+        found = _look_at_source(options, options.around.broker or DEFAULT_BOOTSTRAP)
+    except UnknownTopic:
+        return "is gone"
+    is_same = not notes.source_id or found.id == notes.source_id
+    return "" if is_same else "was deleted and made again"
+
+
+def _end_without(lost: str, options: ReplayOptions, directory: JobDirectory, screen: ReplayScreen) -> int:
+    """End a job whose source is lost, if that is wished for."""
+    what = f"topic {options.source!r}, which replay {options.name} was reading, {lost}, and the rest of it is lost"
+    if not options.skips_lost:
+        raise UnknownTopic(
+            what,
+            hint="if it is elsewhere, say where with --broker; with --skip-lost the job ends without the rest",
+        )
+    screen.say(what)
+    directory.finish(_now())
+    screen.finish(options.name, ReplayStatus(State.ENDED), "done", "without what is lost")
+    return 0
+
+
+def _replay(
+    options: ReplayOptions,
+    directory: JobDirectory,
+    notes: ReplayNotes | None,
+    ground: _Ground,
+    screen: ReplayScreen,
+    stack: ExitStack,
+) -> int:
+    reporter = stack.enter_context(_reporting(options, ground.http_url))
+    if notes is not None:
+        require_target(ground.http_url, options.name, options.target, notes.target_id)
+    plan = _plan(options, ground, notes)
+    session = _spark(options, screen, stack)
+    if is_remote(session):
+        directory.require_shared()
+    stops: SimpleQueue[str] = SimpleQueue()
+    # Not before: Spark brings a handler of its own when it starts.
+    stack.enter_context(stop_signals(stops))
+    check_where(session, plan)
+    if options.is_restart and not directory.is_empty:
+        directory.forget()
+        screen.say(f"replay {options.name} begins anew: what it has published before may be in the target twice")
+    target = settled_target(options, ground.source, ground.http_url, screen)
+    if notes is None:
+        notes = ReplayNotes(
+            wish=_wish(options),
+            bounds=dict(plan.bounds),
+            keeps_partitions=plan.keeps_partitions,
+            began_at=_now(),
+            source_id=ground.source.id,
+            target_id=target.id,
+        )
+        directory.begin(notes)
+        screen.say(f"replay {options.name} begins, and notes in {directory.path} how far it is")
+    else:
+        screen.say(f"replay {options.name}, begun at {notes.began_at}, goes on where it was, see {directory.path}")
+    plan = replace(plan, target_id=notes.target_id)
+    return _work(options, plan, directory, session, stops, screen, reporter)
+
+
+def _work(
+    options: ReplayOptions,
+    plan: ReplayPlan,
+    directory: JobDirectory,
+    session: SparkSession,
+    stops: SimpleQueue[str],
+    screen: ReplayScreen,
+    reporter: JobReporter,
+) -> int:
+    run = ReplayRun(session, plan, directory.checkpoint, SystemClock())
+    again = f"the same command goes on where it was, which {directory.path} knows"
+    try:
+        status, is_done = run.work(stops, ReplayWatch(screen, reporter), stop_s=options.around.stop_seconds)
+    except _OF_SPARK as error:
+        # What goes wrong with the query is told by its status; this is Spark itself.
+        raise SparkLost(f"Spark does not answer any more: {reason_in(str(error))}", hint=again) from error
+    if is_done:
+        # A target that was made anew between two batches has not all of them.
+        require_target(plan.http_url, plan.name, plan.target, plan.target_id)
+        directory.finish(_now())
+        report_replay(reporter, status, "done")
+        screen.finish(options.name, status, "done", _without(status) if options.skips_lost else "")
+        return 0
+    if status.state is State.FAILED:
+        told = advice(status.failure, options.target, options.where, again)
+        report_replay(reporter, status, "failed")
+        screen.finish(options.name, status, "failed", told)
+        return 1
+    report_replay(reporter, status, "stopped")
+    screen.finish(options.name, status, "stopped", f"nothing is published twice: {again}")
+    return _STOPPED
+
+
+def _reporting(options: ReplayOptions, http_url: str) -> AbstractContextManager[JobReporter]:
+    about = f"topic {options.source} to topic {options.target}"
+    if options.where:
+        about += f", where {options.where}"
+    return job_reporting(http_url, "replay", options.name, about, options.around.master)
+
+
+def _without(status: ReplayStatus) -> str:
+    """Return what a job that goes on without what is lost has done without."""
+    if not status.missing:
+        return "nothing was lost"
+    return f"{count_text(status.missing, 'offset')} had no message: it was lost, or was only a marker or compacted"
+
+
+def _count(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> int:
+    ground = _ask_broker(options)
+    plan = _plan(options, ground, None)
+    session = _spark(options, screen, stack)
+    check_where(session, plan)
+    counts = count_messages(session, plan)
+    made = "" if ground.target else f", which would be made with {count_text(ground.source.partitions, 'partition')}"
+    screen.count(counts, f"{options.target}{made}")
+    return 0
+
+
+def _ask_broker(options: ReplayOptions) -> _Ground:
+    bootstrap = options.around.broker or DEFAULT_BOOTSTRAP
+    http_url = options.around.server or find_http_url(bootstrap)
+    if not http_url:
+        raise NotFound("the broker does not tell its HTTP address", hint="name it with --server")
+    source = _look_at_source(options, bootstrap)
+    target: topics.Topic | None = None
+    with Client(http_url) as client, suppress(UnknownTopic):
+        target = client.send(topics.describe(options.target))
+    return _Ground(bootstrap, http_url, source, target)
+
+
+def _look_at_source(options: ReplayOptions, bootstrap: str) -> SourceFacts:
+    try:
+        return look_at_source(bootstrap, options.source, _archive(options))
+    except ArchiveUnreachable as error:
+        raise ArchiveUnreachable(error.message, hint=ARCHIVE_HINT) from error
+    except WrongArchive as error:
+        raise WrongArchive(error.message, hint=ARCHIVE_HINT) from error
+
+
+def _archive(options: ReplayOptions) -> str:
+    """Return what the source is told of archives: a path as all machines write it."""
+    use = parse_archive(options.archive)
+    return use.value if isinstance(use, ArchiveUse) else use
+
+
+def _plan(options: ReplayOptions, ground: _Ground, notes: ReplayNotes | None) -> ReplayPlan:
+    partitions = ground.source.partitions
+    if notes is None:
+        held = {number: Held(bounds.first, bounds.end) for number, bounds in ground.source.bounds.items()}
+        bounds = bounds_of(options.source, options.start, options.end, held)
+        keeps_partitions = _keeps_partitions(options, partitions, ground.target)
+    else:
+        bounds, keeps_partitions = notes.bounds, notes.keeps_partitions
+    offsets_per_batch, interval_s = pace(options.rate, partitions, options.batch)
+    return ReplayPlan(
+        name=options.name,
+        source=options.source,
+        target=options.target,
+        bootstrap=ground.bootstrap,
+        http_url=ground.http_url,
+        bounds=bounds,
+        archive=_archive(options),
+        where=options.where,
+        keeps_partitions=keeps_partitions,
+        has_origin=options.has_origin,
+        fails_on_data_loss=not options.skips_lost,
+        offsets_per_batch=offsets_per_batch,
+        interval_s=interval_s,
+    )
+
+
+def _keeps_partitions(options: ReplayOptions, partitions: int, target: topics.Topic | None) -> bool:
+    in_target = partitions if target is None else target.partitions
+    if options.partitions is Partitions.KEEP and in_target < partitions:
+        raise Conflict(
+            f"messages cannot keep their partitions: topic {options.source} has {partitions}, "
+            f"and topic {options.target} has {in_target}",
+            hint="use --partitions key, or give the target more with `goqueue topic alter`",
+        )
+    if options.partitions is Partitions.AUTO:
+        return in_target == partitions
+    return options.partitions is Partitions.KEEP
+
+
+def _spark(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> SparkSession:
+    screen.say("starting Spark")
+    around = options.around
+    return stack.enter_context(job_session("goqueue job replay", around.master, has_logs=around.has_spark_logs))
+
+
+def _wish(options: ReplayOptions) -> ReplayWish:
+    return ReplayWish(
+        source=options.source,
+        target=options.target,
+        start=options.written_start,
+        end=options.written_end,
+        where=options.where,
+        partitions=options.partitions.value,
+        has_origin=options.has_origin,
+    )
+
+
+@contextmanager
+def _only_one(directory: JobDirectory, name: str) -> Iterator[None]:
+    """Hold a lock on the directory of the job, if it is here: two runs would share its checkpoint."""
+    if (path := directory.local) is None:
+        yield
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / "lock").open("w", encoding="utf-8") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(
+                f"replay {name} is running already", hint="wait for it, or give this one another --name"
+            ) from None
+        yield
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(SystemClock().now_ms() // 1000, UTC).isoformat().replace("+00:00", "Z")

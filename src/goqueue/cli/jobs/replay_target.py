@@ -1,0 +1,66 @@
+"""The topic that a replay publishes to: made if it is not there, and what it will do with old messages is told."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from goqueue.cli.consume.start import AtTime
+from goqueue.cli.jobs.replay import ReplayOptions
+from goqueue.cli.jobs.replay_output import ReplayScreen
+from goqueue.cli.terminal.tables import count_text
+from goqueue.client import Client, topics
+from goqueue.errors import TopicExists, UnknownTopic
+from goqueue.model.units import duration_text
+from goqueue.seams.clock import SystemClock
+from goqueue.spark.archive.lookup import PATH_SETTING
+from goqueue.spark.jobs.replay.source import SourceFacts
+
+_STAMP_SETTING = "message.timestamp.type"
+_OF_PRODUCER, _OF_BROKER = "CreateTime", "LogAppendTime"
+
+
+def settled_target(options: ReplayOptions, source: SourceFacts, http_url: str, screen: ReplayScreen) -> topics.Topic:
+    """Return the target, which is there then."""
+    with Client(http_url) as client:
+        try:
+            target = client.send(topics.describe(options.target))
+        except UnknownTopic:
+            _make(client, options, source, screen)
+            target = client.send(topics.describe(options.target))
+    settings = {each.name: each.value for each in target.settings}
+    for line in warnings(options, settings, source.oldest_ms, SystemClock().now_ms()):
+        screen.say(line)
+    return target
+
+
+def _make(client: Client, options: ReplayOptions, source: SourceFacts, screen: ReplayScreen) -> None:
+    settings = client.send(topics.describe(options.source)).config
+    with suppress(TopicExists):
+        client.send(topics.create(options.target, partitions=source.partitions, config=target_settings(settings)))
+        partitions = count_text(source.partitions, "partition")
+        screen.say(f"made topic {options.target} like {options.source}: {partitions}, the same settings")
+
+
+def target_settings(own: dict[str, str]) -> dict[str, str]:
+    """Return the settings of a target from those of the source: an archive has one topic, and messages their times."""
+    kept = {name: text for name, text in own.items() if name != PATH_SETTING}
+    return {**kept, _STAMP_SETTING: _OF_PRODUCER}
+
+
+def warnings(options: ReplayOptions, settings: dict[str, str], oldest_ms: int | None, now_ms: int) -> list[str]:
+    """Return what a target will do with messages that are as old as those that it is about to get."""
+    target, lines = options.target, []
+    if settings.get(_STAMP_SETTING) == _OF_BROKER:
+        lines.append(
+            f"note: topic {target} gives messages the time at which they come, and not their own; to keep those: "
+            f"goqueue topic alter {target} --config {_STAMP_SETTING}={_OF_PRODUCER}"
+        )
+    kept_ms = int(settings.get("retention.ms", "-1"))
+    if oldest_ms is not None and isinstance(options.start, AtTime):
+        oldest_ms = max(oldest_ms, options.start.timestamp_ms)
+    if not lines and kept_ms >= 0 and oldest_ms is not None and oldest_ms < now_ms - kept_ms:
+        lines.append(
+            f"note: messages keep their times, and topic {target} removes what is older than "
+            f"{duration_text(kept_ms)}; to keep all: goqueue topic alter {target} --config retention.ms=-1"
+        )
+    return lines

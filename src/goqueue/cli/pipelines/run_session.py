@@ -1,0 +1,266 @@
+"""One run of `goqueue pipeline run`: from what was read to an exit code.
+
+The broker is asked first, then Spark is started, which takes ten seconds: what can be wrong is told before that.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import PurePath
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from goqueue.cli.pipelines.run import RunOptions
+from goqueue.cli.pipelines.run_output import Screen, make_screen
+from goqueue.cli.pipelines.run_spark import STDERR, spark_output
+from goqueue.cli.spark.run import quiet, require_spark, stop_signals
+from goqueue.cli.terminal.output import Format
+from goqueue.errors import Invalid
+from goqueue.seams.clock import SystemClock
+from goqueue.seams.entropy import SystemEntropy
+from goqueue.spark.pipelines.spec.model import AvailableNow, PipelineSpec
+from goqueue.spark.session import SessionRequest, SparkLost, SparkNotStarted, is_remote, java_end, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from goqueue.spark.pipelines import Reading
+    from goqueue.spark.pipelines.run.lag import LiveEnds
+    from goqueue.spark.pipelines.run.pipeline import PipelineStatus, RunSettings
+    from goqueue.spark.pipelines.run.query import Event
+    from goqueue.spark.pipelines.run.report import Reporter
+
+_TELL_S = 5.0
+
+
+def run_all(readings: Sequence[Reading], options: RunOptions, output_format: Format) -> bool:
+    """Run pipelines until they have ended; tell whether all have ended well."""
+    specs = [_chosen(reading, options) for reading in readings]
+    settings_of_spark = _spark_settings(specs)
+    require_spark()
+    stops: SimpleQueue[str] = SimpleQueue()
+    with make_screen(output_format) as screen, ExitStack() as stack:
+        settings = [_settings(spec, reading, options, screen) for spec, reading in zip(specs, readings, strict=True)]
+        reporters = _reporters(specs, settings, options, stops, stack)
+        screen.say(f"starting Spark for {', '.join(spec.name for spec in specs)}")
+        output = STDERR if options.has_spark_logs else stack.enter_context(spark_output())
+        if not options.has_spark_logs:
+            # When Java is gone, Py4J logs a stack trace for each call.
+            stack.enter_context(quiet())
+        request = SessionRequest("goqueue pipeline", options.master or None, settings_of_spark, output=output)
+        with _telling(screen, "Spark is starting"):
+            session = start_session(request)
+        if is_remote(session):
+            # Otherwise the server would go on with what is left in the middle.
+            stack.callback(session.stop)
+        elif not options.has_spark_logs:
+            # Why a query fails is told by ourselves, and in a sentence.
+            session.sparkContext.setLogLevel("OFF")
+        watch = _Watch(screen, reporters, _live_ends(specs, settings, stack))
+        with stop_signals(stops):
+            statuses = _run(specs, settings, session, stops, watch, options)
+        screen.finish(watch.applied(statuses))
+        is_well = all(status.state.value == "ended" for status in statuses)
+        if all(status.state.is_over for status in statuses):
+            session.stop()
+        return is_well
+
+
+def _run(
+    specs: Sequence[PipelineSpec],
+    settings: Sequence[RunSettings],
+    session: SparkSession,
+    stops: SimpleQueue[str],
+    watch: _Watch,
+    options: RunOptions,
+) -> tuple[PipelineStatus, ...]:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from goqueue.spark.pipelines.run.failures import reason_in
+    from goqueue.spark.pipelines.run.loop import run_pipelines
+    from goqueue.spark.pipelines.run.pipeline import PipelineRun
+
+    clock = SystemClock()
+    try:
+        runs = [
+            PipelineRun(spec, setting, session, clock, watch.screen.show_rows)
+            for spec, setting in zip(specs, settings, strict=True)
+        ]
+    except (PySparkException, Py4JError) as error:
+        # Spark looks at some settings only when a session is used.
+        raise SparkNotStarted(
+            f"Spark does not take its settings: {reason_in(str(error))}", hint="correct them under spark: in the file"
+        ) from None
+    try:
+        return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        # What goes wrong with a query is the query's; this is Spark itself.
+        what = java_end(session) or f"Spark does not answer any more: {reason_in(str(error))}"
+        lost = tuple(_lost(run.status, what) for run in runs)
+        watch.refresh(lost)
+        watch.screen.finish(lost)
+        raise SparkLost(
+            f"{what}; the pipelines have stopped, and what they have committed is kept",
+            hint="run the same command again: it goes on from the checkpoints",
+        ) from error
+    finally:
+        for run in runs:
+            run.close()
+
+
+def _lost(status: PipelineStatus, what: str) -> PipelineStatus:
+    """Return how a pipeline is when Spark is gone: what has not ended has failed."""
+    from goqueue.spark.pipelines.run.failures import Failure
+    from goqueue.spark.pipelines.run.query import State
+
+    failure = Failure(what)
+    queries = tuple(
+        query if query.state.is_over else replace(query, state=State.FAILED, failure=failure)
+        for query in status.queries
+    )
+    return status if status.state.is_over else replace(status, state=State.FAILED, failure=failure, queries=queries)
+
+
+@contextmanager
+def _telling(screen: Screen, what: str) -> Iterator[None]:
+    """Show every few seconds that something is still waited for."""
+    is_over = threading.Event()
+    clock = SystemClock()
+    began = clock.monotonic()
+
+    def tell() -> None:
+        while not is_over.wait(_TELL_S):
+            screen.wait_for(what, clock.monotonic() - began)
+
+    thread = threading.Thread(target=tell, name="telling", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+class _Watch:
+    """Hands on what happens, to people and to the broker, with the lag of now."""
+
+    def __init__(self, screen: Screen, reporters: Sequence[Reporter], ends: Mapping[str, LiveEnds]) -> None:
+        self.screen = screen
+        self._reporters = reporters
+        self._ends = ends
+        self._problem: str | None = None
+
+    def tell(self, event: Event) -> None:
+        from goqueue.spark.pipelines.run.query import BatchDone
+
+        if isinstance(event, BatchDone):
+            event = replace(event, progress=self._ends[event.pipeline].applied(event.progress))
+        self.screen.tell(event)
+
+    def applied(self, pipelines: tuple[PipelineStatus, ...]) -> tuple[PipelineStatus, ...]:
+        return tuple(self._ends[status.name].applied_to_all(status) for status in pipelines)
+
+    def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
+        pipelines = self.applied(pipelines)
+        by_name = {status.name: status for status in pipelines}
+        for reporter in self._reporters:
+            reporter.update(by_name[reporter.pipeline])
+        self._tell_of_broker()
+        self.screen.refresh(pipelines)
+
+    def _tell_of_broker(self) -> None:
+        silent = next((reporter for reporter in self._reporters if reporter.problem), None)
+        problem = silent.problem if silent else None
+        if silent is not None and self._problem is None:
+            self.screen.say(
+                f"the broker at {silent.server} does not answer: {problem}; queries that need it fail, start again by "
+                f"themselves, and go on from their checkpoints when it is back"
+                if silent.is_unreachable
+                else f"the broker at {silent.server} is not told how it goes: {problem}"
+            )
+        elif silent is None and self._problem is not None:
+            self.screen.say(f"the broker at {self._reporters[0].server} answers again")
+        self._problem = problem
+
+
+def _chosen(reading: Reading, options: RunOptions) -> PipelineSpec:
+    assert reading.pipeline is not None
+    spec = reading.pipeline
+    return replace(spec, trigger=AvailableNow()) if options.is_available_now else spec
+
+
+def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
+    """Return the settings of all pipelines, which share one Spark; Invalid if they contradict each other."""
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"two of the files are pipeline {name}", hint="every pipeline needs a name of its own")
+    found: dict[str, str] = {}
+    for spec in specs:
+        for name, text in spec.spark.items():
+            if found.setdefault(name, text) != text:
+                raise Invalid(
+                    f"the pipelines want {name} to be {found[name]} and {text}, but they share one Spark",
+                    hint="run them with a command each",
+                )
+    return found
+
+
+def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen: Screen) -> RunSettings:
+    from goqueue.spark.pipelines.run.broker import DEFAULT_BOOTSTRAP, find_http_url, make_topics, uses_topics
+    from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
+    from goqueue.spark.pipelines.run.pipeline import RunSettings
+
+    bootstrap = spec.broker or options.broker or DEFAULT_BOOTSTRAP
+    http_url = options.server or None
+    if http_url is None and uses_topics(spec):
+        http_url = find_http_url(bootstrap)
+    if http_url is not None and (made := make_topics(spec, http_url)):
+        screen.say(f"made for {spec.name}: {', '.join(f'topic {name}' for name in made)}")
+    checkpoints = checkpoints_of(spec, PurePath(reading.file), options.checkpoint)
+    failures_max = None if options.restarts is None else options.restarts + 1
+    return RunSettings(bootstrap, checkpoints, http_url, failures_max)
+
+
+def _live_ends(specs: Sequence[PipelineSpec], settings: Sequence[RunSettings], stack: ExitStack) -> dict[str, LiveEnds]:
+    """Begin to ask where the topics of pipelines end."""
+    from goqueue.spark.pipelines.run.lag import LiveEnds, topics_of
+
+    found = {spec.name: LiveEnds(made.bootstrap, topics_of(spec)) for spec, made in zip(specs, settings, strict=True)}
+    for ends in found.values():
+        ends.begin()
+        stack.callback(ends.end)
+    return found
+
+
+def _reporters(
+    specs: Sequence[PipelineSpec],
+    settings: Sequence[RunSettings],
+    options: RunOptions,
+    stops: SimpleQueue[str],
+    stack: ExitStack,
+) -> list[Reporter]:
+    """Begin to report, of those pipelines whose broker is known; PipelineRunning if one of them runs elsewhere."""
+    from goqueue.spark.pipelines.run.report import Reporter
+
+    reporters: list[Reporter] = []
+    for spec, setting in zip(specs, settings, strict=True):
+        if not options.has_reports or setting.http_url is None:
+            continue
+        reporter = Reporter(
+            spec,
+            setting.http_url,
+            master=options.master or os.environ.get("SPARK_REMOTE") or "local[*]",
+            stops=stops,
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+        )
+        reporter.begin()
+        stack.callback(reporter.end)
+        reporters.append(reporter)
+    return reporters

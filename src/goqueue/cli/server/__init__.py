@@ -1,0 +1,1 @@
+"""`goqueue serve` and `goqueue config`."""

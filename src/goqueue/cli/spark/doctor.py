@@ -1,0 +1,229 @@
+"""What pipelines need of this machine: packages, a Java, room, the data source, and a Spark that runs a job.
+
+The job runs in a process of its own (`spark_probe`), so that what Spark logs does not come between the findings, and
+so that a Spark that hangs can be ended, Java and all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from goqueue.cli.doctor import install as doctor_install
+from goqueue.cli.doctor.findings import Finding, Verdict
+from goqueue.cli.spark import probe as spark_probe
+from goqueue.cli.terminal.streams import console
+from goqueue.cli.terminal.tables import size_text
+from goqueue.spark.java import INSTALL_HINT, Search, search
+from goqueue.spark.session import SessionRequest, Target, plan_session
+from goqueue.spark.session_machine import Machine, this_machine
+
+_MEMORY_BYTES_MIN = 2 * 1024**3
+_IMPORT_TIMEOUT_S = 60.0
+_CONNECT_PORT = 15002
+_CONNECT_TIMEOUT_S = 5.0
+_JOB_TIMEOUT_S = 180.0
+_LOG_TAIL_BYTES = 800
+_ASK_SOURCE = """
+import importlib, sys
+source = getattr(importlib.import_module(sys.argv[1]), "DefaultSource", None)
+print(source.name() if source else "")
+"""
+_REINSTALL = "pip install --upgrade 'goqueue[{}]', in the environment that this command runs in"
+
+
+def check(master: str | None, *, runs_job: bool) -> Iterator[Finding]:
+    """Look at everything, and run the job if nothing that it needs is missing."""
+    yield doctor_install.check_python()
+    yield _check_libraries("libraries", "spark")
+    machine = this_machine()
+    plan = plan_session(SessionRequest(master=master), os.environ, machine, sys.executable)
+    server = None
+    if plan.target is Target.CONNECT:
+        yield _check_libraries("connect", "spark-connect")
+        server = _check_server(plan.settings.get("spark.remote") or os.environ["SPARK_REMOTE"])
+        yield server
+    found = None
+    if plan.needs_java:
+        found = search(os.environ)
+        yield from _check_java(found)
+    yield from _check_spark_home(os.environ)
+    yield _check_machine(machine)
+    if find_spec("pyspark") is None:
+        yield Finding.skipped("job", "there is no Spark to run it")
+        return
+    yield check_sources(_source_modules(), "goqueue")
+    if found is not None and found.chosen is None:
+        yield Finding.skipped("job", "there is no Java to run it on")
+    elif server is not None and server.verdict is Verdict.FAILURE:
+        yield Finding.skipped("job", "there is no Spark server to run it")
+    elif runs_job:
+        yield from _run_job(master)
+
+
+def _check_libraries(check: str, extra: str) -> Finding:
+    return doctor_install.check_libraries(check, doctor_install.needed(extra), _REINSTALL.format(extra))
+
+
+def _check_server(url: str) -> Finding:
+    """Knock at a Spark server; PySpark itself would try for many minutes."""
+    if not url.startswith("sc://"):
+        return Finding.ok("server", f"PySpark starts one for itself, on {url}")
+    parts = urlsplit(url)
+    address = parts.hostname or "", parts.port or _CONNECT_PORT
+    shown = f"{address[0]}:{address[1]}"
+    try:
+        with socket.create_connection(address, _CONNECT_TIMEOUT_S):
+            return Finding.ok("server", f"something listens at {shown}")
+    except OSError as error:
+        fix = "start the Spark Connect server there, or name another with --master or SPARK_REMOTE"
+        return Finding.failure("server", f"{shown}: {error.strerror or error}", fix)
+
+
+def _check_java(found: Search) -> Iterator[Finding]:
+    reasons = "; ".join(f"{each.place}: {each.why}" for each in found.passed_over)
+    java = found.chosen
+    if java is None:
+        yield Finding.failure("java", reasons, INSTALL_HINT)
+        return
+    what = f"Java {java.version} ({java.vendor}) at {java.home}, found by {java.place}"
+    # Nobody has to have a Java on the path; but a JAVA_HOME that cannot be used was not meant so.
+    if os.environ.get("JAVA_HOME") and found.passed_over:
+        yield Finding.warning(
+            "java", f"{what}; {reasons}", "set JAVA_HOME to a Java that Spark can run on, or unset it"
+        )
+    else:
+        yield Finding.ok("java", what)
+
+
+def _check_spark_home(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look for another Spark, which PySpark then starts in place of its own."""
+    home, package = environ.get("SPARK_HOME"), find_spec("pyspark")
+    if home and package and package.origin and Path(home).resolve() != Path(package.origin).parent.resolve():
+        yield Finding.warning("spark home", f"SPARK_HOME is {home}", "unset it, or see to it that its Spark is a 4.3")
+
+
+def _check_machine(machine: Machine) -> Finding:
+    what = f"{machine.cores} cores, {size_text(machine.memory_bytes)} of memory"
+    if machine.memory_bytes < _MEMORY_BYTES_MIN:
+        least = size_text(_MEMORY_BYTES_MIN)
+        return Finding.warning("machine", what, f"Spark and its Python workers want {least} at least")
+    return Finding.ok("machine", f"{what}; a local Spark takes up to {size_text(machine.heap_bytes)} for its Java")
+
+
+def _source_modules() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")]
+
+
+def check_sources(modules: Sequence[str], wanted: str) -> Finding:
+    """Look for a data source as Spark does: in modules of certain names, and in none if one cannot be imported."""
+    found = {}
+    for module in modules:
+        # In another process, since the import of somebody else's module may do anything.
+        name, reason = _ask_source(module)
+        if reason:
+            fix = f"repair or uninstall {module}: because of it, Spark finds no data source that is written in Python"
+            return Finding.failure("data source", f"{module} cannot be imported: {reason}", fix)
+        found[name] = module
+    if wanted not in found:
+        return Finding.failure("data source", f"no module offers the data source {wanted}", _REINSTALL.format("spark"))
+    return Finding.ok("data source", f"{wanted}, from the module {found[wanted]}")
+
+
+def _ask_source(module: str) -> tuple[str, str]:
+    """Return the name of a module's data source, and why it cannot be imported; one of them is empty, or both."""
+    command = [sys.executable, "-c", _ASK_SOURCE, module]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return "", f"it took longer than {_IMPORT_TIMEOUT_S:.0f} s"
+    if asked.returncode:
+        return "", asked.stderr.strip().rpartition("\n")[2] or f"it ended with {asked.returncode}"
+    return asked.stdout.strip(), ""
+
+
+def _run_job(master: str | None) -> Iterator[Finding]:
+    command = [sys.executable, "-m", "goqueue.cli.spark.probe", *([master] if master else [])]
+    check = spark_probe.SESSION
+    with (
+        tempfile.TemporaryFile() as log,
+        console(stderr=True).status("") as status,
+        _running(command, log) as (lines, is_late),
+    ):
+        while check:
+            status.update(f"{spark_probe.DOING[check]} ...")
+            told = next(filter(None, map(_told, lines)), None)
+            if told is None:
+                yield _given_up(check, log, is_late=is_late.is_set())
+                return
+            finding, check = told
+            # Why Java ended is in the log only; why a job failed is told by Spark.
+            is_log_needed = finding.fix and finding.check == spark_probe.SESSION
+            yield finding._replace(what=finding.what + _tail(log)) if is_log_needed else finding
+        # Java goes last, and removes its files before that.
+        status.update("stopping Spark ...")
+        for _ in lines:
+            pass
+
+
+def _given_up(check: str, log: IO[bytes], *, is_late: bool) -> Finding:
+    doing = spark_probe.DOING[check]
+    what = f"{doing} took longer than {_JOB_TIMEOUT_S:.0f} s" if is_late else f"Spark ended while {doing}"
+    return Finding.failure(check, what + _tail(log), "see to what Spark has logged, and run this again")
+
+
+@contextmanager
+def _running(command: list[str], log: IO[bytes]) -> Iterator[tuple[Iterator[bytes], threading.Event]]:
+    """Run a program; give its lines, which end when it is late. It and all that it started are gone afterwards."""
+    is_late = threading.Event()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+    ) as program:
+        assert program.stdout is not None
+
+        def end() -> None:
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+
+        def give_up() -> None:
+            is_late.set()
+            end()
+
+        alarm = threading.Timer(_JOB_TIMEOUT_S, give_up)
+        alarm.start()
+        try:
+            yield iter(program.stdout), is_late
+        finally:
+            alarm.cancel()
+            end()
+
+
+def _told(line: bytes) -> tuple[Finding, str] | None:
+    """Return what the probe has found, and its next check; None of whatever else is printed, by Spark for example."""
+    try:
+        told = json.loads(line)
+        check, what, fix, next_check = (told[name] for name in ("check", "what", "fix", "next"))
+    except (ValueError, TypeError, KeyError):
+        return None
+    return (Finding.failure(check, what, fix) if fix else Finding.ok(check, what)), next_check
+
+
+def _tail(log: IO[bytes]) -> str:
+    """Return the end of what Spark has logged, to be put behind a sentence."""
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(size - _LOG_TAIL_BYTES, 0))
+    text = log.read().decode("utf-8", "replace").strip()
+    return f"; Spark has logged: {text}" if text else ""

@@ -1,0 +1,103 @@
+"""What all commands share that run something on Spark: whether it is there, a session, and how signals end it well."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def require_spark() -> None:
+    """Raise SparkNotInstalled if there is no PySpark."""
+    from goqueue.spark.session import SparkNotInstalled
+
+    try:
+        import pyspark
+    except ImportError as error:
+        raise SparkNotInstalled(f"Spark is not installed here: {error}", hint="pip install 'goqueue[spark]'") from None
+    del pyspark
+
+
+@contextmanager
+def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSession]:
+    """Have a Spark for one job; one that this process has already is used, and left as it is."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from goqueue.cli.pipelines.run_spark import spark_output
+    from goqueue.spark.session import SessionRequest, is_remote, start_session
+
+    if (there := SparkSession.getActiveSession()) is not None:
+        yield there
+        return
+    with ExitStack() as stack:
+        output = None if has_logs else stack.enter_context(spark_output())
+        if not has_logs:
+            stack.enter_context(quiet())
+        session = start_session(SessionRequest(name, master or None, output=output))
+        if not has_logs and not is_remote(session):
+            # Why something fails is told by ourselves, and in a sentence.
+            session.sparkContext.setLogLevel("OFF")
+        try:
+            yield session
+        finally:
+            # A Spark that is gone already needs no stop.
+            with suppress(PySparkException, Py4JError, ConnectionError):
+                session.stop()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what PySpark logs here from the terminal: stack traces of a Ctrl-C, or of a Java that is gone."""
+    root, silence = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silence)
+    try:
+        yield
+    finally:
+        root.removeHandler(silence)
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C, which is raised as KeyboardInterrupt, also if the Java of Spark is what breaks of it."""
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del frame
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except Exception:
+        if came:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def stop_signals(stops: SimpleQueue[str]) -> Iterator[None]:
+    """Take Ctrl-C and SIGTERM as wishes to stop."""
+
+    def wish(number: int, frame: FrameType | None) -> None:
+        # The one queue that may be put to from a signal handler, whatever it interrupts.
+        del number, frame
+        stops.put("")
+
+    before = {each: signal.signal(each, wish) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

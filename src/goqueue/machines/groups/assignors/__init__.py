@@ -1,0 +1,1 @@
+"""Assignors: which member gets which partitions."""

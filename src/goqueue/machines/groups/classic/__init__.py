@@ -1,0 +1,1 @@
+"""Classic groups: members join in rounds, and one of them assigns."""

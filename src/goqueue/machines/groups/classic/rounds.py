@@ -1,0 +1,178 @@
+"""Rounds of a classic group: how one begins, who is part of the generation that it ends with, and what moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from goqueue.machines.decision import Answer, Now
+from goqueue.machines.groups.classic.checks import answered, in_progress
+from goqueue.machines.groups.classic.consumer_protocol import CONSUMER, assigned_partitions
+from goqueue.machines.groups.classic.member_counts import tally_of
+from goqueue.machines.groups.classic.values import (
+    ClassicGroup,
+    ClassicMember,
+    ClassicState,
+    Joined,
+    LeaderView,
+    Round,
+    Step,
+)
+from goqueue.machines.groups.values import REBALANCES_KEPT, Rebalance, TopicPartition
+
+# Members that start together should begin together, but nobody should wait for others that may never come.
+_OPEN_MS = 200
+_OPEN_MAX_MS = 3_000
+# Reasons are stored, and members may say what they want.
+_REASON_CHARS_MAX = 500
+# Everybody waits while partitions are counted that have moved.
+_COUNTED_MAX = 100_000
+
+
+def begin_round(group: ClassicGroup, reason: str, now: Now, *, timeout_ms: int = 0) -> Step:
+    """Call all members to join again; the first reason of a round is kept. Those who wait for the leader are told."""
+    if group.round is not None:
+        return Step(group)
+    timeout_ms = max([timeout_ms, *(member.rebalance_timeout_ms for member in group.members.values())])
+    begun = Round(
+        reason=reason[:_REASON_CHARS_MAX],
+        began_ms=now.wall_ms,
+        deadline_ms=now.monotonic_ms + timeout_ms,
+        tally=tally_of(group.members.values()),
+        open_max_ms=now.monotonic_ms + _OPEN_MAX_MS if group.state is ClassicState.EMPTY else 0,
+        protocol_type=group.protocol_type,
+    )
+    answers = tuple(Answer(ticket, in_progress(group)) for ticket in group.syncing.values())
+    return Step(replace(answered(group, now), round=begun), answers)
+
+
+def kept_open(begun: Round | None, now: Now) -> Round | None:
+    """Return the round, open a little longer for others if it is the first one of its group."""
+    if begun is None or begun.open_max_ms <= now.monotonic_ms:
+        return begun
+    return replace(begun, open_until_ms=min(now.monotonic_ms + _OPEN_MS, begun.open_max_ms))
+
+
+def complete_if_ready(group: ClassicGroup, now: Now) -> Step:
+    """End the round under way if nobody is missing."""
+    if group.round is None or group.pending or group.round.open_until_ms > now.monotonic_ms:
+        return Step(group)
+    is_complete = group.round.joiners.keys() >= group.members.keys()
+    return complete_round(group, now) if is_complete else Step(group)
+
+
+def complete_round(group: ClassicGroup, now: Now) -> Step:
+    """Begin the next generation with those who have joined, and tell them.
+
+    If nobody has, those who may be away until their session is over keep their places, and the round goes on for them.
+    """
+    assert group.round is not None
+    ended = group.round
+    absent = {
+        member.id: member
+        for member in group.members.values()
+        if member.instance_id is not None and member.id not in ended.joiners
+    }
+    if absent and not ended.joiners:
+        return Step(_waiting_for(group, ended, absent))
+    members = absent | {each: joiner.member for each, joiner in ended.joiners.items()}
+    group = replace(
+        group,
+        generation=group.generation + 1,
+        protocol_type=ended.protocol_type,
+        members=members,
+        leader=_leader(group, ended),
+        protocol=chosen_protocol(members.values()),
+        is_assigned=False,
+        rebalances=_noted(group, ended, now, is_over=not members),
+        rebalance_count=group.rebalance_count + 1,
+        emptied_ms=0 if members else now.wall_ms,
+        round=None,
+        sessions={member.id: now.monotonic_ms + member.session_timeout_ms for member in members.values()},
+        syncing={},
+        sync_deadline_ms=now.monotonic_ms + max((each.rebalance_timeout_ms for each in members.values()), default=0),
+    )
+    answers = [Answer(joiner.ticket, current_generation(group, each)) for each, joiner in ended.joiners.items()]
+    return Step(group, tuple(answers))
+
+
+def _waiting_for(group: ClassicGroup, begun: Round, absent: Mapping[str, ClassicMember]) -> ClassicGroup:
+    """Return the group with nobody but those who are away, and its round until the first of their sessions is over."""
+    sessions = {each: group.sessions[each] for each in absent}
+    extended = replace(begun, deadline_ms=min(sessions.values()), tally=tally_of(absent.values()))
+    return replace(group, members=absent, is_assigned=False, sessions=sessions, round=extended)
+
+
+def current_generation(group: ClassicGroup, member_id: str) -> Joined:
+    """Return what a member is told of the generation that it is part of."""
+    members: tuple[LeaderView, ...] = ()
+    if member_id == group.leader:
+        members = tuple(
+            LeaderView(member.id, member.instance_id, member.metadata(group.protocol))
+            for member in group.members.values()
+        )
+    return Joined(
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.leader,
+        member_id=member_id,
+        members=members,
+        is_assigned=group.is_assigned,
+    )
+
+
+def assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Now) -> ClassicGroup:
+    """Give members what the leader has decided; nothing to those it has forgotten."""
+    members = {
+        member.id: replace(member, assignment=bytes(assignments.get(member.id, b"")))
+        for member in group.members.values()
+    }
+    moves = _moves(group.members.values(), members.values()) if group.protocol_type == CONSUMER else 0
+    *earlier, latest = group.rebalances
+    finished = Rebalance(latest.epoch, latest.reason, latest.began_ms, now.wall_ms, moves)
+    return replace(
+        group,
+        members=members,
+        is_assigned=True,
+        rebalances=(*earlier, finished),
+        move_count=group.move_count + moves,
+    )
+
+
+def _moves(before: Iterable[ClassicMember], after: Iterable[ClassicMember]) -> int:
+    """Return how many partitions have gone from one member to another; none if there are too many to count them."""
+    former, owners = _owners(before), _owners(after)
+    if former is None or owners is None:
+        return 0
+    return sum(1 for each, owner in owners.items() if former.get(each, owner) != owner)
+
+
+def _owners(members: Iterable[ClassicMember]) -> dict[TopicPartition, str] | None:
+    owners: dict[TopicPartition, str] = {}
+    for member in members:
+        owners.update((each, member.id) for each in assigned_partitions(member.assignment) or ())
+        if len(owners) > _COUNTED_MAX:
+            return None
+    return owners
+
+
+def _leader(group: ClassicGroup, ended: Round) -> str:
+    """Return who assigns: the leader of before if it is still there, else whoever joined first."""
+    return group.leader if group.leader in ended.joiners else next(iter(ended.joiners), "")
+
+
+def chosen_protocol(members: Iterable[ClassicMember]) -> str | None:
+    """Return the protocol that most members prefer among those that all of them know."""
+    names = [[protocol.name for protocol in member.protocols] for member in members]
+    if not names:
+        return None
+    common = set(names[0]).intersection(*names[1:])
+    votes = Counter(next(name for name in known if name in common) for known in names)
+    return max(sorted(votes), key=lambda name: votes[name])
+
+
+def _noted(group: ClassicGroup, ended: Round, now: Now, *, is_over: bool) -> tuple[Rebalance, ...]:
+    noted = Rebalance(group.generation + 1, ended.reason, ended.began_ms, now.wall_ms if is_over else -1)
+    return (*group.rebalances, noted)[-REBALANCES_KEPT:]

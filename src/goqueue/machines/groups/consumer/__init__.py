@@ -1,0 +1,1 @@
+"""Groups whose broker assigns partitions (KIP-848)."""

@@ -1,0 +1,320 @@
+"""Groups whose broker assigns partitions: members say what they read, the broker who reads what.
+
+A group is a value; the functions here take one and return the next, or raise what forbids it. Nothing is changed, and
+nothing waits: whoever calls stores the difference (`consumer_records`) and keeps the new value. The protocol is the one
+that Kafka calls the next generation of rebalances (KIP-848).
+
+The *target* says which partitions each member is to have. It is computed at once whenever the group changes, and the
+group's epoch rises with it. Members get there one by one, each at its own heartbeats, and each tells by its epoch
+whether it has arrived. What a member has and keeps is never taken away on the way.
+
+| state      | epoch       | a heartbeat comes, and                            | next                               |
+|------------|-------------|---------------------------------------------------|------------------------------------|
+| stable     | the group's |                                                   | stable                             |
+| stable     | an older    | it has partitions that are not in its target      | unrevoked: is told to give them    |
+|            |             |                                                   | back, and keeps its epoch          |
+| stable     | an older    | it has none of those, or says that it owns none   | advances                           |
+| unrevoked  | an older    | it owns some of them still, or does not say       | unrevoked                          |
+| unrevoked  | an older    | it owns none of them                              | like stable in an older epoch      |
+| unreleased | any         |                                                   | like stable in an older epoch      |
+
+To *advance* is to take the group's epoch and all of the target that no other member has or is giving back: the member
+is stable if that is all of it, else unreleased, and gets the rest at a later heartbeat.
+
+- A partition is with one member at most: assigned to it, or being given back by it.
+- A heartbeat with the epoch before the member's (the answer may have been lost) gives nothing back.
+- A member that joins again says that it has nothing. It keeps its place, and nothing is rebalanced.
+- A static member that has left for a while (epoch -2) keeps its place until its session is over; what its target
+  loses in the meantime goes to others at once.
+- A member that is silent for 30 s, or does not give partitions back within its limit (60 s or less), is removed.
+- What members have of a topic that is deleted, or made anew, they give back before they get anything of the new one.
+
+`topics` are all topics that there are. Heartbeats do not look for changes in them: `refresh` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from goqueue.errors import Conflict, GoQueueError, StaleMemberEpoch, UnknownMember, UnknownTopic
+from goqueue.machines.decision import Now
+from goqueue.machines.groups.classic.values import Leaver
+from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
+from goqueue.machines.groups.consumer.reasons import (
+    member_reason,
+    overdue_reason,
+    partition_name,
+    short,
+    summary,
+    topics_reason,
+)
+from goqueue.machines.groups.consumer.reconcile import reconcile
+from goqueue.machines.groups.consumer.requests import check_epoch, check_request, joining, known, leaving
+from goqueue.machines.groups.consumer.target import is_settled, retarget, settle
+from goqueue.machines.groups.consumer.topics import (
+    gone_topics,
+    owned_by,
+    seen_topics,
+    subscriptions_of,
+    topic_ids,
+    without_gone,
+)
+from goqueue.machines.groups.consumer.values import (
+    AWAY_EPOCH,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    REVOCATION_MAX_MS,
+    SESSION_TIMEOUT_MS,
+    ConsumerGroup,
+    ConsumerHeartbeat,
+    ConsumerMember,
+    ConsumerReply,
+    MemberState,
+)
+from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics, TopicPartition
+
+
+def heartbeat(
+    group: ConsumerGroup | None, command: ConsumerHeartbeat, topics: KnownTopics, now: Now, pace: HeartbeatPace
+) -> tuple[ConsumerGroup, ConsumerReply]:
+    """Take what a member says, and return the group with it and what the member is told.
+
+    None is no group: a join makes it. Refusals are listed in `consumer_requests`.
+    """
+    check_request(command)
+    group = group or ConsumerGroup(name=command.group)
+    if command.epoch in {LEAVE_EPOCH, AWAY_EPOCH}:
+        return _leave(group, command, topics, now)
+    if command.epoch == JOIN_EPOCH:
+        group, before = _admitted(group, command, now)
+        owned: frozenset[TopicPartition] | None = frozenset()
+    else:
+        before = known(group, command)
+        said = owned_by(before, command)
+        check_epoch(before, command.epoch, said)
+        owned = said if command.epoch == before.epoch else None
+    member = _heard(before, command, now)
+    reason = member_reason(group, before, member)
+    if reason is not None:
+        group = retarget(group, {**group.members, member.id: member}, reason, topics, now)
+        member = group.members[member.id]
+    member = reconcile(group, member, owned, now)
+    group = settle(replace(group, members={**group.members, member.id: member}), now)
+    is_behind = command.epoch == JOIN_EPOCH or command.epoch != before.epoch
+    # What is gone with its topic was taken away between two heartbeats.
+    is_poorer = bool(before.former)
+    has_news = command.is_full or is_behind or is_poorer or member.assigned != before.assigned
+    reply = ConsumerReply(
+        member_id=member.id,
+        epoch=member.epoch,
+        heartbeat_interval_ms=pace.interval_ms(group),
+        assignment=member.assigned if has_news else None,
+    )
+    return group, reply
+
+
+def still_alive(group: ConsumerGroup, command: ConsumerHeartbeat, now: Now) -> ConsumerMember | None:
+    """Return the member as it goes on if it has nothing to say but that it is alive, and nothing to learn; else None.
+
+    Most heartbeats are of this kind: nothing is stored, and nobody else is looked at.
+    """
+    member = group.members.get(command.member_id)
+    if member is None or not member.epoch == command.epoch == group.epoch or member.state is not MemberState.STABLE:
+        return None
+    if command.is_full or command.instance_id not in {None, member.instance_id}:
+        return None
+    check_request(command)
+    heard = _heard(member, command, now)
+    return heard if heard == member else None
+
+
+def dismiss(
+    group: ConsumerGroup, leavers: Sequence[Leaver], topics: KnownTopics, now: Now
+) -> tuple[ConsumerGroup, Sequence[GoQueueError | None]]:
+    """Return the group without members that somebody else sends away, and an error or None for each of them."""
+    results: list[GoQueueError | None] = []
+    gone: dict[str, str] = {}
+    for leaver in leavers:
+        try:
+            member = leaving(group, leaver)
+            gone[member.id] = f"member {short(member.id)} left" + (f": {short(leaver.reason)}" * bool(leaver.reason))
+            results.append(None)
+        except GoQueueError as error:
+            results.append(error)
+    return remove(group, gone, summary(list(gone.values())), topics, now) if gone else group, results
+
+
+def remove(
+    group: ConsumerGroup, member_ids: Iterable[str], reason: str, topics: KnownTopics, now: Now
+) -> ConsumerGroup:
+    """Return the group without these members, and with a new target for the others."""
+    gone = set(member_ids) & group.members.keys()
+    if not gone:
+        return group
+    staying = {member.id: member for member in group.members.values() if member.id not in gone}
+    return settle(retarget(group, staying, reason, topics, now), now)
+
+
+def refresh(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGroup:
+    """Return the group with a new target if its topics have changed: made, deleted, grown, or matched by a pattern."""
+    gone = gone_topics(group, topics)
+    if gone:
+        group = without_gone(group, gone)
+    seen = seen_topics(subscriptions_of(group.members, topics), topics)
+    if seen == group.topics and gone.keys().isdisjoint(seen):
+        ids = topic_ids(group.members, seen, group.topic_ids, topics)
+        return group if ids == group.topic_ids else replace(group, topic_ids=ids)
+    return settle(retarget(group, group.members, topics_reason(group.topics, seen, gone), topics, now), now)
+
+
+def tick(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGroup:
+    """Return the group without the members whose time is over."""
+    reasons = {
+        member.id: reason for member in group.members.values() if (reason := overdue_reason(member, now)) is not None
+    }
+    return remove(group, reasons, summary(list(reasons.values())), topics, now) if reasons else group
+
+
+def deadline_ms(group: ConsumerGroup) -> int | None:
+    """Return the monotonic moment of the next tick that has something to do, unless members say something before."""
+    members = group.members.values()
+    deadlines = [member.session_deadline_ms for member in members]
+    deadlines += [each for member in members if (each := member.revocation_deadline_ms) is not None]
+    return min(deadlines, default=None)
+
+
+def revive(group: ConsumerGroup, now: Now) -> ConsumerGroup:
+    """Return the group as it goes on after a start: all its members have their full time once more."""
+    members = {
+        member.id: replace(
+            member,
+            session_deadline_ms=now.monotonic_ms + SESSION_TIMEOUT_MS,
+            # Nobody knows whether it was told that what it has is gone with its topic.
+            revocation_deadline_ms=(
+                now.monotonic_ms + member.revocation_limit_ms if member.revoking and not member.former else None
+            ),
+        )
+        for member in group.members.values()
+    }
+    return replace(group, members=members)
+
+
+def check_commit(
+    group: ConsumerGroup | None, member_id: str, epoch: int, partitions: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, GoQueueError]:
+    """Return why partitions cannot be committed to, for those that cannot; raises what forbids all of it.
+
+    Without a member (a negative epoch), offsets can be committed as long as the group has no members.
+    """
+    members: Mapping[str, ConsumerMember] = group.members if group is not None else {}
+    if epoch < 0 and not members:
+        return {}
+    member = members.get(member_id)
+    if member is None:
+        raise UnknownMember(f"there is no member {member_id!r}, and only members commit while there are any")
+    if epoch != member.epoch or member.is_away:
+        raise StaleMemberEpoch(f"member {member_id!r} is at epoch {member.epoch} and commits with {epoch}")
+    refusals: dict[TopicPartition, GoQueueError] = {}
+    for partition in partitions:
+        if partition in member.revoking and partition.topic in member.former:
+            # Not that it is stale: it would come again, until it is not, before it gives anything back.
+            refusals[partition] = UnknownTopic(f"the topic {partition.topic!r} that the member has read is gone")
+        elif partition not in member.assigned and partition not in member.revoking:
+            refusals[partition] = StaleMemberEpoch(f"{partition_name(partition)} is not with member {member_id!r}")
+    return refusals
+
+
+def state_of(group: ConsumerGroup) -> str:
+    """Return where the group stands: "empty", "reconciling" or "stable".
+
+    Kafka also knows "assigning", while there is no target yet; here there always is.
+    """
+    if not group.members:
+        return "empty"
+    return "stable" if is_settled(group) else "reconciling"
+
+
+def validate(group: ConsumerGroup) -> None:
+    """Check the group's own invariants; AssertionError if one is broken."""
+    members = group.members.values()
+    held = [partition for member in members for partition in (*member.assigned, *member.revoking)]
+    assert len(held) == len(set(held)), "a partition has two owners"
+    every = {TopicPartition(name, number) for name, count in group.topics.items() for number in range(count)}
+    assert group.topics.keys() <= group.topic_ids.keys()
+    targets = [partition for member in members for partition in member.target]
+    assert len(targets) == len(every)
+    assert set(targets) == every
+    for key, member in group.members.items():
+        assert key == member.id
+        _validate_member(member, group.epoch)
+    instances = [member.instance_id for member in members if member.instance_id is not None]
+    assert len(instances) == len(set(instances))
+    assert len(group.rebalances) <= min(REBALANCES_KEPT, group.rebalance_count)
+    assert bool(members) == (group.emptied_ms == 0)
+
+
+def _validate_member(member: ConsumerMember, group_epoch: int) -> None:
+    assert bool(member.revoking) == (member.state is MemberState.UNREVOKED)
+    assert member.former.keys() <= {partition.topic for partition in member.revoking}
+    if member.is_away:
+        assert member.assigned <= member.target
+        return
+    assert 0 <= member.previous_epoch <= member.epoch <= group_epoch
+    if member.epoch == group_epoch:
+        assert member.assigned <= member.target
+        assert (member.assigned == member.target) == (member.state is MemberState.STABLE)
+
+
+def _admitted(group: ConsumerGroup, command: ConsumerHeartbeat, now: Now) -> tuple[ConsumerGroup, ConsumerMember]:
+    """Return whoever joins as it was before; a static one that comes back takes its place under its new id."""
+    found = joining(group, command)
+    if found is None:
+        return group, ConsumerMember(id=command.member_id, instance_id=command.instance_id, joined_ms=now.wall_ms)
+    if not found.is_away:
+        return group, found
+    back = replace(found, id=command.member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    others = {member.id: member for member in group.members.values() if member.id != found.id}
+    return replace(group, members={**others, back.id: back}), back
+
+
+def _heard(member: ConsumerMember, command: ConsumerHeartbeat, now: Now) -> ConsumerMember:
+    """Return the member with all that it says about itself."""
+    timeout_ms = command.rebalance_timeout_ms
+    if timeout_ms <= 0:
+        timeout_ms = REVOCATION_MAX_MS if command.epoch == JOIN_EPOCH else member.rebalance_timeout_ms
+    return replace(
+        member,
+        rack_id=member.rack_id if command.rack_id is None else command.rack_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        topics=member.topics if command.topics is None else command.topics,
+        pattern=member.pattern if command.pattern is None else command.pattern,
+        assignor=member.assignor if command.assignor is None else command.assignor,
+        rebalance_timeout_ms=timeout_ms,
+        session_deadline_ms=now.monotonic_ms + SESSION_TIMEOUT_MS,
+    )
+
+
+def _leave(
+    group: ConsumerGroup, command: ConsumerHeartbeat, topics: KnownTopics, now: Now
+) -> tuple[ConsumerGroup, ConsumerReply]:
+    member = known(group, command)
+    reply = ConsumerReply(member_id=member.id, epoch=command.epoch, heartbeat_interval_ms=0)
+    if command.epoch == LEAVE_EPOCH:
+        return remove(group, [member.id], f"member {short(member.id)} left", topics, now), reply
+    if member.instance_id is None:
+        raise Conflict(
+            f"member {member.id!r} has no instance id, and cannot leave for a while", hint="-1 leaves for good"
+        )
+    away = replace(
+        member,
+        epoch=AWAY_EPOCH,
+        state=MemberState.STABLE,
+        assigned=member.assigned & member.target,
+        revoking=frozenset(),
+        former={},
+        session_deadline_ms=now.monotonic_ms + SESSION_TIMEOUT_MS,
+        revocation_deadline_ms=None,
+    )
+    return settle(replace(group, members={**group.members, away.id: away}), now), reply

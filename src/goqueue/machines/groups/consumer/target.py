@@ -1,0 +1,97 @@
+"""Who is to have which partitions: the target of a group, and the books about its rebalances.
+
+The target is computed whenever members, subscriptions or topics change; with it the group's epoch rises by one, and a
+rebalance begins. It ends when every member that is there has reached the target, its own or a later one. Its *moves*
+are the partitions that had an owner in the target before and have another one now: those given out for the first time
+are none, and those of a member that left are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from goqueue.machines.decision import Now
+from goqueue.machines.groups.assignors.by_name import ASSIGNORS, STICKY
+from goqueue.machines.groups.assignors.subscribers import Assignment
+from goqueue.machines.groups.consumer.topics import Members, seen_topics, subscriptions_of, topic_ids
+from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember, MemberState
+from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics, Rebalance, TopicPartition
+
+
+def retarget(group: ConsumerGroup, members: Members, reason: str, topics: KnownTopics, now: Now) -> ConsumerGroup:
+    """Return the group with these members, a new target for them, and a rebalance that begins."""
+    subscriptions = subscriptions_of(members, topics)
+    seen = seen_topics(subscriptions, topics)
+    assignor = chosen_assignor(members)
+    targets = ASSIGNORS[assignor](subscriptions, seen, _current(members))
+    moves = _moves(group.members, targets)
+    rebalance = Rebalance(group.epoch + 1, reason, now.wall_ms, moves=moves)
+    return replace(
+        group,
+        epoch=group.epoch + 1,
+        assignor=assignor,
+        members={member.id: _with_target(member, targets[member.id]) for member in members.values()},
+        topics=seen,
+        topic_ids=topic_ids(members, seen, group.topic_ids, topics),
+        rebalances=(*group.rebalances, rebalance)[-REBALANCES_KEPT:],
+        rebalance_count=group.rebalance_count + 1,
+        move_count=group.move_count + moves,
+        emptied_ms=0 if members else now.wall_ms,
+    )
+
+
+def settle(group: ConsumerGroup, now: Now) -> ConsumerGroup:
+    """Note the end of rebalances, if all members have reached the target."""
+    if not group.rebalances or group.rebalances[-1].ended_ms >= 0 or not is_settled(group):
+        return group
+    ended = tuple(
+        each if each.ended_ms >= 0 else Rebalance(each.epoch, each.reason, each.began_ms, now.wall_ms, each.moves)
+        for each in group.rebalances
+    )
+    return replace(group, rebalances=ended)
+
+
+def is_settled(group: ConsumerGroup) -> bool:
+    """Tell whether every member that is there has what it is to have, and knows."""
+    return all(
+        member.is_away or (member.state is MemberState.STABLE and member.epoch == group.epoch)
+        for member in group.members.values()
+    )
+
+
+def chosen_assignor(members: Members) -> str:
+    """Return the assignor that most members ask for; the sticky one if nobody asks."""
+    votes = Counter(_plain(member.assignor) for member in members.values() if member.assignor is not None)
+    return min(votes, key=lambda name: (-votes[name], name), default=STICKY)
+
+
+def _plain(assignor: str) -> str:
+    """Return the first of the names of an assignor."""
+    return next(name for name, assign in ASSIGNORS.items() if assign is ASSIGNORS[assignor])
+
+
+def _current(members: Members) -> Assignment:
+    """Return what members have as far as stickiness goes: by the target, or else in fact.
+
+    The target counts first, since what it promised is on its way. What it promised to a member that is gone stays
+    with whoever has not given it back yet.
+    """
+    promised = frozenset[TopicPartition]().union(*(member.target for member in members.values()))
+    return {member.id: member.target | ((member.assigned | member.revoking) - promised) for member in members.values()}
+
+
+def _moves(before: Members, targets: Assignment) -> int:
+    owners = {partition: member.id for member in before.values() for partition in member.target}
+    return sum(
+        owners.get(partition, member_id) != member_id
+        for member_id, partitions in targets.items()
+        for partition in partitions
+    )
+
+
+def _with_target(member: ConsumerMember, target: frozenset[TopicPartition]) -> ConsumerMember:
+    """Return the member with another target; one that is away has nothing to give back, and loses it at once."""
+    if target == member.target:
+        return member
+    return replace(member, target=target, assigned=member.assigned & target if member.is_away else member.assigned)

@@ -1,0 +1,1 @@
+"""Members of share groups (KIP-932)."""

@@ -1,0 +1,161 @@
+"""A queue group in memory: its settings, its partitions, and what its consumers hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from goqueue.machines.decision import KeyedRecord
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.draft import Draft
+from goqueue.machines.queues.records import (
+    GroupValue,
+    PartitionValue,
+    done_record,
+    flights_record,
+    letter_places_record,
+    partition_record,
+)
+from goqueue.machines.queues.values import FlightState
+from goqueue.machines.queues.window import Chunk, Move, Window
+from goqueue.model.queue_settings import QueueSettings
+
+# So many messages are settled before the ratio of failures says anything.
+_BREAKER_MESSAGES_MIN = 100
+_NO_CHUNK = Chunk()
+
+
+class Tally(NamedTuple):
+    """How many messages were done, and how many have become dead."""
+
+    done: int
+    failed: int
+
+
+NOTHING = Tally(0, 0)
+
+
+class Place(NamedTuple):
+    """A chunk of a partition of a group, by which deadlines are known."""
+
+    group: str
+    partition: TopicPartition
+    chunk: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What becomes the state of a group; without a value it is forgotten.
+
+    `opened` are partitions that begin anew, or are forgotten; `past` is where time has passed, and `expired` is how
+    many leases have ended there.
+    """
+
+    group: str
+    value: GroupValue | None
+    drafts: Mapping[TopicPartition, Draft] = msgspec.field(default_factory=dict)
+    opened: Mapping[TopicPartition, Window | None] = msgspec.field(default_factory=dict)
+    tally: Tally = NOTHING
+    past: Place | None = None
+    expired: int = 0
+
+
+class QueueGroup:
+    """The state of one queue group; `paused` is why nothing is delivered, or empty."""
+
+    def __init__(self, name: str, settings: QueueSettings) -> None:
+        self.name = name
+        self.value = GroupValue(settings)
+        self.settings = settings
+        self.paused = ""
+        self.windows: dict[TopicPartition, Window] = {}
+        # How many messages each consumer has leased; those that have none are not in here.
+        self.leases: dict[str, int] = {}
+        # Of the messages settled lately: how many were done, and how many became dead letters.
+        self.done = 0
+        self.failed = 0
+        # By topic, since the start: how many leases have ended by themselves.
+        self.expired: Counter[str] = Counter()
+
+    def take(self, value: GroupValue) -> None:
+        """Be what is stored about the group itself."""
+        if self.paused and not value.paused:
+            # Whoever resumes it wants to see whether it is better now.
+            self.done = self.failed = 0
+        self.value = value
+        self.settings, self.paused = value.settings, value.paused
+
+    def room(self, consumer: str) -> int:
+        """Return how many messages a consumer may lease beside those that it has."""
+        return max(self.settings.in_flight_max - self.leases.get(consumer, 0), 0)
+
+    def count(self, moves: Iterable[Move]) -> None:
+        """Keep the books of what consumers hold."""
+        leases = self.leases
+        for offsets, before, after in moves:
+            if before is not None and before.state is FlightState.LEASED and before.lease is not None:
+                left = leases[before.lease.consumer] - len(offsets)
+                if left:
+                    leases[before.lease.consumer] = left
+                else:
+                    del leases[before.lease.consumer]
+            if after is not None and after.state is FlightState.LEASED and after.lease is not None:
+                leases[after.lease.consumer] = leases.get(after.lease.consumer, 0) + len(offsets)
+
+    def validate(self) -> None:
+        """Check what must always hold."""
+        assert self.value == GroupValue(self.settings, self.paused)
+        held: dict[str, int] = {}
+        for window in self.windows.values():
+            window.validate()
+            for chunk in window.chunks.values():
+                for flight in chunk.flights.values():
+                    if flight.state is FlightState.LEASED:
+                        assert flight.lease is not None
+                        held[flight.lease.consumer] = held.get(flight.lease.consumer, 0) + 1
+        assert held == self.leases
+
+    def tally(self, settled: Tally) -> None:
+        """Count settled messages; those of long ago count less and less."""
+        self.done += settled.done
+        self.failed += settled.failed
+        if self.done + self.failed > 10 * _BREAKER_MESSAGES_MIN:
+            self.done //= 2
+            self.failed //= 2
+
+    def breaks(self, settled: Tally) -> str:
+        """Return why the group has to pause if so many more messages are settled; empty if it need not."""
+        bad, good = self.failed + settled.failed, self.done + settled.done
+        total = bad + good
+        if not settled.failed or total < _BREAKER_MESSAGES_MIN or bad <= self.settings.breaker_ratio * total:
+            return ""
+        share = self.settings.breaker_ratio
+        return f"{bad} of the last {total} messages became dead letters, more than a share of {share:g}"
+
+
+def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[KeyedRecord]:
+    """Close a draft, and return the records that carry it out."""
+    draft.close()
+    window = draft.window
+    records: list[KeyedRecord] = []
+    for index, chunk in sorted(draft.changed.items()):
+        known = window.chunks.get(index, _NO_CHUNK)
+        if chunk.done != known.done:
+            records.append(done_record(group, partition, index, chunk.done))
+        if index in draft.rewritten or (known.flights and not chunk.flights):
+            records.append(flights_record(group, partition, index, chunk.flights))
+    for index in draft.forgotten:
+        records += chunk_tombstones(group, partition, index)
+    if (draft.floor, draft.cursor, draft.epoch) != (window.floor, window.cursor, window.epoch):
+        value = PartitionValue(window.topic_id, draft.floor, draft.cursor, draft.epoch)
+        records.append(partition_record(group, partition, value))
+    if draft.letter_places != window.letter_places:
+        records.append(letter_places_record(group, partition, draft.letter_places))
+    return records
+
+
+def chunk_tombstones(group: str, partition: TopicPartition, index: int) -> list[KeyedRecord]:
+    """Return the records that forget a chunk."""
+    return [done_record(group, partition, index, None), flights_record(group, partition, index, None)]

@@ -1,0 +1,254 @@
+"""How queue groups are stored.
+
+    kind:u8  name size:u16  group's name  rest
+
+| kind      | rest                              | value                                                             |
+|-----------|-----------------------------------|-------------------------------------------------------------------|
+| GROUP     | nothing                           | the group's settings, and why it is paused                        |
+| PARTITION | partition:i32, topic              | which topic that is, and from where to where messages are in flight |
+| DONE      | partition:i32, chunk:i64, topic   | of 256 messages, which are done                                   |
+| FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, where those are that are in flight               |
+| LETTERS   | partition:i32, topic              | where letters of dead messages may lie                            |
+
+Values are JSON, but for DONE: a number in hexadecimal, whose lowest bit is the first message. FLIGHTS lists flights,
+each once, and which messages have which: neighbours in the same one are a run of three numbers, their first offset,
+how many they are, and the place of their flight in the list. (An earlier form had the flight in each run, and is still
+read.) What is done is not in flight any more, whatever the record of flights says: so an ack writes some bytes, and not
+all that is left of its neighbours. A partition takes two records for each chunk with something in flight, or with
+something done behind that, and never grows with history.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from goqueue.errors import Corrupt
+from goqueue.machines.decision import KeyedRecord, Now
+from goqueue.machines.groups.offsets import NO_EPOCH
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.values import Flight, FlightState, Lease, LetterPlace
+from goqueue.model.queue_settings import QueueSettings
+
+_HEAD = struct.Struct(">BH")
+_PARTITION = struct.Struct(">i")
+_CHUNK = struct.Struct(">iq")
+# The same ones are written again and again.
+_KEYS_MAX = 1024
+
+
+class KeyKind(IntEnum):
+    """What a record is about."""
+
+    GROUP = 0
+    PARTITION = 1
+    DONE = 2
+    FLIGHTS = 3
+    LETTERS = 4
+
+
+class QueueKey(NamedTuple):
+    """A key, taken apart; `partition` and `chunk` as far as its kind has them."""
+
+    kind: KeyKind
+    group: str
+    partition: TopicPartition
+    chunk: int
+
+
+class GroupValue(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is stored about a group: its settings, and why it is paused."""
+
+    settings: QueueSettings
+    paused: str = ""
+
+
+class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored about a partition: everything before `floor` is done, nothing from `cursor` on was looked at.
+
+    `epoch` as of a `Window`.
+    """
+
+    topic_id: UUID
+    floor: int
+    cursor: int
+    # Older records have none.
+    epoch: int = NO_EPOCH
+
+
+class _Flight(msgspec.Struct, frozen=True, array_like=True):
+    state: FlightState
+    deliveries: int
+    first_ms: int
+    until_ms: int
+    lease: Lease | None
+    reason: str
+    error: str
+    key: bytes | None
+    # The oldest records have none, and older ones nothing behind it.
+    since_ms: int = -1
+    returned: int = 0
+
+
+class _Flights(msgspec.Struct, frozen=True):
+    flights: list[_Flight]
+    runs: list[int]
+
+
+_encode = msgspec.json.Encoder().encode
+_group_decoder = msgspec.json.Decoder(GroupValue)
+_partition_decoder = msgspec.json.Decoder(PartitionValue)
+_flights_decoder = msgspec.json.Decoder(_Flights | list[list[Any]])
+_letter_places_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
+
+
+def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
+    """Return the record of a group; without a value, the one that forgets it."""
+    return KeyedRecord(_head(KeyKind.GROUP, group), None if value is None else _encode(value))
+
+
+def partition_record(group: str, partition: TopicPartition, value: PartitionValue | None) -> KeyedRecord:
+    """Return the record of a partition; without a value, the one that forgets it."""
+    return KeyedRecord(_partition_key(KeyKind.PARTITION, group, partition), None if value is None else _encode(value))
+
+
+def letter_places_record(group: str, partition: TopicPartition, places: Sequence[LetterPlace]) -> KeyedRecord:
+    """Return the record of where letters may lie; without places, the one that forgets it."""
+    return KeyedRecord(_partition_key(KeyKind.LETTERS, group, partition), _encode(places) if places else None)
+
+
+def done_record(group: str, partition: TopicPartition, chunk: int, done: int | None) -> KeyedRecord:
+    """Return the record of what is done in a chunk; without that, the one that forgets it."""
+    return KeyedRecord(_key(KeyKind.DONE, group, partition, chunk), None if done is None else b"%x" % done)
+
+
+def flights_record(
+    group: str, partition: TopicPartition, chunk: int, flights: Mapping[int, Flight] | None
+) -> KeyedRecord:
+    """Return the record of what is in flight in a chunk; without that, the one that forgets it."""
+    key = _key(KeyKind.FLIGHTS, group, partition, chunk)
+    return KeyedRecord(key, None if not flights else _encode(_written(flights)))
+
+
+@lru_cache(_KEYS_MAX)
+def _partition_key(kind: KeyKind, group: str, partition: TopicPartition) -> bytes:
+    return _head(kind, group) + _PARTITION.pack(partition.partition) + _bytes(partition.topic)
+
+
+@lru_cache(_KEYS_MAX)
+def _key(kind: KeyKind, group: str, partition: TopicPartition, chunk: int) -> bytes:
+    return _head(kind, group) + _CHUNK.pack(partition.partition, chunk) + _bytes(partition.topic)
+
+
+def _written(flights: Mapping[int, Flight]) -> _Flights:
+    numbers: dict[Flight, int] = {}
+    runs: list[int] = []
+    end = -1
+    last: Flight | None = None
+    for offset in sorted(flights):
+        flight = flights[offset]
+        # Messages that came together share their flight, so most are told to be equal without looking.
+        if offset == end and (flight is last or flight == last):
+            runs[-2] += 1
+        else:
+            runs += (offset, 1, numbers.setdefault(flight, len(numbers)))
+        end, last = offset + 1, flight
+    return _Flights([_stored(each) for each in numbers], runs)
+
+
+def _stored(flight: Flight) -> _Flight:
+    state, deliveries, first_ms, until, lease, reason, error, key, since_ms, returned = flight
+    return _Flight(state, deliveries, first_ms, until.wall_ms, lease, reason, error, key, since_ms, returned)
+
+
+def read_key(key: bytes) -> QueueKey:
+    """Take a key apart; Corrupt if it is none."""
+    try:
+        number, size = _HEAD.unpack_from(key)
+        kind = KeyKind(number)
+        group = key[_HEAD.size : _HEAD.size + size].decode("utf-8", "surrogateescape")
+        rest = key[_HEAD.size + size :]
+        index, chunk = 0, 0
+        if kind in {KeyKind.PARTITION, KeyKind.LETTERS}:
+            (index,) = _PARTITION.unpack_from(rest)
+            rest = rest[_PARTITION.size :]
+        elif kind is not KeyKind.GROUP:
+            index, chunk = _CHUNK.unpack_from(rest)
+            rest = rest[_CHUNK.size :]
+        return QueueKey(kind, group, TopicPartition(rest.decode("utf-8", "surrogateescape"), index), chunk)
+    except (struct.error, ValueError) as error:
+        raise Corrupt(f"{key!r} is no key of a queue: {error}") from error
+
+
+def read_group(data: bytes) -> GroupValue:
+    """Return what is stored about a group."""
+    try:
+        return _group_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"a record of a queue group cannot be read: {error}") from error
+
+
+def read_partition(data: bytes) -> PartitionValue:
+    """Return what is stored about a partition."""
+    try:
+        return _partition_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"a record of a queue's partition cannot be read: {error}") from error
+
+
+def read_letter_places(data: bytes) -> tuple[LetterPlace, ...]:
+    """Return where letters may lie."""
+    try:
+        return _letter_places_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"a record of where dead letters lie cannot be read: {error}") from error
+
+
+def read_done(data: bytes) -> int:
+    """Return which messages of a chunk are done, a bit for each."""
+    try:
+        return int(data, 16)
+    except ValueError as error:
+        raise Corrupt(f"a record of messages that are done cannot be read: {error}") from error
+
+
+def read_flights(data: bytes) -> dict[int, Flight]:
+    """Return where messages of a chunk are that are in flight; their times are wall times only."""
+    found: dict[int, Flight] = {}
+    try:
+        stored = _flights_decoder.decode(data)
+        if not isinstance(stored, _Flights):
+            return _former_flights(stored)
+        flights = [_flight(each) for each in stored.flights]
+        for first, length, number in zip(*[iter(stored.runs)] * 3, strict=True):
+            found.update(dict.fromkeys(range(first, first + length), flights[number]))
+    except (msgspec.MsgspecError, ValueError, TypeError, IndexError) as error:
+        raise Corrupt(f"a record of messages in flight cannot be read: {error}") from error
+    return found
+
+
+def _flight(stored: _Flight) -> Flight:
+    state, deliveries, first_ms, until_ms, *rest = msgspec.structs.astuple(stored)
+    return Flight(state, deliveries, first_ms, Now(until_ms, -1), *rest)
+
+
+def _former_flights(runs: Iterable[list[Any]]) -> dict[int, Flight]:
+    found: dict[int, Flight] = {}
+    for first, length, *flight in runs:
+        found.update(dict.fromkeys(range(first, first + length), _flight(msgspec.convert(flight, _Flight))))
+    return found
+
+
+def _head(kind: KeyKind, group: str) -> bytes:
+    name = _bytes(group)
+    return _HEAD.pack(kind, len(name)) + name
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

@@ -1,0 +1,321 @@
+"""What happens to messages of one partition: leased, settled, and what time brings. Each step changes a draft.
+
+Messages that fly alike share their flight, so that very many of them take little memory: what becomes of one flight is
+made once in a step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from itertools import islice
+from typing import NamedTuple
+
+from goqueue.errors import GoQueueError, StaleReceipt
+from goqueue.machines.decision import Now
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.queues.commands import Bury, Claim, Offer, Settle, Taker
+from goqueue.machines.queues.draft import Draft
+from goqueue.machines.queues.values import TIMED, DeathReason, Delivery, Flight, FlightState, Lease, Verdict
+from goqueue.machines.queues.window import Window
+from goqueue.model.queue_settings import QueueSettings
+
+HELD_MAX = 1_000
+"""How many messages of a partition wait for others of their key before nothing behind them is looked at."""
+
+# Those that failed together are not tried again together: a tenth earlier or later.
+_JITTER = 0.1
+_GOLDEN = 0.618034
+
+
+class Settled(NamedTuple):
+    """What became of a message, and until when (wall time) it stays so; it is done if it is in no state."""
+
+    state: FlightState | None
+    until_ms: int = -1
+
+
+Result = Settled | GoQueueError
+DONE = Settled(None)
+"""What became of every message that is done."""
+
+
+def later(now: Now, delay_ms: int) -> Now:
+    """Return the moment that comes after a time."""
+    return Now(now.wall_ms + delay_ms, now.monotonic_ms + delay_ms)
+
+
+# -- leasing
+
+
+def within_reach(window: Window, offer: Offer) -> Offer:
+    """Return an offer without what nobody can get: what waits for its key behind as many as may be held.
+
+    If nothing is left of it, nobody asks for a decision. So it must end where `_choose_in_order` would, or behind that,
+    and be whole if there is something that only a decision brings about: that the group forgets what is gone.
+    """
+    if not offer.keys or window.held < HELD_MAX or offer.start > window.floor:
+        return offer
+    for number, offset in enumerate(offer.fresh):
+        if offer.keys.get(offset) in window.by_key:
+            unreadable = [each for each in offer.unreadable if each.offset < offset]
+            return offer._replace(fresh=offer.fresh[:number], end=offset, unreadable=unreadable)
+    return offer
+
+
+def waits_in_vain(window: Window, start: int) -> bool:
+    """Tell whether messages may wait for others of their key before an offset, at which the log begins by now.
+
+    Then the first message in flight is gone. Only a decision forgets it, and lets the next of its key go.
+    """
+    return window.held > 0 and window.floor < start
+
+
+def begun(window: Window, offer: Offer) -> Draft:
+    """Return the draft of a window in which something is offered, without what is gone."""
+    draft = Draft(window)
+    draft.epoch = offer.epoch
+    if offer.start > draft.floor:
+        draft.lose(offer.start)
+    for offset in offer.gone:
+        if _is_ready(draft, offset):
+            draft.finish(offset)
+    return draft
+
+
+def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list[Delivery]:
+    """Lease up to `room` messages of what is offered; those that were delivered before come first."""
+    right = Lease(taker.lease_id, taker.consumer, now.wall_ms)
+    until = later(now, taker.visibility_ms)
+    fresh = Flight(FlightState.LEASED, 1, now.wall_ms, until, right, since_ms=now.wall_ms)
+    if offer.unreadable:
+        _condemn_again(draft, offer, fresh)
+    deliveries = _lease_again(draft, offer, fresh, room) if offer.again else []
+    if offer.looked_from > draft.cursor:
+        # The group has gone back since: between here and there are messages that nobody has looked at.
+        return deliveries
+    room -= len(deliveries)
+    chosen = _choose(draft, offer, fresh, room) if offer.keys is None else _choose_in_order(draft, offer, fresh, room)
+    if chosen:
+        deliveries.append(Delivery(offer.partition, chosen, 1))
+    return deliveries
+
+
+def _condemn_again(draft: Draft, offer: Offer, fresh: Flight) -> None:
+    """Have messages dead that are ready again and cannot be read."""
+    for offset, error in offer.unreadable:
+        flight = draft.find(offset)
+        if flight is not None and flight.state is FlightState.READY:
+            lease = flight.lease or _nobodys(fresh)
+            draft.put(offset, _dead(flight._replace(lease=lease), DeathReason.UNREADABLE, error))
+
+
+def _nobodys(fresh: Flight) -> Lease | None:
+    """Return the lease of which a message dies that no consumer ever had."""
+    return None if fresh.lease is None else fresh.lease._replace(consumer="")
+
+
+def _advance(draft: Draft, offer: Offer, end: int, chosen: Sequence[int], fresh: Flight) -> None:
+    """Move the cursor; what cannot be read before it becomes dead, one for all messages of a batch."""
+    condemned = [each for each in offer.unreadable if draft.cursor <= each.offset < end]
+    if not condemned:
+        draft.advance(end, chosen)
+        return
+    draft.advance(end, sorted([*chosen, *[each.offset for each in condemned]]))
+    for offset, error in condemned:
+        dead = Flight(FlightState.DEAD, lease=_nobodys(fresh), since_ms=fresh.since_ms)
+        draft.put(offset, _dead(dead, DeathReason.UNREADABLE, error))
+
+
+def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
+    """Lease messages that are ready again; each of them counts for itself."""
+    deliveries: list[Delivery] = []
+    taken = cache(fresh._replace)
+    while draft.gone_through < len(offer.again) and len(deliveries) < room:
+        offset = offer.again[draft.gone_through]
+        draft.gone_through += 1
+        flight = draft.find(offset)
+        if flight is None or flight.state is not FlightState.READY:
+            continue
+        count = flight.deliveries + 1
+        first_ms = fresh.first_ms if flight.first_ms < 0 else flight.first_ms
+        draft.put(offset, taken(deliveries=count, first_ms=first_ms, key=flight.key, returned=flight.returned))
+        deliveries.append(Delivery(offer.partition, (offset,), count))
+    return deliveries
+
+
+def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
+    """Lease messages that nobody had before, as many as there is room for; return which."""
+    start = bisect_left(offer.fresh, draft.cursor)
+    chosen = offer.fresh[start : start + room]
+    is_all = start + len(chosen) == len(offer.fresh)
+    end = max(offer.end, draft.cursor) if is_all else offer.fresh[start + room]
+    _advance(draft, offer, end, chosen, fresh)
+    draft.put_fresh(chosen, fresh)
+    return chosen
+
+
+def _choose_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
+    """Lease messages whose key nobody has, and return which; the others are held, up to a limit."""
+    assert offer.keys is not None
+    end = max(offer.end, draft.cursor)
+    chosen: list[tuple[int, Flight]] = []
+    for offset in islice(offer.fresh, bisect_left(offer.fresh, draft.cursor), None):
+        key = offer.keys.get(offset)
+        is_held = key is not None and (key in draft.keys or _is_busy(draft, key))
+        if (draft.held >= HELD_MAX) if is_held else (room == 0):
+            end = offset
+            break
+        if is_held:
+            draft.held += 1
+            chosen.append((offset, Flight(FlightState.HELD, key=key)))
+            continue
+        room -= 1
+        chosen.append((offset, fresh._replace(key=key)))
+        if key is not None:
+            draft.keys.add(key)
+    _advance(draft, offer, end, [offset for offset, _ in chosen], fresh)
+    for offset, flight in chosen:
+        draft.put(offset, flight)
+    return [offset for offset, flight in chosen if flight.state is FlightState.LEASED]
+
+
+def _is_busy(draft: Draft, key: bytes) -> bool:
+    return any(draft.find(offset) is not None for offset in draft.window.by_key.get(key, ()))
+
+
+def _is_ready(draft: Draft, offset: int) -> bool:
+    flight = draft.find(offset)
+    return flight is not None and flight.state is FlightState.READY
+
+
+# -- settling
+
+
+Becoming = Callable[[Flight, int], Flight]
+"""What becomes of a message in flight at an offset."""
+
+
+def becoming(command: Settle, settings: QueueSettings, now: Now) -> Becoming:
+    """Return what becomes of messages of which a consumer says that they are not done."""
+    after = cache(partial(_after, command, settings, now))
+    if command.verdict is Verdict.NACK and command.delay_ms is None:
+        return lambda flight, offset: after(flight, _backoff_ms(settings, flight, command.chance + offset * _GOLDEN))
+    delay_ms = settings.visibility_ms if command.delay_ms is None else command.delay_ms
+    return lambda flight, _: after(flight, delay_ms)
+
+
+def _backoff_ms(settings: QueueSettings, flight: Flight, chance: float) -> int:
+    """Return how long a message waits that has failed; the fraction of `chance` says where between least and most."""
+    return int(settings.backoff_of(flight.tries) * (1 - _JITTER + 2 * _JITTER * (chance % 1)))
+
+
+def settle(draft: Draft, claim: Claim, now: Now, become: Becoming | None) -> Sequence[Result]:
+    """Have messages done, or become something else; an error for each that is not leased any more."""
+    partition, offsets, lease_id = claim
+    if become is not None:
+        return [_settle(draft, claim, offset, now, become) for offset in offsets]
+    fates = draft.finish_all(offsets, partial(is_leased, lease_id, now))
+    if all(fates):
+        return [DONE] * len(fates)
+    return [DONE if fate else stale(partition, offset) for offset, fate in zip(offsets, fates, strict=True)]
+
+
+def _settle(draft: Draft, claim: Claim, offset: int, now: Now, become: Becoming) -> Result:
+    flight = draft.find(offset)
+    if flight is None or not is_leased(claim.lease_id, now, flight):
+        return stale(claim.partition, offset)
+    after = become(flight, offset)
+    draft.put(offset, after)
+    return Settled(after.state, after.until.wall_ms)
+
+
+def is_leased(lease_id: int, now: Now, flight: Flight) -> bool:
+    """Tell whether somebody has a message under a lease now."""
+    return (
+        flight.state is FlightState.LEASED
+        and flight.lease is not None
+        and flight.lease.id == lease_id
+        and flight.until.monotonic_ms > now.monotonic_ms
+    )
+
+
+def stale(partition: TopicPartition, offset: int) -> StaleReceipt:
+    """Return why nothing happens to a message."""
+    return StaleReceipt(
+        f"offset {offset} of {partition.topic}-{partition.partition} is not leased under this receipt any more",
+        hint="its lease has ended, or it was settled already; if it was not, it is delivered again",
+    )
+
+
+def all_stale(claims: Iterable[Claim]) -> list[Result]:
+    """Return why nothing happens to any of these messages."""
+    return [stale(claim.partition, offset) for claim in claims for offset in claim.offsets]
+
+
+def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, delay_ms: int) -> Flight:
+    """Return what becomes of a message: it waits for so long, or its lease lasts so long, if it does."""
+    if command.verdict is Verdict.REJECT:
+        return _dead(flight, DeathReason.REJECTED, command.reason)
+    if command.verdict is Verdict.EXTEND:
+        until = later(now, delay_ms)
+        if until == now:
+            return flight._replace(
+                state=FlightState.READY, until=until, since_ms=now.wall_ms, returned=flight.returned + 1
+            )
+        return flight._replace(until=until, since_ms=now.wall_ms)
+    if flight.tries > settings.retries:
+        return _dead(flight, DeathReason.RETRIES, command.reason)
+    if command.verdict is Verdict.RELEASE:
+        return flight._replace(state=FlightState.READY, until=now, error=command.reason)
+    state = FlightState.WAITING if delay_ms else FlightState.READY
+    until = later(now, delay_ms)
+    return flight._replace(state=state, until=until, error=command.reason, since_ms=now.wall_ms)
+
+
+def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:
+    return flight._replace(state=FlightState.DEAD, reason=reason.value, error=error)
+
+
+def dead_as_told(window: Window, command: Bury) -> list[int]:
+    """Return the messages that are buried by a command."""
+    if window.topic_id != command.topic_id:
+        return []
+    return [offset for offset, lease_id in command.leases.items() if died_of(window.find(offset), lease_id)]
+
+
+def died_of(flight: Flight | None, lease_id: int) -> bool:
+    """Tell whether a message is dead, and has died of a lease."""
+    if flight is None or flight.state is not FlightState.DEAD:
+        return False
+    return flight.lease is not None and flight.lease.id == lease_id
+
+
+# -- time
+
+
+class Passed(NamedTuple):
+    """What time has brought to messages of a chunk: how many leases have ended, and how many have become dead."""
+
+    expired: int
+    dead: int
+
+
+def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> Passed:
+    """See to what is due in a chunk."""
+
+    def is_due(flight: Flight) -> bool:
+        return flight.state in TIMED and flight.until.monotonic_ms <= now.monotonic_ms
+
+    known = draft.window.chunks.get(chunk)
+    expired = dead = 0
+    for flight, offsets in ({} if known is None else known.alike(is_due)).items():
+        is_expired = flight.state is FlightState.LEASED
+        expired += len(offsets) if is_expired else 0
+        if is_expired and flight.tries > settings.retries:
+            draft.put_alike(offsets, flight, _dead(flight, DeathReason.EXPIRED, ""))
+            dead += len(offsets)
+        else:
+            draft.put_alike(offsets, flight, flight._replace(state=FlightState.READY))
+    return Passed(expired, dead)

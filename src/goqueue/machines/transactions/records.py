@@ -1,0 +1,91 @@
+"""How transactions are stored: under the transactional id in UTF-8, a JSON object; without a value, it is forgotten.
+
+Equal transactions have equal bytes. What is volatile (deadlines, tickets) is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from goqueue.errors import Corrupt
+from goqueue.machines.decision import KeyedRecord
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.values import ProducerIdentity, Transaction, TransactionState
+
+
+class _Value(msgspec.Struct, frozen=True, omit_defaults=True):
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: TransactionState
+    updated_ms: int
+    number: int = 0
+    started_ms: int = -1
+    previous: ProducerIdentity | None = None
+    next: ProducerIdentity | None = None
+    partitions: dict[str, list[int]] = {}
+    groups: list[str] = []
+
+
+def transaction_record(transaction: Transaction) -> KeyedRecord:
+    """Return the record that holds a transaction."""
+    value = _Value(
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.timeout_ms,
+        transaction.state,
+        transaction.updated_ms,
+        transaction.number,
+        transaction.started_ms,
+        transaction.previous,
+        transaction.next,
+        _by_topic(transaction.partitions),
+        sorted(transaction.groups),
+    )
+    return KeyedRecord(transaction.id.encode(), msgspec.json.encode(value))
+
+
+def tombstone(transactional_id: str) -> KeyedRecord:
+    """Return the record that forgets a transactional id."""
+    return KeyedRecord(transactional_id.encode(), None)
+
+
+def read_id(record: KeyedRecord) -> str:
+    """Return the transactional id that a record is about; Corrupt if it is about none."""
+    try:
+        return record.key.decode()
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"a record of transactions has a key {record.key!r} that cannot be read: {error}") from error
+
+
+def read_transaction(transactional_id: str, data: bytes) -> Transaction:
+    """Return the transaction that a value holds; Corrupt if it holds none."""
+    try:
+        value = msgspec.json.decode(data, type=_Value)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"the record of transaction {transactional_id!r} cannot be read: {error}") from error
+    return Transaction(
+        id=transactional_id,
+        producer_id=value.producer_id,
+        epoch=value.epoch,
+        timeout_ms=value.timeout_ms,
+        state=value.state,
+        previous=value.previous,
+        next=value.next,
+        partitions=frozenset(
+            TopicPartition(topic, number) for topic, numbers in value.partitions.items() for number in numbers
+        ),
+        groups=frozenset(value.groups),
+        number=value.number,
+        started_ms=value.started_ms,
+        updated_ms=value.updated_ms,
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found

@@ -1,0 +1,1 @@
+"""The HTTP interface: a file or folder for each noun."""

@@ -1,0 +1,1 @@
+"""Dead letters and redrives by HTTP."""

@@ -1,0 +1,226 @@
+"""Groups by HTTP: which there are, what is known of each, their rebalances, and their end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from goqueue.broker.groups.lag import total_lag
+from goqueue.broker.groups.members import MemberProgress
+from goqueue.broker.groups.membership import delete_group
+from goqueue.broker.groups.view import all_books, books_of, overview, view_group
+from goqueue.broker.groups.view_values import Books, GroupKind, GroupState, GroupView, MemberView
+from goqueue.errors import InconsistentProtocol
+from goqueue.machines.groups.values import Rebalance
+from goqueue.protocols.http.api.groups.shapes import (
+    GroupOffset,
+    GroupPartition,
+    Timestamp,
+    greatest_lag_seconds,
+    moment,
+    seconds,
+    told,
+    told_offset,
+)
+from goqueue.protocols.http.calls import Answer, Context
+
+
+class GroupSummary(msgspec.Struct):
+    """A group in a line; `lag` is how many messages it has not read at least, and null if that is not known."""
+
+    name: str
+    kind: GroupKind
+    state: GroupState
+    members: int
+    lag: int | None
+
+
+class Groups(msgspec.Struct):
+    """All groups, in the order of their names; unless `complete`, those are missing whose log cannot be used."""
+
+    groups: list[GroupSummary]
+    complete: bool
+
+
+class GroupMember(msgspec.Struct, kw_only=True):
+    """A member: `assigned` is what it may read, `revoking` what it was asked to give back, `target` what it is to have.
+
+    `state` tells how far it is in a rebalance: `none`, `pending_revoke` (it has to give back), `pending_assign` (it
+    waits for others), `complete` (it is done before others are). `silent_seconds` is how long ago it was heard,
+    `revoke_within_seconds` how long it may take to give back. Members of queue groups are Kafka's share consumers, and
+    all others that hold messages; `in_flight` is how many, and null in other groups.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    generation: int
+    state: MemberProgress
+    topics: list[str]
+    pattern: str
+    assigned: list[GroupPartition]
+    revoking: list[GroupPartition]
+    target: list[GroupPartition]
+    joined_at: Timestamp | None
+    silent_seconds: float | None
+    revoke_within_seconds: float | None
+    in_flight: int | None
+
+
+class GroupRebalance(msgspec.Struct):
+    """Why partitions changed hands, how long it took, and how many did; without an end it is under way."""
+
+    generation: int
+    reason: str
+    began_at: Timestamp
+    ended_at: Timestamp | None
+    duration_seconds: float | None
+    moves: int
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """A group with all that is known of it; `topics` is null if only its members know.
+
+    `lag` is how many messages it has not read, at least: partitions are left out in which nothing is committed. It is 0
+    only if everything is read, and null if nothing is known.
+    """
+
+    name: str
+    kind: GroupKind
+    state: GroupState
+    generation: int
+    assignor: str
+    topics: list[str] | None
+    lag: int | None
+    lag_seconds: float | None
+    members: list[GroupMember]
+    offsets: list[GroupOffset]
+    rebalance_count: int
+    move_count: int
+    rebalances: list[GroupRebalance]
+
+
+class RebalanceStats(msgspec.Struct):
+    """The rebalances of a group: how many there were, how many partitions they moved, and the last ten."""
+
+    group: str
+    rebalance_count: int
+    move_count: int
+    rebalances: list[GroupRebalance]
+
+
+class AllRebalanceStats(msgspec.Struct):
+    """The rebalances of all groups, and of each with the latest one."""
+
+    rebalance_count: int
+    move_count: int
+    under_way: int
+    groups: list[RebalanceStats]
+
+
+class CooperativeGroup(msgspec.Struct):
+    """A group whose broker assigns: each member with what it has and what it is to have."""
+
+    name: str
+    state: GroupState
+    generation: int
+    assignor: str
+    members: list[GroupMember]
+
+
+async def list_all(context: Context, _: None) -> Answer:
+    """List all groups."""
+    found = await overview(context.broker, context.caller)
+    return Answer(Groups([GroupSummary(*each) for each in found.groups], found.is_complete))
+
+
+async def describe(context: Context, _: None) -> Answer:
+    """Tell all that is known of a group."""
+    view = await view_group(context.broker, context.caller, context.group)
+    offsets = [told_offset(each) for each in view.offsets]
+    return Answer(
+        Group(
+            name=view.name,
+            kind=view.kind,
+            state=view.state,
+            generation=view.epoch,
+            assignor=view.assignor,
+            topics=None if view.topics is None else list(view.topics),
+            lag=total_lag(each.lag for each in view.offsets),
+            lag_seconds=greatest_lag_seconds(offsets),
+            members=_members(view),
+            offsets=offsets,
+            rebalance_count=view.books.total,
+            move_count=view.books.moves,
+            rebalances=[_rebalance(each) for each in view.books.latest],
+        )
+    )
+
+
+async def delete(context: Context, _: None) -> Answer:
+    """Forget a group without members, and its offsets."""
+    await delete_group(context.broker, context.caller, context.group)
+    return Answer(status=204)
+
+
+async def cooperative(context: Context, _: None) -> Answer:
+    """Tell who has what and is to have what, in a group whose broker assigns."""
+    view = await view_group(context.broker, context.caller, context.group)
+    if view.kind is not GroupKind.CONSUMER:
+        raise InconsistentProtocol(f"the broker assigns no partitions of group {view.name!r}")
+    return Answer(CooperativeGroup(view.name, view.state, view.epoch, view.assignor, _members(view)))
+
+
+async def rebalance_stats(context: Context, _: None) -> Answer:
+    """Tell how often a group was rebalanced, and why."""
+    return Answer(_stats(await books_of(context.broker, context.caller, context.group)))
+
+
+async def all_rebalance_stats(context: Context, _: None) -> Answer:
+    """Tell how often groups were rebalanced, with the latest reason of each."""
+    books = await all_books(context.broker, context.caller)
+    under_way = sum(1 for each in books if each.latest and each.latest[-1].ended_ms < 0)
+    stats = [_stats(each._replace(latest=each.latest[-1:])) for each in books]
+    total, moves = sum(each.total for each in books), sum(each.moves for each in books)
+    return Answer(AllRebalanceStats(total, moves, under_way, stats))
+
+
+def _members(view: GroupView) -> list[GroupMember]:
+    return [_member(each) for each in view.members]
+
+
+def _member(member: MemberView) -> GroupMember:
+    return GroupMember(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.host,
+        generation=member.epoch,
+        state=member.progress,
+        topics=list(member.topics),
+        pattern=member.pattern,
+        assigned=told(member.assigned),
+        revoking=told(member.revoking),
+        target=told(member.target),
+        joined_at=None if member.joined_ms is None else moment(member.joined_ms),
+        silent_seconds=seconds(member.silent_ms),
+        revoke_within_seconds=seconds(member.revoke_within_ms),
+        in_flight=member.in_flight,
+    )
+
+
+def _stats(books: Books) -> RebalanceStats:
+    return RebalanceStats(books.name, books.total, books.moves, [_rebalance(each) for each in books.latest])
+
+
+def _rebalance(each: Rebalance) -> GroupRebalance:
+    is_over = each.ended_ms >= 0
+    return GroupRebalance(
+        generation=each.epoch,
+        reason=each.reason,
+        began_at=moment(each.began_ms),
+        ended_at=moment(each.ended_ms) if is_over else None,
+        # The clock on the wall may have been set in between.
+        duration_seconds=seconds(max(each.ended_ms - each.began_ms, 0)) if is_over else None,
+        moves=each.moves,
+    )

@@ -1,0 +1,239 @@
+"""Members of groups by HTTP: join, stay, leave, and give partitions back.
+
+The broker assigns the partitions, to these members and to Kafka clients of the same group alike. There are two ways to
+be a member. An *eager* one is told to join again whenever its group changes, and gives everything back by doing so. A
+*cooperative* one is told which partitions to give back, and keeps the others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.groups.members import MemberProgress, Standing, beat, give_back, join, leave, standing_of
+from goqueue.errors import Invalid, InvalidSessionTimeout
+from goqueue.machines.groups.assignors.by_name import ASSIGNORS
+from goqueue.machines.groups.consumer.values import (
+    AWAY_EPOCH,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    SESSION_TIMEOUT_MS,
+    ConsumerHeartbeat,
+)
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import check_name
+from goqueue.model.units import duration_text, parse_duration_ms
+from goqueue.protocols.http.api.groups.shapes import (
+    PARTITIONS_MAX,
+    Generation,
+    GroupPartition,
+    MemberId,
+    TopicName,
+    partitions_of,
+    told,
+)
+from goqueue.protocols.http.calls import Answer, Context
+
+_SESSION = duration_text(SESSION_TIMEOUT_MS)
+_Partitions = Annotated[list[GroupPartition], Meta(max_length=PARTITIONS_MAX)]
+
+
+class NewMember(msgspec.Struct, forbid_unknown_fields=True):
+    """A member that joins, or joins again under its id; without one it is given a new one."""
+
+    topics: Annotated[
+        list[TopicName],
+        Meta(min_length=1, max_length=1000, description="What to read; topics that do not exist yet will be, later."),
+    ]
+    client_id: Annotated[str, Meta(max_length=200, description="How the member is shown to people.")] = "http"
+    member_id: MemberId | UnsetType = UNSET
+    instance_id: (
+        Annotated[str, Meta(min_length=1, max_length=200, description="Keeps the place of a member that restarts.")]
+        | UnsetType
+    ) = UNSET
+    assignor: (
+        Annotated[str, Meta(description="What the member votes for.", extra_json_schema={"enum": list(ASSIGNORS)})]
+        | UnsetType
+    ) = UNSET
+    session_timeout: Annotated[
+        str | int,
+        Meta(
+            description=f"After how much silence a member is removed; always {_SESSION}.",
+            extra_json_schema={"enum": [_SESSION, SESSION_TIMEOUT_MS]},
+        ),
+    ] = _SESSION
+
+
+class Member(msgspec.Struct, forbid_unknown_fields=True):
+    """A member that is alive, and the generation that it knows."""
+
+    member_id: MemberId
+    generation: Generation
+
+
+class CooperativeMember(msgspec.Struct, forbid_unknown_fields=True):
+    """A member that is alive; what it says to own has not been given back, all else has. Without it, nothing has."""
+
+    member_id: MemberId
+    generation: Generation
+    owned: _Partitions | UnsetType = UNSET
+
+
+class GivenBack(msgspec.Struct, forbid_unknown_fields=True):
+    """Partitions that a member was asked for, and does not work on any more."""
+
+    member_id: MemberId
+    generation: Generation
+    partitions: _Partitions
+
+
+class LeavingMember(msgspec.Struct, forbid_unknown_fields=True):
+    """A member that leaves; one with an instance id can leave for a while, and keeps its partitions meanwhile."""
+
+    member_id: MemberId
+    for_a_while: bool = False
+
+
+class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which member is asked about."""
+
+    member_id: MemberId
+
+
+class Membership(msgspec.Struct, kw_only=True):
+    """What an eager member is told: `rebalancing` means that it has to join again."""
+
+    member_id: str
+    generation: int
+    state: Literal["stable", "rebalancing"]
+    assignment: list[GroupPartition]
+    heartbeat_interval_ms: int
+
+
+class CooperativeMembership(msgspec.Struct, kw_only=True):
+    """What a cooperative member is told: what it may read, and what it has to give back.
+
+    `pending_revoke`: it has to give back; `pending_assign`: it waits for what others have to give back; `complete`: it
+    has all that it is to have, others have not; `none`: nothing is under way.
+    """
+
+    member_id: str
+    generation: int
+    state: MemberProgress
+    assigned: list[GroupPartition]
+    revoke: list[GroupPartition]
+    heartbeat_interval_ms: int
+
+
+async def join_eagerly(context: Context, request: NewMember) -> Answer:
+    """Join a group, or join again."""
+    return Answer(_eager(context, await _join(context, request)))
+
+
+async def join_cooperatively(context: Context, request: NewMember) -> Answer:
+    """Join a group, or join again, as a member that gives back single partitions."""
+    return Answer(_cooperative(context, await _join(context, request)))
+
+
+async def _join(context: Context, request: NewMember) -> Standing:
+    _check_session(request.session_timeout)
+    for topic in request.topics:
+        check_name(topic)
+    member_id = request.member_id
+    if member_id is UNSET:
+        member_id = f"{request.client_id}-{context.broker.entropy.uuid()}"
+    command = ConsumerHeartbeat(
+        group=context.group,
+        member_id=member_id,
+        epoch=JOIN_EPOCH,
+        instance_id=None if request.instance_id is UNSET else request.instance_id,
+        client_id=request.client_id,
+        client_host=context.caller.host,
+        topics=frozenset(request.topics),
+        pattern="",
+        assignor=None if request.assignor is UNSET else request.assignor,
+    )
+    return await join(context.broker, context.caller, context.services.positions, command)
+
+
+def _check_session(written: str | int) -> None:
+    try:
+        is_right = parse_duration_ms(written) == SESSION_TIMEOUT_MS
+    except Invalid:
+        is_right = False
+    if not is_right:
+        raise InvalidSessionTimeout(
+            f"a member is removed after {_SESSION} of silence", hint="leave session_timeout out"
+        )
+
+
+async def heartbeat_eagerly(context: Context, request: Member) -> Answer:
+    """Keep a member alive; tell it to join again if its generation is over."""
+    command = _heartbeat(context, request.member_id, request.generation)
+    standing = await beat(context.broker, context.caller, context.services.positions, command)
+    told = _eager(context, standing)
+    if told.generation != request.generation:
+        told.state = "rebalancing"
+    return Answer(told)
+
+
+async def heartbeat_cooperatively(context: Context, request: CooperativeMember) -> Answer:
+    """Keep a member alive, and take back what it does not own any more."""
+    owned = None if request.owned is UNSET else partitions_of(request.owned)
+    command = _heartbeat(context, request.member_id, request.generation, owned)
+    standing = await beat(context.broker, context.caller, context.services.positions, command)
+    return Answer(_cooperative(context, standing))
+
+
+async def revoke(context: Context, request: GivenBack) -> Answer:
+    """Take back partitions that a member was asked for."""
+    command = _heartbeat(context, request.member_id, request.generation)
+    partitions = partitions_of(request.partitions)
+    services = context.services
+    return Answer(
+        _cooperative(context, await give_back(context.broker, context.caller, services.positions, command, partitions))
+    )
+
+
+async def leave_group(context: Context, request: LeavingMember) -> Answer:
+    """Let a member go."""
+    command = _heartbeat(context, request.member_id, AWAY_EPOCH if request.for_a_while else LEAVE_EPOCH)
+    await leave(context.broker, context.caller, context.services.positions, command)
+    return Answer(status=204)
+
+
+async def assignment(context: Context, query: AssignmentQuery) -> Answer:
+    """Tell what a member has; that is no sign of life."""
+    standing = await standing_of(context.broker, context.caller, context.group, query.member_id)
+    return Answer(_cooperative(context, standing))
+
+
+def _heartbeat(
+    context: Context, member_id: str, epoch: int, owned: frozenset[TopicPartition] | None = None
+) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(
+        group=context.group, member_id=member_id, epoch=epoch, client_host=context.caller.host, owned=owned
+    )
+
+
+def _eager(context: Context, standing: Standing) -> Membership:
+    return Membership(
+        member_id=standing.member.id,
+        generation=standing.member.epoch,
+        state="rebalancing" if standing.is_behind else "stable",
+        assignment=told(standing.member.assigned),
+        heartbeat_interval_ms=context.broker.heartbeat_pace.interval_ms(standing.group),
+    )
+
+
+def _cooperative(context: Context, standing: Standing) -> CooperativeMembership:
+    return CooperativeMembership(
+        member_id=standing.member.id,
+        generation=standing.member.epoch,
+        state=standing.progress,
+        assigned=told(standing.member.assigned),
+        revoke=told(standing.member.revoking),
+        heartbeat_interval_ms=context.broker.heartbeat_pace.interval_ms(standing.group),
+    )

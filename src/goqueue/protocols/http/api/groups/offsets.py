@@ -1,0 +1,198 @@
+"""Offsets of groups by HTTP: set them, look at them with what is unread, and move them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.groups.lag import total_lag
+from goqueue.broker.groups.membership import commit_offsets
+from goqueue.broker.groups.reset import Move, Reset, ResetTarget, plan_reset, reset_offsets
+from goqueue.broker.groups.view import view_group
+from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.errors import InvalidRecord, MalformedRequest
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.protocols.http.api.groups.shapes import (
+    PARTITIONS_MAX,
+    Generation,
+    GroupName,
+    GroupOffset,
+    GroupPartition,
+    MemberId,
+    Offset,
+    PartitionIndex,
+    TopicName,
+    greatest_lag_seconds,
+    partitions_of,
+    told_offset,
+)
+from goqueue.protocols.http.api.messages import Milliseconds, Moment, timestamp_of
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+
+class OffsetToCommit(msgspec.Struct, forbid_unknown_fields=True):
+    """The offset of the next message to read of a partition, with a note that is kept beside it."""
+
+    topic: TopicName
+    partition: PartitionIndex
+    offset: Offset
+    metadata: Annotated[str, Meta(max_length=1024)] = ""
+
+
+class OffsetsToCommit(msgspec.Struct, forbid_unknown_fields=True):
+    """Offsets to set, by a member of the group in its generation, or by nobody's while the group has no members."""
+
+    offsets: Annotated[list[OffsetToCommit], Meta(min_length=1, max_length=MESSAGES_MAX)]
+    member_id: MemberId | UnsetType = UNSET
+    generation: Generation | UnsetType = UNSET
+
+
+class CommitResult(msgspec.Struct):
+    """What became of one offset."""
+
+    topic: str
+    partition: int
+    error: MessageError | UnsetType = UNSET
+
+
+class CommitResults(msgspec.Struct):
+    """What became of each offset, in the order of the request."""
+
+    results: list[CommitResult]
+
+
+class GroupOffsets(msgspec.Struct):
+    """How far a group is in each partition, and altogether, as far as that is known."""
+
+    group: str
+    lag: int | None
+    lag_seconds: float | None
+    offsets: list[GroupOffset]
+
+
+class OffsetsReset(msgspec.Struct, forbid_unknown_fields=True):
+    """Where to move the offsets of a group, and which: those of `topics` and `partitions`, or else all that it has."""
+
+    to: ResetTarget
+    offset: Offset | UnsetType = UNSET
+    time: Milliseconds | Moment | UnsetType = UNSET
+    group: GroupName | UnsetType = UNSET
+    topics: Annotated[list[TopicName], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
+    partitions: Annotated[list[GroupPartition], Meta(min_length=1, max_length=PARTITIONS_MAX)] | UnsetType = UNSET
+    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
+
+
+class OffsetMove(msgspec.Struct, kw_only=True):
+    """Where an offset was and where it is now, or would be; and how many messages that skips, or reads again.
+
+    `unread` is how many messages are to be read from there.
+    """
+
+    topic: str
+    partition: int
+    before: int | None = msgspec.field(name="from")
+    after: int | None = msgspec.field(name="to")
+    skipped: int
+    read_again: int
+    unread: int
+    error: MessageError | UnsetType = UNSET
+
+
+class OffsetMoves(msgspec.Struct):
+    """What a reset has done to each partition, or would do."""
+
+    group: str
+    dry_run: bool
+    moves: list[OffsetMove]
+
+
+async def commit(context: Context, request: OffsetsToCommit) -> Answer:
+    """Set offsets of a group; each has a result of its own."""
+    if (request.member_id is UNSET) is not (request.generation is UNSET):
+        raise MalformedRequest("a member says its id and its generation", hint="give both, or neither")
+    offsets = [
+        NewOffset(TopicPartition(each.topic, each.partition), CommittedOffset(each.offset, metadata=each.metadata))
+        for each in request.offsets
+    ]
+    command = CommitOffsets(
+        group=context.group,
+        offsets=offsets,
+        member_id="" if request.member_id is UNSET else request.member_id,
+        epoch=-1 if request.generation is UNSET else request.generation,
+    )
+    refusals = await commit_offsets(context.broker, context.caller, command)
+    results = [
+        CommitResult(each.topic, each.partition, UNSET if refusal is None else error_of(refusal))
+        for each, refusal in zip(request.offsets, refusals, strict=True)
+    ]
+    return Answer(CommitResults(results), _status([each.error for each in results]))
+
+
+async def show(context: Context, _: None) -> Answer:
+    """Tell how far a group is in each partition."""
+    view = await view_group(context.broker, context.caller, context.group)
+    offsets = [told_offset(each) for each in view.offsets]
+    return Answer(
+        GroupOffsets(view.name, total_lag(each.lag for each in view.offsets), greatest_lag_seconds(offsets), offsets)
+    )
+
+
+async def reset(context: Context, request: OffsetsReset) -> Answer:
+    """Move the offsets of a group without members, or tell what that would do."""
+    wanted = _wanted(context.group, request)
+    carry_out = plan_reset if request.dry_run else reset_offsets
+    moves = await carry_out(context.broker, context.caller, wanted)
+    told = [_told(move) for move in moves]
+    return Answer(OffsetMoves(wanted.group, request.dry_run, told), _status([each.error for each in told]))
+
+
+def _wanted(group: str, request: OffsetsReset) -> Reset:
+    for target, value in (
+        (ResetTarget.OFFSET, request.offset),
+        (ResetTarget.TIME, request.time),
+        (ResetTarget.GROUP, request.group),
+    ):
+        if (value is not UNSET) is not (request.to is target):
+            raise MalformedRequest(f"{target} is given if, and only if, to is {str(target)!r}")
+    return Reset(
+        group=group,
+        target=request.to,
+        offset=0 if request.offset is UNSET else request.offset,
+        timestamp_ms=0 if request.time is UNSET else _timestamp(request.time),
+        other_group="" if request.group is UNSET else request.group,
+        topics=None if request.topics is UNSET else request.topics,
+        partitions=None if request.partitions is UNSET else sorted(partitions_of(request.partitions)),
+    )
+
+
+def _timestamp(written: int | str) -> int:
+    try:
+        return timestamp_of(written)
+    except InvalidRecord as error:
+        raise MalformedRequest(error.message, hint=error.hint) from None
+
+
+def _told(move: Move) -> OffsetMove:
+    return OffsetMove(
+        topic=move.partition.topic,
+        partition=move.partition.partition,
+        before=move.before,
+        after=None if move.error is not None else move.after,
+        skipped=move.skipped,
+        read_again=move.read_again,
+        unread=move.unread,
+        error=UNSET if move.error is None else error_of(move.error),
+    )
+
+
+def _status(errors: list[MessageError | UnsetType]) -> int:
+    """Return the status of a reply with a result each: that of the first if all have failed."""
+    failures = [each for each in errors if isinstance(each, MessageError)]
+    if not failures:
+        return 200
+    return failures[0].status if len(failures) == len(errors) else 207

@@ -1,0 +1,133 @@
+"""Messages for members of groups by HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.groups.poll import Poll, Polled, poll_group
+from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.start_at import StartAt
+from goqueue.model.units import parse_bytes, parse_duration_ms
+from goqueue.protocols.http.api.groups.shapes import Generation, MemberId, PartitionError, told_errors
+from goqueue.protocols.http.api.messages import (
+    BYTES_PATTERN,
+    OFFSET_MAX,
+    WAIT_MS_MAX,
+    WAIT_PATTERN,
+    Message,
+    message_of,
+)
+from goqueue.protocols.http.calls import Answer, Context
+
+_SEEK = "[a-zA-Z0-9._-]{1,249}:[0-9]{1,9}:[0-9]{1,18}"
+_SEEK_PATTERN = f"^({_SEEK}(,{_SEEK})*)?$"
+
+
+class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Who polls, for how much, and how long to wait if there is nothing yet."""
+
+    member_id: MemberId
+    generation: Generation
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 100
+    wait: Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
+    max_bytes: Annotated[
+        str,
+        Meta(pattern=BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
+    ] = "1MiB"
+    auto_commit: Annotated[bool, Meta(description="Commit first what the polls before have brought.")] = False
+    reset: Annotated[
+        StartAt, Meta(description="Where to begin in a partition without a committed offset, or with one that is gone.")
+    ] = StartAt.EARLIEST
+    after: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=OFFSET_MAX,
+                description="The number of the last poll whose reply has arrived; one that was lost comes again.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    seek: Annotated[
+        str,
+        Meta(
+            pattern=_SEEK_PATTERN,
+            description="Where to go on in the member's partitions: TOPIC:PARTITION:OFFSET, with commas in between.",
+        ),
+    ] = ""
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        Meta(description="Whether messages of transactions are left out that have not committed."),
+    ] = "read_committed"
+
+
+class NextOffset(msgspec.Struct):
+    """What to commit for a partition once its messages are done, if it has any here."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class PolledMessages(msgspec.Struct, kw_only=True):
+    """Messages of the member's partitions, each partition's in order; `offsets` is what to commit when they are done.
+
+    `poll` is the number of this reply, for `after`. `rebalancing` means that the member should send a heartbeat.
+    `offsets` has all partitions whose offset was not told by the replies before, also those without messages. If it
+    `has_forgotten`, the broker knows nothing of the polls before (`after`), and has begun at the committed offsets, or
+    at `reset`; a member that was elsewhere says so (`seek`). Of `errors`, `offset_out_of_range` is told of partitions
+    that have nothing where it was to go on: they are read from `reset` on.
+    """
+
+    poll: int
+    generation: int
+    state: Literal["stable", "rebalancing"]
+    messages: list[Message]
+    offsets: list[NextOffset]
+    has_forgotten: bool
+    errors: list[PartitionError] | UnsetType = UNSET
+
+
+async def poll(context: Context, query: PollQuery) -> Answer:
+    """Return messages of the partitions that a member has."""
+    wanted = Poll(
+        group=context.group,
+        member_id=query.member_id,
+        epoch=query.generation,
+        limit=query.limit,
+        wait_ms=min(parse_duration_ms(query.wait), WAIT_MS_MAX),
+        bytes_max=max(parse_bytes(query.max_bytes), 1),
+        start_at=query.reset,
+        is_auto_commit=query.auto_commit,
+        seen=None if query.after is UNSET else query.after,
+        seeks=_seeks(query.seek),
+        is_committed_only=query.isolation == "read_committed",
+    )
+    services = context.services
+    polled = await poll_group(context.broker, context.caller, services.polls, services.positions, wanted)
+    return Answer(_told(polled))
+
+
+def _seeks(written: str) -> list[tuple[TopicPartition, int]]:
+    parts = [each.split(":") for each in written.split(",") if each]
+    return [(TopicPartition(topic, int(partition)), int(offset)) for topic, partition, offset in parts]
+
+
+def _told(polled: Polled) -> PolledMessages:
+    messages = [
+        message_of(each.topic, each.partition, record) for each, records in polled.records.items() for record in records
+    ]
+    return PolledMessages(
+        poll=polled.number,
+        generation=polled.standing.member.epoch,
+        state="rebalancing" if polled.standing.is_behind else "stable",
+        messages=messages,
+        offsets=[NextOffset(*each, offset) for each, offset in polled.next_offsets.items()],
+        has_forgotten=polled.has_forgotten,
+        errors=told_errors(polled.errors.items()) if polled.errors else UNSET,
+    )

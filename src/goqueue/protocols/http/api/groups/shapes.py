@@ -1,0 +1,143 @@
+"""What several calls about groups have in common: names, partitions, moments, and how far a group is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.groups.view_values import MemberView, OffsetView
+from goqueue.broker.topics.retention_risk import Danger
+from goqueue.errors import GoQueueError
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import NAME_MAX
+from goqueue.protocols.http.api.messages import OFFSET_MAX, PARTITION_MAX
+from goqueue.protocols.http.api.topics import NAME_PATTERN, NAME_SCHEMA
+from goqueue.protocols.http.calls import GROUP_NAME_MAX
+from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+PARTITIONS_MAX = 100_000
+"""Partitions in one request."""
+
+GROUP_SCHEMA = {"minLength": 1, "maxLength": GROUP_NAME_MAX}
+
+# What these promise is checked by the operations, whose errors say more.
+GroupName = Annotated[str, Meta(description="The name of a group.", extra_json_schema=GROUP_SCHEMA)]
+TopicName = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
+PartitionIndex = Annotated[int, Meta(ge=0, le=PARTITION_MAX, description="The number of a partition, from 0 on.")]
+Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+MemberId = Annotated[str, Meta(min_length=1, max_length=300, description="The id of a member.")]
+Generation = Annotated[
+    int, Meta(ge=1, le=2**31 - 1, description="The generation that the member was told last; others are refused.")
+]
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+
+class GroupPartition(msgspec.Struct, forbid_unknown_fields=True, order=True):
+    """A partition by the name of its topic."""
+
+    topic: Annotated[
+        str, Meta(min_length=1, max_length=NAME_MAX, pattern=NAME_PATTERN, description="The name of a topic.")
+    ]
+    partition: PartitionIndex
+
+
+class PartitionError(msgspec.Struct):
+    """Why a partition could not be read while others may have been."""
+
+    topic: str
+    partition: int
+    error: MessageError
+
+
+class Owner(msgspec.Struct):
+    """The member that has a partition."""
+
+    member_id: str
+    client_id: str
+    host: str
+
+
+class GroupOffset(msgspec.Struct, kw_only=True):
+    """How far a group is in a partition: `lag` in messages up to the end, `lag_seconds` the age of the oldest of them.
+
+    What is not known is null: nothing was committed, or the age cannot be found. A partition that cannot be used has
+    an error instead. `lost` is how many offsets were deleted before they were read, `retention_left_seconds` how long
+    until retention deletes more of them; `retention_risk` says whether that is soon (`near`), has happened (`lost`), or
+    would have happened if they were not held back (`held`).
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    start_offset: int | None
+    end_offset: int | None
+    lag: int | None
+    lag_seconds: float | None
+    lost: int
+    retention_risk: Danger
+    retention_left_seconds: float | None
+    metadata: str
+    committed_at: Timestamp | None
+    owner: Owner | None
+    error: MessageError | UnsetType = UNSET
+
+
+def partitions_of(given: Iterable[GroupPartition]) -> frozenset[TopicPartition]:
+    """Return partitions as the broker names them."""
+    return frozenset(TopicPartition(each.topic, each.partition) for each in given)
+
+
+def told(partitions: Iterable[TopicPartition]) -> list[GroupPartition]:
+    """Return partitions in order, as JSON has them."""
+    return [GroupPartition(*each) for each in sorted(partitions)]
+
+
+def told_errors(errors: Iterable[tuple[TopicPartition, GoQueueError]]) -> list[PartitionError]:
+    """Return errors of partitions in order, as JSON has them."""
+    return [PartitionError(*each, error_of(error)) for each, error in sorted(errors, key=lambda pair: pair[0])]
+
+
+def told_offset(view: OffsetView) -> GroupOffset:
+    """Return how far a group is in a partition, as JSON has it."""
+    committed, lag = view.committed, view.lag
+    return GroupOffset(
+        topic=view.partition.topic,
+        partition=view.partition.partition,
+        offset=None if committed is None else committed.offset,
+        start_offset=lag.start_offset,
+        end_offset=lag.end_offset,
+        lag=lag.messages,
+        lag_seconds=seconds(lag.age_ms),
+        lost=lag.risk.lost,
+        retention_risk=lag.risk.danger,
+        retention_left_seconds=seconds(lag.risk.left_ms),
+        metadata="" if committed is None else committed.metadata,
+        # A queue group has no commits: what is told as one is how far it is done.
+        committed_at=moment(committed.committed_ms) if committed is not None and committed.committed_ms else None,
+        owner=None if view.owner is None else _owner(view.owner),
+        error=UNSET if lag.error is None else error_of(lag.error),
+    )
+
+
+def _owner(member: MemberView) -> Owner:
+    return Owner(member.id, member.client_id, member.host)
+
+
+def greatest_lag_seconds(offsets: Iterable[GroupOffset]) -> float | None:
+    """Return the age of the oldest message that a group has not read; None if no age is known."""
+    return max((each.lag_seconds for each in offsets if each.lag_seconds is not None), default=None)
+
+
+def moment(timestamp_ms: int) -> str:
+    """Return a time as JSON has it."""
+    text = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def seconds(duration_ms: int | None) -> float | None:
+    """Return a duration in seconds."""
+    return None if duration_ms is None else duration_ms / 1000

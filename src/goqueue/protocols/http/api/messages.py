@@ -1,0 +1,332 @@
+"""Messages by HTTP: from JSON to bytes, and from bytes to JSON.
+
+| in JSON                       | as bytes                                     |
+|-------------------------------|----------------------------------------------|
+| `"value": "text"`             | the text as UTF-8                            |
+| `"value": {"any": ["json"]}`  | exactly the JSON text that was sent          |
+| `"value": null`, or left out  | no value: a tombstone                        |
+| `"value_base64": "AP8="`      | the bytes                                    |
+
+The same holds for `key`. What is read comes as text if it is UTF-8, and else as base64.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from goqueue.broker.messages.produce import Acks
+from goqueue.broker.messages.publish import MESSAGES_MAX, Fate, NewMessage, new_message, publish_messages
+from goqueue.broker.messages.reading import Reading, read_messages
+from goqueue.errors import GoQueueError, InvalidRecord, MalformedRequest, NotOffered
+from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.wire.problems import MessageError, error_of
+from goqueue.records.reader import Record
+from goqueue.runtime.waiters import pause, pieces
+
+TIMESTAMP_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999, after which dates cannot be written."""
+WAIT_MS_MAX = 60_000
+PARTITION_MAX = 2**31 - 1
+OFFSET_MAX = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_ACKS = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
+_QUOTE = ord('"')
+_NOT_OFFERED = ("priority", "delay", "deliver_at", "dedup_id")
+WAIT_PATTERN = "^(([0-9]{1,4}|[1-5][0-9]{4}|60000)(ms)?|([0-5]?[0-9]|60)s|[01]m)$"
+BYTES_PATTERN = "^[0-9]{1,12}([KMkm]i?[Bb])?$"
+
+Milliseconds = Annotated[
+    int, Meta(description="Milliseconds since 1970.", extra_json_schema={"minimum": 0, "maximum": TIMESTAMP_MAX})
+]
+Moment = Annotated[
+    str, Meta(description="ISO 8601 with an offset from UTC.", extra_json_schema={"format": "date-time"})
+]
+BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+Base64Bytes = Annotated[bytes, Meta(description="Bytes, as base64.", extra_json_schema={"pattern": BASE64_PATTERN})]
+_Reserved = Annotated[
+    Raw, Meta(description="Reserved: messages that have it are refused.", extra_json_schema={"not": {}})
+]
+_Key = Annotated[Raw, Meta(description="A text, or any JSON value, which is stored as its JSON text.")]
+
+
+class NewHeader(msgspec.Struct, forbid_unknown_fields=True):
+    """A header of a message, where an object of texts cannot say it: names that repeat, values that are no text."""
+
+    name: str
+    value: str | UnsetType | None = UNSET
+    value_base64: Base64Bytes | UnsetType | None = UNSET
+
+
+class MessageToPublish(msgspec.Struct, forbid_unknown_fields=True):
+    """A message. Its key decides on the partition, if it names none, as in Kafka's clients."""
+
+    key: _Key | UnsetType = UNSET
+    key_base64: Base64Bytes | UnsetType = UNSET
+    value: _Key | UnsetType = UNSET
+    value_base64: Base64Bytes | UnsetType = UNSET
+    headers: dict[str, str | None] | list[NewHeader] | UnsetType = UNSET
+    partition: Annotated[int, Meta(ge=0, le=PARTITION_MAX)] | None = None
+    timestamp: Milliseconds | Moment | None = None
+    priority: _Reserved | UnsetType = UNSET
+    delay: _Reserved | UnsetType = UNSET
+    deliver_at: _Reserved | UnsetType = UNSET
+    dedup_id: _Reserved | UnsetType = UNSET
+
+
+class MessagesToPublish(msgspec.Struct, forbid_unknown_fields=True):
+    """Messages to publish, and whom to wait for: all (on disk), leader (in the log) or none."""
+
+    messages: Annotated[list[MessageToPublish], Meta(min_length=1, max_length=MESSAGES_MAX)]
+    acks: Literal["all", "leader", "none"] = "all"
+
+
+class Result(msgspec.Struct):
+    """What became of one message: where it is stored, or an error."""
+
+    partition: int | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    timestamp: int | UnsetType = UNSET
+    error: MessageError | UnsetType = UNSET
+
+
+class Results(msgspec.Struct):
+    """What became of each message, in the order of the request.
+
+    `topic_created` is true if the topic did not exist and was created with default settings.
+    """
+
+    results: list[Result]
+    topic_created: bool | UnsetType = UNSET
+
+
+class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """From where to read, how much, and how long to wait if there is nothing yet."""
+
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The first offset to read.")] | UnsetType = UNSET
+    timestamp: (
+        Annotated[
+            str,
+            Meta(
+                description="Read from this time on: milliseconds since 1970, or ISO 8601 with an offset from UTC.",
+                extra_json_schema={"anyOf": [{"pattern": "^[0-9]{1,14}$"}, {"format": "date-time"}]},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 100
+    wait: Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
+    max_bytes: Annotated[
+        str,
+        Meta(pattern=BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
+    ] = "1MiB"
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        Meta(description="Whether messages of transactions are left out that have not committed."),
+    ] = "read_committed"
+
+
+class Message(msgspec.Struct):
+    """A message: text where it is UTF-8, else base64. `headers_base64` has the headers that an object cannot hold."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: str | UnsetType | None = UNSET
+    key_base64: bytes | UnsetType = UNSET
+    value: str | UnsetType | None = UNSET
+    value_base64: bytes | UnsetType = UNSET
+    headers: dict[str, str | None] = {}
+    headers_base64: list[tuple[str, bytes | None]] | UnsetType = UNSET
+
+
+class Messages(msgspec.Struct):
+    """Messages in order, where to go on, and from where to where (exclusive) there is something to read."""
+
+    messages: list[Message]
+    next_offset: int
+    start_offset: int
+    end_offset: int
+
+
+async def publish(context: Context, request: MessagesToPublish) -> Answer:
+    """Publish messages; each has a result of its own."""
+    is_absent = context.topic not in context.broker.topics
+    fates = await publish_messages(
+        context.broker,
+        context.caller,
+        context.services.turns,
+        context.topic,
+        await all_translated(request.messages),
+        _ACKS[request.acks],
+    )
+    return told(fates, topic_created=True if is_absent else UNSET)
+
+
+def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> Answer:
+    """Return the answer that tells what became of messages, and whether their topic is a new one."""
+    results = []
+    failures = []
+    for fate in fates:
+        if isinstance(fate, GoQueueError):
+            failures.append(error_of(fate))
+            results.append(Result(error=failures[-1]))
+        else:
+            results.append(Result(*fate))
+    if not failures:
+        return Answer(Results(results, topic_created))
+    return Answer(Results(results, topic_created), 207 if len(failures) < len(results) else failures[0].status)
+
+
+async def all_translated(given: Sequence[MessageToPublish]) -> list[NewMessage | GoQueueError]:
+    """Return messages as they are stored, or why they cannot be; others have a turn in between."""
+    found: list[NewMessage | GoQueueError] = []
+    for start, piece in pieces(given):
+        if start:
+            await pause(given)
+        found += [translated(message) for message in piece]
+    return found
+
+
+def translated(given: MessageToPublish) -> NewMessage | GoQueueError:
+    """Return a message as it is stored, or why it cannot be."""
+    headers, timestamp = given.headers, given.timestamp
+    try:
+        if not given.priority is given.delay is given.deliver_at is given.dedup_id is UNSET:
+            _refuse_what_is_not_offered(given)
+        return new_message(
+            (
+                None if given.key is given.key_base64 else _bytes("key", given.key, given.key_base64),
+                None if given.value is given.value_base64 else _bytes("value", given.value, given.value_base64),
+                () if headers is UNSET else _headers(headers),
+                given.partition,
+                None if timestamp is None else timestamp_of(timestamp),
+            )
+        )
+    except GoQueueError as error:
+        return error
+
+
+def _refuse_what_is_not_offered(given: MessageToPublish) -> None:
+    named = [name for name in _NOT_OFFERED if getattr(given, name) is not UNSET]
+    raise NotOffered(f"this version does not offer {', '.join(named)}", hint="publish the message without")
+
+
+def _bytes(name: str, given: Raw | UnsetType, encoded: bytes | UnsetType) -> bytes | None:
+    if given is UNSET:
+        return None if encoded is UNSET else encoded
+    if encoded is not UNSET:
+        raise InvalidRecord(f"{name} and {name}_base64 are both given")
+    text = bytes(given)
+    if text[0] == _QUOTE and text.isascii() and b"\\" not in text:
+        return text[1:-1]
+    if text == b"null":
+        return None
+    try:
+        return msgspec.json.decode(text, type=str).encode() if text[0] == _QUOTE else text.decode().encode()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRecord(f"{name} is not UTF-8: {error}", hint=f"send bytes as {name}_base64") from None
+
+
+def _headers(given: dict[str, str | None] | list[NewHeader]) -> Sequence[tuple[str, bytes | None]]:
+    if isinstance(given, dict):
+        return [(name, None if text is None else text.encode()) for name, text in given.items()]
+    headers: list[tuple[str, bytes | None]] = []
+    for header in given:
+        if header.value_base64 is UNSET:
+            headers.append((header.name, header.value.encode() if isinstance(header.value, str) else None))
+        elif header.value is UNSET:
+            headers.append((header.name, header.value_base64))
+        else:
+            raise InvalidRecord(f"value and value_base64 of header {quoted(header.name)} are both given")
+    return headers
+
+
+def timestamp_of(written: int | str) -> int:
+    """Return a time in milliseconds since 1970; InvalidRecord if it is not written as one, or out of range."""
+    timestamp = written if isinstance(written, int) else _parsed(written)
+    if not 0 <= timestamp <= TIMESTAMP_MAX:
+        raise InvalidRecord("a timestamp lies outside of the years 1970 to 9999", hint="it is in milliseconds")
+    return timestamp
+
+
+def _parsed(written: str) -> int:
+    try:
+        moment = datetime.fromisoformat(written.upper())
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidRecord(
+            f"{quoted(written)} is no time", hint="write milliseconds since 1970, or 2025-01-31T12:00:00Z"
+        )
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+async def read(context: Context, query: ReadQuery) -> Answer:
+    """Read messages of a partition."""
+    topic, partition = context.topic, context.partition
+    found = await read_messages(
+        context.broker, context.caller, context.services.polls, topic, partition, _reading(query)
+    )
+    messages = [message_of(topic, partition, record) for record in found.records]
+    return Answer(Messages(messages, found.next_offset, found.start_offset, found.end_offset))
+
+
+def _reading(query: ReadQuery) -> Reading:
+    if query.offset is not UNSET and query.timestamp is not UNSET:
+        raise MalformedRequest("offset and timestamp are both given", hint="reading starts at one of them")
+    timestamp_ms = None
+    if query.timestamp is not UNSET:
+        # A plus in a query stands for a space, unless it was written as %2B.
+        written = query.timestamp.replace(" ", "+")
+        try:
+            timestamp_ms = timestamp_of(int(written) if re.fullmatch("[0-9]{1,15}", written) else written)
+        except InvalidRecord as error:
+            raise MalformedRequest(error.message, hint=error.hint) from None
+    return Reading(
+        None if query.offset is UNSET else query.offset,
+        timestamp_ms,
+        query.limit,
+        min(parse_duration_ms(query.wait), WAIT_MS_MAX),
+        max(parse_bytes(query.max_bytes), 1),
+        is_committed_only=query.isolation == "read_committed",
+    )
+
+
+def message_of(topic: str, partition: int, record: Record) -> Message:
+    """Return a record as JSON has it."""
+    message = Message(topic, partition, record.offset, record.timestamp)
+    filled(message, record)
+    return message
+
+
+def filled(message: Message, record: Record) -> None:
+    """Put into a message what a record says."""
+    _, _, key, value, headers = record
+    try:
+        message.key = None if key is None else key.decode()
+    except UnicodeDecodeError:
+        message.key_base64 = key or b""
+    try:
+        message.value = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        message.value_base64 = value or b""
+    if headers:
+        message.headers = {name: _text(text) for name, text in headers}
+        if len(message.headers) < len(headers) or None in message.headers.values():
+            message.headers_base64 = headers
+
+
+def _text(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None

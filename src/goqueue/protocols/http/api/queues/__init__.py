@@ -1,0 +1,1 @@
+"""Queue groups by HTTP."""

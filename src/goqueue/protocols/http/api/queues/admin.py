@@ -1,0 +1,290 @@
+"""Queue groups by HTTP: what is in them, their settings, pauses, and moves."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
+
+from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.broker.queues.admin import (
+    PartitionView,
+    QueueView,
+    configure_queue,
+    delete_queue,
+    describe_queue,
+    list_queues,
+    pause_queue,
+)
+from goqueue.broker.queues.peeking import peek_queue
+from goqueue.errors import InvalidRecord, MalformedRequest
+from goqueue.machines.queues.values import FlightState
+from goqueue.model.queue_limits import PAUSE_CHARS_MAX
+from goqueue.model.queue_settings import BACKOFF_FACTOR_MAX, IN_FLIGHT_MAX, RETRIES_MAX, Ordering, QueueSettings
+from goqueue.model.start_at import StartAt
+from goqueue.model.units import duration_text
+from goqueue.protocols.http.api.groups.shapes import seconds
+from goqueue.protocols.http.api.messages import Message, message_of, timestamp_of
+from goqueue.protocols.http.api.queues.receive_and_settle import TopicName
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.wire.durations import Delay, LastingVisibility, delay_ms_of, visibility_ms_of
+from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+_DIGITS = re.compile("[0-9]{1,15}")
+_DEFAULTS = QueueSettings()
+# What those settings are called in the model that are durations here.
+_DURATIONS = {"visibility_timeout": "visibility_ms", "backoff": "backoff_ms", "backoff_max": "backoff_max_ms"}
+_Start = Annotated[
+    str | int,
+    Meta(description="earliest, latest, or a time: ISO 8601, or milliseconds since 1970."),
+]
+
+
+def _between(low: int, high: int) -> Meta:
+    # Described only: what is out of bounds is told by the settings themselves, all of it at once.
+    return Meta(extra_json_schema={"minimum": low, "maximum": high})
+
+
+class QueueSettingsToChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings of a queue group; what is left out stays as it is, and null stands for the default."""
+
+    visibility_timeout: LastingVisibility | UnsetType | None = UNSET
+    retries: Annotated[int, _between(0, RETRIES_MAX)] | UnsetType | None = UNSET
+    backoff: Delay | UnsetType | None = UNSET
+    backoff_factor: Annotated[float, _between(1, BACKOFF_FACTOR_MAX)] | UnsetType | None = UNSET
+    backoff_max: Delay | UnsetType | None = UNSET
+    in_flight_max: Annotated[int, _between(1, IN_FLIGHT_MAX)] | UnsetType | None = UNSET
+    ordering: Ordering | UnsetType | None = UNSET
+    start: _Start | UnsetType | None = UNSET
+    dead_letters: Annotated[str, Meta(max_length=249)] | UnsetType | None = UNSET
+    breaker_ratio: Annotated[float, _between(0, 1)] | UnsetType | None = UNSET
+
+
+class QueueSettingsShown(msgspec.Struct):
+    """The settings of a queue group."""
+
+    visibility_timeout: str
+    retries: int
+    backoff: str
+    backoff_factor: float
+    backoff_max: str
+    in_flight_max: int
+    ordering: Ordering
+    start: str | int
+    dead_letters: str
+    breaker_ratio: float
+
+
+class QueuePartition(msgspec.Struct, kw_only=True):
+    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered.
+
+    `dead_letter_trouble` is why dead messages cannot become letters now; that is tried again every second.
+    """
+
+    topic: str
+    partition: int
+    floor: int
+    cursor: int
+    end_offset: int | None
+    backlog: int
+    leased: int
+    waiting: int
+    ready: int
+    held: int
+    dead: int
+    oldest_seconds: float | None
+    dead_letter_trouble: str | UnsetType = UNSET
+    error: MessageError | UnsetType = UNSET
+
+
+class QueueMember(msgspec.Struct):
+    """A share consumer that is a member of a queue group, whether it holds messages or none."""
+
+    member_id: str
+    client_id: str
+    host: str
+    topics: list[str]
+    in_flight: int
+
+
+class Queue(msgspec.Struct, kw_only=True):
+    """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased.
+
+    `consumers` are those who hold messages, and how many each of them; `members` are Kafka's share consumers in it.
+
+    `depth` and `backlog` count places in the log: where there are transactions, or compaction, there are at most so
+    many messages, since what is never delivered counts until the group comes by.
+    """
+
+    group: str
+    paused: bool
+    pause_reason: str
+    depth: int
+    in_flight: int
+    oldest_seconds: float | None
+    consumers: dict[str, int]
+    members: list[QueueMember]
+    settings: QueueSettingsShown
+    partitions: list[QueuePartition]
+
+
+class Queues(msgspec.Struct):
+    """All queue groups."""
+
+    queues: list[Queue]
+
+
+class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Why a group is paused."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=PAUSE_CHARS_MAX)] = "paused by hand"
+
+
+class ResumeRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing has to be said to resume a group."""
+
+
+class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Of which topic, and how many."""
+
+    topic: TopicName
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 10
+
+
+class PeekedMessages(msgspec.Struct):
+    """Messages that the next receives would bring; nobody has them."""
+
+    messages: list[Message]
+
+
+async def list_all(context: Context, _: None) -> Answer:
+    """List all queue groups."""
+    views = await list_queues(context.broker, context.caller)
+    return Answer(Queues([told_queue(context, view) for view in views]))
+
+
+async def describe(context: Context, _: None) -> Answer:
+    """Describe a queue group."""
+    return Answer(told_queue(context, await describe_queue(context.broker, context.caller, context.group)))
+
+
+async def alter(context: Context, request: QueueSettingsToChange) -> Answer:
+    """Change the settings of a queue group."""
+    changes = _changes(request)
+    view = await configure_queue(
+        context.broker, context.caller, context.group, lambda settings: replace(settings, **changes)
+    )
+    return Answer(told_queue(context, view))
+
+
+async def delete(context: Context, _: None) -> Answer:
+    """Forget a queue group."""
+    await delete_queue(context.broker, context.caller, context.group)
+    return Answer(None, 204)
+
+
+async def pause(context: Context, request: PauseRequest) -> Answer:
+    """Deliver nothing to a group until it is resumed."""
+    view = await pause_queue(context.broker, context.caller, context.group, request.reason)
+    return Answer(told_queue(context, view))
+
+
+async def resume(context: Context, _: ResumeRequest) -> Answer:
+    """Deliver to a group again."""
+    return Answer(told_queue(context, await pause_queue(context.broker, context.caller, context.group, "")))
+
+
+async def peek(context: Context, query: PeekQuery) -> Answer:
+    """Show what comes next."""
+    found = await peek_queue(context.broker, context.caller, context.group, query.topic, query.limit)
+    return Answer(PeekedMessages([message_of(*where, record) for where, record in found]))
+
+
+def _changes(request: QueueSettingsToChange) -> dict[str, object]:
+    changes: dict[str, object] = {}
+    for name in request.__struct_fields__:
+        value = getattr(request, name)
+        field = _DURATIONS.get(name, name)
+        if value is None:
+            changes[field] = getattr(_DEFAULTS, field)
+        elif value is not UNSET:
+            changes[field] = _parsed(name, value)
+    return changes
+
+
+def _parsed(name: str, value: Any) -> object:
+    if name == "visibility_timeout":
+        return visibility_ms_of(value, name)
+    if name in _DURATIONS:
+        return delay_ms_of(value, name)
+    return _start(value) if name == "start" else value
+
+
+def _start(written: int | str) -> StartAt | int:
+    if written in set(StartAt):
+        return StartAt(written)
+    # A number may come as text from where all settings are texts.
+    return time_of(int(written) if isinstance(written, str) and _DIGITS.fullmatch(written) else written)
+
+
+def time_of(written: int | str) -> int:
+    """Return a time in milliseconds since 1970, as it is written in a request."""
+    try:
+        return timestamp_of(written)
+    except InvalidRecord as error:
+        raise MalformedRequest(error.message, hint=error.hint) from None
+
+
+def told_queue(context: Context, view: QueueView) -> Queue:
+    """Return a queue group, as JSON has it."""
+    now_ms = context.broker.clock.now_ms()
+    partitions = [_partition(each, now_ms) for each in view.partitions]
+    ages = [each.oldest_seconds for each in partitions if each.oldest_seconds is not None]
+    return Queue(
+        group=view.name,
+        paused=bool(view.paused),
+        pause_reason=view.paused,
+        depth=sum(each.backlog + sum(each.in_flight.values()) for each in view.partitions),
+        in_flight=sum(each.in_flight[FlightState.LEASED] for each in view.partitions),
+        oldest_seconds=max(ages, default=None),
+        consumers=view.consumers,
+        members=[
+            QueueMember(each.id, each.client_id, each.client_host, sorted(each.topics), view.consumers.get(each.id, 0))
+            for each in view.members
+        ],
+        settings=_settings(view.settings),
+        partitions=partitions,
+    )
+
+
+def _partition(view: PartitionView, now_ms: int) -> QueuePartition:
+    return QueuePartition(
+        topic=view.partition.topic,
+        partition=view.partition.partition,
+        floor=view.floor,
+        cursor=view.cursor,
+        end_offset=None if view.end_offset < 0 else view.end_offset,
+        backlog=view.backlog,
+        oldest_seconds=None if view.oldest_ms is None else seconds(max(now_ms - view.oldest_ms, 0)),
+        dead_letter_trouble=view.letter_trouble or UNSET,
+        error=UNSET if view.error is None else error_of(view.error),
+        **{state.value: view.in_flight[state] for state in FlightState},
+    )
+
+
+def _settings(settings: QueueSettings) -> QueueSettingsShown:
+    return QueueSettingsShown(
+        visibility_timeout=duration_text(settings.visibility_ms),
+        retries=settings.retries,
+        backoff=duration_text(settings.backoff_ms),
+        backoff_factor=settings.backoff_factor,
+        backoff_max=duration_text(settings.backoff_max_ms),
+        in_flight_max=settings.in_flight_max,
+        ordering=settings.ordering,
+        start=settings.start,
+        dead_letters=settings.dead_letters,
+        breaker_ratio=settings.breaker_ratio,
+    )

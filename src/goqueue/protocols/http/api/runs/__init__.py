@@ -1,0 +1,1 @@
+"""Runs of pipelines and jobs by HTTP."""

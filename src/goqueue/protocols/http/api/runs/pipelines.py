@@ -1,0 +1,198 @@
+"""Pipelines by HTTP: what their runs report, who sees it, and how they are stopped."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from goqueue.broker.runs.pipelines import find_pipeline, forget_pipeline, list_pipelines, report_run, stop_pipeline
+from goqueue.errors import MalformedRequest
+from goqueue.machines.runs.pipeline_values import (
+    PLAN_BYTES_MAX,
+    QUERIES_MAX,
+    TEXT_MAX,
+    Count,
+    Moment,
+    Name,
+    PipelineState,
+    PipelineView,
+    QueryProgress,
+    RunReport,
+    RunState,
+    Wish,
+)
+from goqueue.protocols.http.api.groups.shapes import Timestamp, moment
+from goqueue.protocols.http.calls import Answer, Context
+
+_Text = Annotated[str, Meta(max_length=TEXT_MAX)]
+_encode = msgspec.json.Encoder().encode
+
+
+class PipelineReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a run of a pipeline says of itself, every second or two.
+
+    `run_id` is its own, so that no other run is taken for it. `error` is the last thing that went wrong. The plan need
+    not be sent every time: the last one of the run is kept.
+    """
+
+    run_id: Name
+    state: RunState
+    started_at: Moment
+    master: _Text = ""
+    trigger: _Text = ""
+    description: _Text = ""
+    restarts: Count = 0
+    error: _Text | None = None
+    plan: Annotated[Any, Meta(description=f"Any JSON, up to {PLAN_BYTES_MAX:,} bytes.")] = None
+    queries: Annotated[list[QueryProgress], Meta(max_length=QUERIES_MAX)] = []
+
+
+class PipelineWish(msgspec.Struct):
+    """What is wished of a run; one that is to stop goes on until it has come to a good end."""
+
+    wish: Wish
+
+
+class PipelineToStop(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing has to be said."""
+
+
+class PipelineStop(msgspec.Struct, kw_only=True):
+    """The run that is to stop, and how it is; it hears of it with its next report, if it `is_running`."""
+
+    name: str
+    run_id: str
+    state: PipelineState
+    is_running: bool
+
+
+class _Seen(msgspec.Struct):
+    name: str
+    state: PipelineState
+    is_running: bool
+    wish: Wish
+    run_id: str
+    started_at: datetime
+    reported_at: Timestamp
+    silent_seconds: float
+    master: str
+    trigger: str
+    description: str
+    restarts: int
+    error: str | None
+
+
+class PipelineSummary(_Seen, kw_only=True):
+    """A pipeline, with the sums over its queries; `lag` is in messages, null if that of no query is known.
+
+    It is `lost` if its run has not reported for ten seconds, though it has not ended.
+    """
+
+    queries: int
+    rows: int
+    rows_per_second: float
+    lag: int | None
+    bad_rows: int
+    warned_rows: int
+
+
+class Pipelines(msgspec.Struct):
+    """The pipelines that were heard of lately, by name."""
+
+    pipelines: list[PipelineSummary]
+
+
+class Pipeline(_Seen, kw_only=True):
+    """A pipeline with its queries, and the plan that it follows, if it has sent one."""
+
+    queries: list[QueryProgress]
+    plan: Any
+
+
+async def report(context: Context, body: PipelineReport) -> Answer:
+    """Take a report, and tell what is wished."""
+    run = RunReport(
+        run_id=body.run_id,
+        state=body.state,
+        started_at=body.started_at,
+        master=body.master,
+        trigger=body.trigger,
+        description=body.description,
+        restarts=body.restarts,
+        error=body.error,
+        queries=tuple(body.queries),
+    )
+    return Answer(
+        PipelineWish(await report_run(context.broker, context.caller, context.path["pipeline"], run, _plan(body.plan)))
+    )
+
+
+def _plan(plan: Any) -> bytes | None:
+    if plan is None:
+        return None
+    try:
+        return _encode(plan)
+    except RecursionError:
+        raise MalformedRequest("the plan is nested too deeply") from None
+
+
+async def list_all(context: Context, _: None) -> Answer:
+    """List pipelines."""
+    found = await list_pipelines(context.broker, context.caller)
+    return Answer(Pipelines([_summary(view) for view in found]))
+
+
+async def describe(context: Context, _: None) -> Answer:
+    """Describe one pipeline."""
+    view = await find_pipeline(context.broker, context.caller, context.path["pipeline"])
+    plan = None if view.plan is None else msgspec.Raw(view.plan)
+    return Answer(Pipeline(**_seen(view), queries=list(view.report.queries), plan=plan))
+
+
+async def stop(context: Context, _: PipelineToStop) -> Answer:
+    """Wish that a pipeline stops."""
+    view = await stop_pipeline(context.broker, context.caller, context.path["pipeline"])
+    stopped = PipelineStop(name=view.name, run_id=view.report.run_id, state=view.state, is_running=view.is_running)
+    return Answer(stopped)
+
+
+async def forget(context: Context, _: None) -> Answer:
+    """Forget a pipeline."""
+    await forget_pipeline(context.broker, context.caller, context.path["pipeline"])
+    return Answer(status=204)
+
+
+def _summary(view: PipelineView) -> PipelineSummary:
+    queries = view.report.queries
+    lags = [query.lag for query in queries if query.lag is not None]
+    return PipelineSummary(
+        **_seen(view),
+        queries=len(queries),
+        rows=sum(query.rows for query in queries),
+        rows_per_second=sum(query.rows_per_second for query in queries) if view.is_running else 0.0,
+        lag=sum(lags) if lags else None,
+        bad_rows=sum(sum(query.bad_rows.values()) for query in queries),
+        warned_rows=sum(sum(query.warned_rows.values()) for query in queries),
+    )
+
+
+def _seen(view: PipelineView) -> dict[str, Any]:
+    run = view.report
+    return {
+        "name": view.name,
+        "state": view.state,
+        "is_running": view.is_running,
+        "wish": view.wish,
+        "run_id": run.run_id,
+        "started_at": run.started_at,
+        "reported_at": moment(view.heard_ms),
+        "silent_seconds": view.silent_ms / 1000,
+        "master": run.master,
+        "trigger": run.trigger,
+        "description": run.description,
+        "restarts": run.restarts,
+        "error": run.error,
+    }

@@ -1,0 +1,202 @@
+"""Topics by HTTP: their shapes in JSON, and the calls of the operations on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.broker import OpenTopic
+from goqueue.broker.topics.admin import alter_topic, create_topic, delete_topic, describe_topic, find_topics, grow_topic
+from goqueue.errors import GoQueueError, LogOffline
+from goqueue.model.topic import NAME_MAX, PARTITIONS_MAX
+from goqueue.model.topic import Topic as CatalogTopic
+from goqueue.model.topic_settings import TABLE, Source, TopicSettings
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.wire.problems import MessageError, error_of
+from goqueue.runtime.partition import Partition as OwnedPartition
+
+NAME_PATTERN = "^[a-zA-Z0-9._-]+$"
+NAME_SCHEMA = {"pattern": NAME_PATTERN, "minLength": 1, "maxLength": NAME_MAX}
+# What these promise is checked by the operations, whose errors say more.
+_Name = Annotated[str, Meta(description="The name of the topic.", extra_json_schema=NAME_SCHEMA)]
+_Count = Annotated[
+    int, Meta(description="The number of partitions.", extra_json_schema={"minimum": 1, "maximum": PARTITIONS_MAX})
+]
+Value = str | int | float
+
+
+class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """A topic to make; without a number of partitions it gets the broker's default."""
+
+    name: _Name
+    partitions: _Count | None = None
+    replication: Annotated[
+        int, Meta(description="On how many brokers; there is one.", extra_json_schema={"const": 1})
+    ] = 1
+    config: Annotated[dict[str, Value], Meta(description="Settings of the topic, under Kafka's names.")] = {}
+
+
+class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
+    """What to change of a topic; what is not named stays."""
+
+    partitions: _Count | UnsetType = UNSET
+    config: Annotated[dict[str, Value | None], Meta(description="null takes a setting back to its default.")] = {}
+
+
+class Setting(msgspec.Struct):
+    """The value of a setting, and where it comes from."""
+
+    name: str
+    value: str
+    source: Source
+
+
+class Topic(msgspec.Struct):
+    """A topic; `config` has its own settings, `settings` all of them where one topic is described."""
+
+    name: str
+    id: str
+    partitions: int
+    is_internal: bool
+    created_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    config: dict[str, str]
+    settings: list[Setting] | UnsetType = UNSET
+
+
+class TopicsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which topics are listed."""
+
+    internal: Annotated[bool, Meta(description="Also the broker's own topics, which nobody else writes to.")] = False
+
+
+class Topics(msgspec.Struct):
+    """All topics in use, in the order of their names."""
+
+    topics: list[Topic]
+
+
+class Partition(msgspec.Struct):
+    """A partition; one whose log cannot be opened has an error and no offsets. Readers see up to `end_offset`."""
+
+    partition: int
+    leader: int
+    leader_epoch: int | UnsetType = UNSET
+    start_offset: int | UnsetType = UNSET
+    end_offset: int | UnsetType = UNSET
+    last_stable_offset: int | UnsetType = UNSET
+    log_end_offset: int | UnsetType = UNSET
+    size_bytes: int | UnsetType = UNSET
+    segments: int | UnsetType = UNSET
+    error: MessageError | UnsetType = UNSET
+
+
+class Partitions(msgspec.Struct):
+    """The partitions of a topic, in order."""
+
+    partitions: list[Partition]
+
+
+async def create(context: Context, request: NewTopic) -> Answer:
+    """Make a topic."""
+    topic = await create_topic(
+        context.broker,
+        context.caller,
+        request.name,
+        partitions=request.partitions,
+        replication=request.replication,
+        config=_texts(request.config),
+    )
+    location = f"{context.prefix}/topics/{topic.name}".encode()
+    return Answer(_described(context, topic), 201, headers=[(b"location", location)])
+
+
+async def list_all(context: Context, query: TopicsQuery) -> Answer:
+    """List all topics."""
+    found = await find_topics(context.broker, context.caller, None)
+    topics = [each.topic for each in found if isinstance(each, OpenTopic)]
+    return Answer(Topics([_told(each) for each in topics if query.internal or not each.is_internal]))
+
+
+async def describe(context: Context, _: None) -> Answer:
+    """Describe one topic with all its settings."""
+    opened = await describe_topic(context.broker, context.caller, context.topic)
+    return Answer(_described(context, opened.topic))
+
+
+async def change(context: Context, request: TopicChange) -> Answer:
+    """Change what is named: all of it, or nothing if any of it is wrong."""
+    broker, caller, name = context.broker, context.caller, context.topic
+    opened = await describe_topic(broker, caller, name)
+
+    def edit(now: OpenTopic) -> Mapping[str, str]:
+        kept = {each: value for each, value in now.topic.config.items() if each not in request.config}
+        return kept | _texts({each: value for each, value in request.config.items() if value is not None})
+
+    if request.config:
+        await alter_topic(broker, caller, name, edit, is_dry_run=True)
+    if request.partitions is not UNSET and request.partitions != opened.topic.partitions:
+        await grow_topic(broker, caller, name, request.partitions)
+    if request.config:
+        await alter_topic(broker, caller, name, edit)
+    return Answer(_described(context, broker.topic(name).topic))
+
+
+async def delete(context: Context, _: None) -> Answer:
+    """Delete a topic with all its messages."""
+    await delete_topic(context.broker, context.caller, context.topic)
+    return Answer(status=204)
+
+
+async def partitions(context: Context, _: None) -> Answer:
+    """Tell the offsets and sizes of a topic's partitions."""
+    opened = await describe_topic(context.broker, context.caller, context.topic)
+    leader = context.broker.options.node_id
+    return Answer(Partitions([_partition(index, leader, each) for index, each in enumerate(opened.partitions)]))
+
+
+def _partition(index: int, leader: int, found: OwnedPartition | GoQueueError) -> Partition:
+    if isinstance(found, GoQueueError):
+        return Partition(index, leader, error=error_of(found))
+    log = found.log
+    return Partition(
+        partition=index,
+        leader=leader,
+        leader_epoch=found.leader_epoch,
+        start_offset=log.start_offset,
+        end_offset=found.high_watermark,
+        last_stable_offset=found.last_stable_offset,
+        log_end_offset=log.end_offset,
+        size_bytes=log.size_bytes,
+        segments=log.segment_count,
+        error=error_of(LogOffline(log.fault)) if log.fault else UNSET,
+    )
+
+
+def _told(topic: CatalogTopic) -> Topic:
+    created = datetime.fromtimestamp(topic.created_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return Topic(
+        name=topic.name,
+        id=str(topic.id),
+        partitions=topic.partitions,
+        is_internal=topic.is_internal,
+        created_at=created.replace("+00:00", "Z"),
+        config=dict(topic.config),
+    )
+
+
+def _described(context: Context, topic: CatalogTopic) -> Topic:
+    told = _told(topic)
+    told.settings = _settings(context.broker.settings_of(topic), topic.config)
+    return told
+
+
+def _settings(settings: TopicSettings, own: Mapping[str, str]) -> list[Setting]:
+    return [Setting(each.name, each.read(settings), each.source(settings, own)) for each in TABLE.values()]
+
+
+def _texts(config: Mapping[str, Value]) -> dict[str, str]:
+    return {name: str(value) for name, value in config.items()}

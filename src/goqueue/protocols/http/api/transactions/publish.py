@@ -1,0 +1,287 @@
+"""Transactions by HTTP, as those meet them who publish in one: the shapes in JSON, and the calls of the operations.
+
+Every call names the transactional id and the identity (producer id and epoch) that the caller was given last, by
+`/producers/init` or by the end of its transaction before. Every transaction ends with a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.groups.membership import METADATA_BYTES_MAX
+from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.broker.transactions.coordination import (
+    ID_BYTES_MAX,
+    add_partitions,
+    begin_transaction,
+    commit_transaction_offsets,
+    end_transaction,
+    find_producer,
+    init_transactions,
+)
+from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.machines.groups.commands import CommitOffsets
+from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.machines.transactions.values import ProducerIdentity, TransactionState
+from goqueue.machines.transactions.values import Transaction as KnownTransaction
+from goqueue.model.units import parse_duration_ms
+from goqueue.protocols.http.api.messages import MessageToPublish, all_translated, told
+from goqueue.protocols.http.api.topics import NAME_SCHEMA
+from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+_INT64_MAX = 2**63 - 1
+_PARTITION_MAX = 2**31 - 1
+_EPOCH_MAX = 2**15 - 1
+# What these promise is checked by the operations, whose errors say more.
+NOT_EMPTY_SCHEMA = {"minLength": 1}
+_DURATION_PATTERN = "^(([1-9][0-9]{0,4}|[1-8][0-9]{5}|900000)(ms)?|([1-9][0-9]?|[1-8][0-9]{2}|900)s|([1-9]|1[0-5])m)$"
+
+_TransactionalId = Annotated[
+    str,
+    Meta(description=f"Names the producer for good; up to {ID_BYTES_MAX} bytes.", extra_json_schema=NOT_EMPTY_SCHEMA),
+]
+_ProducerId = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
+_Epoch = Annotated[int, Meta(ge=0, le=_EPOCH_MAX, description="As it was given last.")]
+_Topic = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
+_Partition = Annotated[int, Meta(ge=0, le=_PARTITION_MAX)]
+_Timeout = (
+    Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 1, "maximum": 900_000})]
+    | Annotated[str, Meta(description="Such as 500ms, 30s or 5m.", extra_json_schema={"pattern": _DURATION_PATTERN})]
+)
+
+
+class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
+    """A producer that wants to act under a transactional id; its transactions are aborted after the timeout."""
+
+    transactional_id: _TransactionalId
+    timeout: _Timeout = "60s"
+
+
+class Producer(msgspec.Struct):
+    """Who acts under a transactional id, by its present identity."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class ProducerToCheck(msgspec.Struct, forbid_unknown_fields=True):
+    """A producer that wants to know whether its identity is still the present one."""
+
+    epoch: _Epoch
+
+
+class ProducerState(msgspec.Struct, kw_only=True):
+    """A producer whose identity is the present one; `time_left_ms` is null unless a transaction is under way."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: TransactionState
+    timeout_ms: int
+    time_left_ms: int | None
+
+
+class _Acting(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Who acts."""
+
+    transactional_id: _TransactionalId
+    producer_id: _ProducerId
+    epoch: _Epoch
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """The identity that the caller says it has."""
+        return ProducerIdentity(self.producer_id, self.epoch)
+
+
+class ActingProducer(_Acting):
+    """The identity that a producer was given last."""
+
+
+class TransactionMessages(_Acting):
+    """Messages to publish as part of the transaction.
+
+    With `sequence`, the number of this request in the transaction from 0 on, it may be sent again: it is not
+    published twice, but answered as it was. The same number with other messages is refused.
+    """
+
+    topic: _Topic
+    messages: Annotated[list[MessageToPublish], Meta(min_length=1, max_length=MESSAGES_MAX)]
+    sequence: Annotated[int, Meta(ge=0, le=_PARTITION_MAX)] | None = None
+
+
+class TransactionPartition(msgspec.Struct, forbid_unknown_fields=True):
+    """A partition of a topic."""
+
+    topic: _Topic
+    partition: _Partition
+
+
+class TransactionPartitions(_Acting):
+    """Partitions that are going to be written to; all of them become part of the transaction, or none."""
+
+    partitions: Annotated[list[TransactionPartition], Meta(min_length=1, max_length=MESSAGES_MAX)]
+
+
+class TransactionOffset(msgspec.Struct, forbid_unknown_fields=True):
+    """The offset of the next message that a group is to read of a partition."""
+
+    topic: _Topic
+    partition: _Partition
+    offset: Annotated[int, Meta(ge=0, le=_INT64_MAX)]
+    metadata: Annotated[str, Meta(description=f"Kept beside the offset; up to {METADATA_BYTES_MAX} bytes.")] = ""
+
+
+class TransactionOffsets(_Acting):
+    """Offsets of a group that are set when the transaction commits; a member of the group says which one it is."""
+
+    group: Annotated[str, Meta(description="The name of a group.", extra_json_schema=NOT_EMPTY_SCHEMA)]
+    offsets: Annotated[list[TransactionOffset], Meta(min_length=1, max_length=MESSAGES_MAX)]
+    member_id: str = ""
+    generation: Annotated[int, Meta(ge=-1, le=_PARTITION_MAX)] = -1
+
+
+class TransactionOffsetResult(msgspec.Struct):
+    """Whether an offset will be set."""
+
+    topic: str
+    partition: int
+    error: MessageError | UnsetType = UNSET
+
+
+class TransactionOffsetResults(msgspec.Struct):
+    """Whether each offset will be set, in the order of the request."""
+
+    results: list[TransactionOffsetResult]
+
+
+async def init(context: Context, request: NewProducer) -> Answer:
+    """Take a transactional id: whoever acted under it is fenced, and its open transaction aborted."""
+    identity = await init_transactions(
+        context.broker, context.caller, request.transactional_id, parse_duration_ms(request.timeout)
+    )
+    return Answer(Producer(request.transactional_id, *identity))
+
+
+async def heartbeat(context: Context, request: ProducerToCheck) -> Answer:
+    """Tell a producer whether its identity is still the present one, and how much time it has left."""
+    identity = ProducerIdentity(_producer_id(context), request.epoch)
+    return Answer(_stand(context, await find_producer(context.broker, context.caller, identity)))
+
+
+async def begin(context: Context, request: ActingProducer) -> Answer:
+    """Make sure that a transaction can begin."""
+    found = await begin_transaction(context.broker, context.caller, request.transactional_id, request.identity)
+    return Answer(_stand(context, found))
+
+
+async def publish(context: Context, request: TransactionMessages) -> Answer:
+    """Publish messages as part of a transaction; each has a result of its own."""
+    broker, caller, services = context.broker, context.caller, context.services
+    writer = Writer(request.transactional_id, request.identity)
+    messages = await all_translated(request.messages)
+    if request.sequence is None:
+        fates = await publish_in_transaction(broker, caller, services.turns, writer, request.topic, messages)
+    else:
+        fates = await services.numbering.publish(
+            broker, caller, services.turns, writer, request.sequence, request.topic, messages
+        )
+    return told(fates)
+
+
+async def add(context: Context, request: TransactionPartitions) -> Answer:
+    """Make partitions part of a transaction before anything is written to them."""
+    wanted = frozenset(TopicPartition(each.topic, each.partition) for each in request.partitions)
+    refused = await add_partitions(context.broker, context.caller, request.transactional_id, request.identity, wanted)
+    if refused:
+        raise next(iter(refused.values()))
+    return Answer(status=204)
+
+
+async def send_offsets(context: Context, request: TransactionOffsets) -> Answer:
+    """Set offsets of a group when the transaction commits; each has a result of its own."""
+    command = CommitOffsets(
+        group=request.group,
+        member_id=request.member_id,
+        epoch=request.generation,
+        offsets=[
+            NewOffset(TopicPartition(each.topic, each.partition), CommittedOffset(each.offset, metadata=each.metadata))
+            for each in request.offsets
+        ],
+    )
+    refusals = await commit_transaction_offsets(
+        context.broker, context.caller, request.transactional_id, request.identity, command, adds_group=True
+    )
+    return _told_offsets(request.offsets, refusals)
+
+
+def _told_offsets(offsets: Sequence[TransactionOffset], refusals: Sequence[GoQueueError | None]) -> Answer:
+    results = []
+    failures = []
+    for each, refusal in zip(offsets, refusals, strict=True):
+        result = TransactionOffsetResult(each.topic, each.partition)
+        if refusal is not None:
+            result.error = error_of(refusal)
+            failures.append(result.error)
+        results.append(result)
+    status = 200
+    if failures:
+        status = 207 if len(failures) < len(results) else failures[0].status
+    return Answer(TransactionOffsetResults(results), status)
+
+
+async def commit(context: Context, request: ActingProducer) -> Answer:
+    """Commit the transaction; at the reply it has happened everywhere."""
+    return await _end(context, request, is_commit=True)
+
+
+async def abort(context: Context, request: ActingProducer) -> Answer:
+    """Abort the transaction; at the reply it has happened everywhere."""
+    return await _end(context, request, is_commit=False)
+
+
+async def _end(context: Context, request: ActingProducer, *, is_commit: bool) -> Answer:
+    following = await end_transaction(
+        context.broker,
+        context.caller,
+        request.transactional_id,
+        request.identity,
+        is_commit=is_commit,
+        bumps_epoch=True,
+        may_be_empty=True,
+    )
+    context.services.numbering.forget(request.transactional_id)
+    return Answer(Producer(request.transactional_id, *following))
+
+
+def _producer_id(context: Context) -> int:
+    text = context.path["producer_id"]
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _INT64_MAX):
+        raise MalformedRequest(f"{text[:40]!r} is no producer id")
+    return int(text)
+
+
+def _stand(context: Context, found: KnownTransaction) -> ProducerState:
+    return ProducerState(
+        transactional_id=found.id,
+        producer_id=found.producer_id,
+        epoch=found.epoch,
+        state=found.state,
+        timeout_ms=found.timeout_ms,
+        time_left_ms=time_left_ms(context, found),
+    )
+
+
+def time_left_ms(context: Context, found: KnownTransaction) -> int | None:
+    """Return how much time the transaction under way has left, if there is one."""
+    if found.state is not TransactionState.ONGOING or found.deadline_ms is None:
+        return None
+    return max(found.deadline_ms - int(context.broker.clock.monotonic() * 1000), 0)

@@ -1,0 +1,62 @@
+"""Sinks by HTTP: batches whose stages are committed together, once for each batch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from goqueue.broker.transactions.sinks import commit_batch, find_sink, forget_sink
+from goqueue.machines.transactions.sinks import STAGES_MAX
+from goqueue.machines.transactions.values import Stage
+from goqueue.protocols.http.api.transactions.publish import ActingProducer
+from goqueue.protocols.http.api.transactions.views import Moment, moment_of
+from goqueue.protocols.http.calls import Answer, Context
+
+_INT64_MAX = 2**63 - 1
+
+
+class BatchToCommit(msgspec.Struct, forbid_unknown_fields=True):
+    """A batch of a sink, and in which transactions its records are staged."""
+
+    batch: Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Rises from batch to batch.")]
+    stages: Annotated[list[ActingProducer], Meta(max_length=STAGES_MAX)]
+
+
+class BatchCommitted(msgspec.Struct):
+    """A batch that is committed in all partitions; `last_batch` is the last one of the sink.
+
+    `is_new` is false if that had happened already: then what was staged again is aborted.
+    """
+
+    last_batch: int
+    is_new: bool
+
+
+class Sink(msgspec.Struct):
+    """The last batch that a sink has committed, and when; null if it is not known to have committed any."""
+
+    last_batch: int | None
+    committed_at: Moment | None
+
+
+async def commit(context: Context, body: BatchToCommit) -> Answer:
+    """Commit a batch."""
+    stages = [Stage(each.transactional_id, each.producer_id, each.epoch) for each in body.stages]
+    done = await commit_batch(context.broker, context.caller, context.path["sink"], body.batch, stages)
+    return Answer(BatchCommitted(done.batch, done.is_new))
+
+
+async def describe(context: Context, _: None) -> Answer:
+    """Tell the last batch."""
+    last = await find_sink(context.broker, context.caller, context.path["sink"])
+    if last is None:
+        return Answer(Sink(None, None))
+    return Answer(Sink(last.batch, moment_of(last.committed_ms)))
+
+
+async def forget(context: Context, _: None) -> Answer:
+    """Forget the last batch."""
+    await forget_sink(context.broker, context.caller, context.path["sink"])
+    return Answer(status=204)

@@ -1,0 +1,177 @@
+"""Transactions by HTTP, as operators meet them: which there are, how each stands, and how to be rid of one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from goqueue.broker.transactions.coordination import (
+    abort_transaction,
+    find_transaction,
+    list_transactions,
+    tally_transactions,
+)
+from goqueue.broker.transactions.hanging import end_hanging_transaction, list_open_transactions
+from goqueue.machines.transactions.values import Cause, TransactionState
+from goqueue.machines.transactions.values import Transaction as KnownTransaction
+from goqueue.protocols.http.api.transactions.publish import TransactionPartition, time_left_ms
+from goqueue.protocols.http.calls import Answer, Context
+
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+
+class TransactionsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which transactional ids to list: all of them, or those in a state, or that of a producer."""
+
+    state: TransactionState | UnsetType = UNSET
+    producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)] | UnsetType = UNSET
+
+
+class ForcedAbort(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing has to be said."""
+
+
+class Transaction(msgspec.Struct, kw_only=True):
+    """A transactional id, and its present or last transaction.
+
+    `partitions` and `groups` are those of the transaction under way, which began at `started_at`; its time is what is
+    left of `timeout_ms`, once its end is decided it has no limit.
+    """
+
+    transactional_id: str
+    state: TransactionState
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    time_left_ms: int | None
+    started_at: Moment | None
+    updated_at: Moment
+    partitions: list[TransactionPartition]
+    groups: list[str]
+
+
+class OpenTransaction(msgspec.Struct):
+    """A transaction that is open in a partition; without a transactional id nobody will end it by itself.
+
+    If its marker may be lost in damage (`may_be_committed`), nobody knows whether it was committed.
+    """
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    transactional_id: str | None
+    may_be_committed: bool
+
+
+class OpenTransactions(msgspec.Struct):
+    """The transactions that are open in a partition, the oldest first."""
+
+    transactions: list[OpenTransaction]
+
+
+class HangingAbort(msgspec.Struct, forbid_unknown_fields=True):
+    """The producer whose transaction is to be aborted in the partition."""
+
+    producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    force: Annotated[
+        bool, Meta(description="Also while the log of a coordinator cannot be used, which may know of the transaction.")
+    ] = False
+
+
+class Transactions(msgspec.Struct):
+    """Transactional ids, in their order."""
+
+    transactions: list[Transaction]
+
+
+class TransactionStats(msgspec.Struct, kw_only=True):
+    """How many transactional ids are in each state, the transaction that is open longest, and how others have ended.
+
+    What has ended is counted since the broker was started; `aborted` is by cause: its producer asked for it (`abort`),
+    or took the id anew (`init`), it took too long (`timeout`), or somebody else aborted it (`operator`).
+    """
+
+    states: dict[str, int]
+    oldest_open: Transaction | None
+    committed: int
+    aborted: dict[str, int]
+
+
+async def list_all(context: Context, query: TransactionsQuery) -> Answer:
+    """List transactional ids."""
+    found = await list_transactions(context.broker, context.caller)
+    return Answer(Transactions([_told(context, each) for each in found if _is_wanted(each, query)]))
+
+
+def _is_wanted(transaction: KnownTransaction, query: TransactionsQuery) -> bool:
+    if query.state is not UNSET and transaction.state is not query.state:
+        return False
+    return query.producer_id is UNSET or transaction.producer_id == query.producer_id
+
+
+async def describe(context: Context, _: None) -> Answer:
+    """Describe one transactional id."""
+    return Answer(_told(context, await find_transaction(context.broker, context.caller, context.path["id"])))
+
+
+async def stats(context: Context, _: None) -> Answer:
+    """Count transactions."""
+    tally = await tally_transactions(context.broker, context.caller)
+    return Answer(
+        TransactionStats(
+            states={state.value: tally.states.get(state, 0) for state in TransactionState},
+            oldest_open=None if tally.oldest is None else _told(context, tally.oldest),
+            committed=tally.ended.get(Cause.COMMIT, 0),
+            aborted={cause.value: tally.ended.get(cause, 0) for cause in Cause if cause is not Cause.COMMIT},
+        )
+    )
+
+
+async def abort(context: Context, _: ForcedAbort) -> Answer:
+    """Abort the transaction under way over the head of its producer, who is fenced."""
+    await abort_transaction(context.broker, context.caller, context.path["id"])
+    return Answer(_told(context, await find_transaction(context.broker, context.caller, context.path["id"])))
+
+
+async def list_open(context: Context, _: None) -> Answer:
+    """List the transactions that are open in a partition."""
+    found = await list_open_transactions(context.broker, context.caller, context.topic, context.partition)
+    return Answer(OpenTransactions([OpenTransaction(*each) for each in found]))
+
+
+async def abort_hanging(context: Context, request: HangingAbort) -> Answer:
+    """Abort a transaction of a partition that no coordinator knows of; its readers go on behind it."""
+    await end_hanging_transaction(
+        context.broker,
+        context.caller,
+        context.topic,
+        context.partition,
+        request.producer_id,
+        is_forced=request.force,
+    )
+    return Answer(status=204)
+
+
+def _told(context: Context, found: KnownTransaction) -> Transaction:
+    is_under_way = found.state is TransactionState.ONGOING or found.is_ending
+    return Transaction(
+        transactional_id=found.id,
+        state=found.state,
+        producer_id=found.producer_id,
+        epoch=found.epoch,
+        timeout_ms=found.timeout_ms,
+        time_left_ms=time_left_ms(context, found),
+        started_at=moment_of(found.started_ms) if is_under_way else None,
+        updated_at=moment_of(found.updated_ms),
+        partitions=[TransactionPartition(*each) for each in sorted(found.partitions)],
+        groups=sorted(found.groups),
+    )
+
+
+def moment_of(timestamp_ms: int) -> str:
+    """Return a moment as it is told: in UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return moment.replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""The HTTP protocol: connections, requests, replies and problem documents."""

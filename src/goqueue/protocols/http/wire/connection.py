@@ -1,0 +1,310 @@
+"""One HTTP connection: requests are answered one after another, in the order in which they came.
+
+| limit                                                      | what happens                                   |
+|------------------------------------------------------------|------------------------------------------------|
+| too many connections                                       | closed at once                                 |
+| nothing arrives at first                                   | closed                                         |
+| a request arrives too slowly                               | 408, closed                                    |
+| no request for long                                        | closed, without a word                         |
+| headers larger than 64 KiB, body larger than the setting   | 431, 413, before it is kept; closed            |
+| no `Host`, two, or one that is not allowed; foreign `Origin` | 400, 403, before its body comes; closed      |
+| a `Content-Encoding`                                       | 415, before its body comes; closed             |
+| a URL of which 64 KiB have come without an end             | 431, closed                                    |
+| requests that come before the last one is answered         | wait in the socket, but for 64 KiB             |
+| many requests that come at once                            | are parsed 4 KiB at a time                     |
+| a body in very many small chunks                           | 400, closed                                    |
+| more than 512 KiB at once                                  | the rest is read once others had their turns   |
+| many requests that come at once                            | others have their turns in between             |
+| replies that are not read                                  | closed                                         |
+
+Requests run as tasks of the front. A request whose client leaves is cancelled: what must not stop half-way is shielded
+by the operation itself. One that closes only its own side of the connection has left, too: nobody could tell the two
+apart. A refusal is sent before the request has been read to its end; what is left of it is read and thrown away for a
+while, since closing at once could destroy the reply on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from typing_extensions import override
+
+from goqueue.broker.admission import Caller
+from goqueue.errors import GoQueueError
+from goqueue.protocols.connection_timeouts import Patience, Reason
+from goqueue.protocols.http.wire.hosts import HostNotAllowed, OriginNotAllowed, cors_headers
+from goqueue.protocols.http.wire.problems import RequestTimeout
+from goqueue.protocols.http.wire.reply import CONTINUE, lines, refusal, reply
+from goqueue.protocols.http.wire.requests import Request, RequestReader
+
+if TYPE_CHECKING:
+    from goqueue.protocols.http.wire.listener import HttpFront
+
+_HELD_BYTES_MAX = 64 * 1024
+SLICE_BYTES = 4 * 1024
+"""How much is parsed at a time: it may be a hundred requests. The rest of a body of known size is taken at once."""
+
+TURN_BYTES = 512 * 1024
+"""How much of one connection is read before others have a turn."""
+
+TURN_S = 0.0003
+"""How long requests of one connection that came at once are answered before others have a turn."""
+
+# Slower than this no body may arrive: it would hold its place for hours.
+_BODY_BYTES_PER_S_MIN = 1024
+# Up to here copying is cheaper than a second write.
+_JOINED_BYTES_MAX = 64 * 1024
+_LINGER_S = 2.0
+# Their messages quote the client, and reasons have to be few.
+_FOREIGN: Mapping[type[GoQueueError], str] = {
+    HostNotAllowed: "the Host of a request is not allowed",
+    OriginNotAllowed: "the Origin of a request is not allowed",
+}
+
+
+class HttpConnection(asyncio.Protocol):
+    """The protocol of one connection; made by `HttpFront`."""
+
+    def __init__(self, front: HttpFront) -> None:
+        self.host = ""
+        self._front = front
+        self._transport: asyncio.Transport
+        self._caller = Caller("http")
+        self._reader = RequestReader(front.limits.http_body_bytes_max, front.hosts)
+        # Requests that are whole, and bytes that were not looked at: both wait for the request before to be answered.
+        self.waiting: deque[Request] = deque()
+        self._held = bytearray()
+        self._task: asyncio.Task[None] | None = None
+        self._patience = Patience(
+            front.loop,
+            front.limits,
+            is_owed=self._is_answering,
+            drop=self._lose_patience,
+            slowest_bytes_per_s=_BODY_BYTES_PER_S_MIN,
+        )
+        self._end_timer: asyncio.TimerHandle | None = None
+        self._is_admitted = False
+        self._is_unread = False
+        # What was read of the budget for one turn, and whether that is spent.
+        self._turn_bytes = 0
+        self._turn_began_s = 0.0
+        self._is_spent = False
+        self._is_paused = False
+        # Nothing more is read, and what was read before is the last that is answered.
+        self._is_ending = False
+        # What comes behind that is no request, and is thrown away.
+        self._is_faulty = False
+
+    # -- what the transport calls
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
+        self.host, self._caller = host, Caller("http", f"{host}:{port}")
+        self._transport = cast(asyncio.Transport, transport)
+        reason = self._front.admit(self)
+        if reason:
+            self._front.door.note_dropped(reason, self._caller.address)
+            self._transport.abort()
+            return
+        self._is_admitted = True
+        self._transport.set_write_buffer_limits(high=self._front.limits.reply_buffer_bytes_max)
+        self._patience.start()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._is_admitted:
+            return
+        self._front.forget(self)
+        self._patience.end()
+        self._is_ending = True
+        self.waiting.clear()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._front.door.neighbours.note(self)
+        self._turn_bytes += len(data)
+        if not self._is_answering():
+            self._turn_began_s = self._front.loop.time()
+        if self._turn_bytes >= TURN_BYTES and not self._is_spent:
+            self._end_turn()
+        if self._is_ending:
+            self._pace()
+            return
+        if self._held or self._is_answering():
+            self._held += data
+        else:
+            self._read(data)
+        self._pace()
+        self._go_on()
+
+    @override
+    def pause_writing(self) -> None:
+        self._is_unread = True
+        self._patience.reading_stopped()
+
+    @override
+    def resume_writing(self) -> None:
+        self._is_unread = False
+        self._patience.reading_resumed()
+        self._go_on()
+
+    # -- requests
+
+    def _is_answering(self) -> bool:
+        return self._task is not None or bool(self.waiting)
+
+    def _end_turn(self) -> None:
+        """Do no more until all others who have something to do have had their turns."""
+        self._is_spent = True
+        self._front.door.neighbours.give_way(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._turn_bytes = 0
+        self._turn_began_s = self._front.loop.time()
+        self._is_spent = False
+        self._pace()
+        self._go_on()
+
+    def _pace(self) -> None:
+        """Read no more while too much waits, or until others had a turn."""
+        must_pause = self._is_spent or (len(self._held) > _HELD_BYTES_MAX and not self._is_ending)
+        if must_pause is not self._is_paused and not self._transport.is_closing():
+            self._is_paused = must_pause
+            if must_pause:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _read(self, data: bytes) -> None:
+        """Read requests until some are whole; what follows them is held."""
+        rest = memoryview(data)
+        while rest and not self.waiting and not self._is_ending:
+            size = max(self._reader.body_bytes_left, SLICE_BYTES)
+            self._read_slice(rest[:size])
+            rest = rest[size:]
+        if not self._is_ending:
+            self._held += rest
+
+    def _read_slice(self, data: memoryview) -> None:
+        reader = self._reader
+        fault = None
+        try:
+            reader.feed(data)
+        except GoQueueError as error:
+            fault = error
+        for request in reader.take():
+            self._patience.expects_nothing()
+            self.waiting.append(request)
+            if request.is_last:
+                self._is_ending = True
+                return
+        if fault is not None:
+            self._refuse(fault)
+        elif reader.is_arriving:
+            # Not for other bytes: empty lines between requests are allowed, and would keep a connection for ever.
+            self._patience.expects_rest(reader.arrived_bytes)
+
+    def _go_on(self) -> None:
+        """Do what is next, unless a request is being answered, or the replies before are not read."""
+        if self._task is not None or self._is_unread or self._is_spent or self._transport.is_closing():
+            return
+        if not self.waiting and self._held:
+            held, self._held = bytes(self._held), bytearray()
+            self._read(held)
+            self._pace()
+        if self.waiting:
+            request = self.waiting.popleft()
+            self._task = self._front.tasks.start(self._answer(request), "http request")
+        elif self._is_faulty:
+            self._linger()
+        elif self._is_ending:
+            self._close()
+        elif self._reader.is_asked_first:
+            self._reader.go_on()
+            self._transport.write(CONTINUE)
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            answer = await self._front.switch.answer(self._caller, request)
+            is_last = self._is_ending and not self.waiting
+            common = self._front.common_headers()
+            if request.origin:
+                common += lines(cors_headers(request.origin))
+            head, body = reply(answer, common, is_last=is_last, is_for_head=request.method == "HEAD")
+        except Exception:
+            # Endpoints let nothing through, so the reply could not be written.
+            self.abort()
+            raise
+        if len(body) < _JOINED_BYTES_MAX:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+        self._task = None
+        self._patience.answered()
+        has_more = bool(self.waiting or self._held)
+        if has_more and not self._is_spent and self._front.loop.time() - self._turn_began_s >= TURN_S:
+            self._end_turn()
+            self._pace()
+        self._go_on()
+
+    # -- the end
+
+    def finish(self) -> None:
+        """Answer what has arrived, and close the connection then."""
+        self._is_ending = True
+        self._held.clear()
+        self._go_on()
+
+    def abort(self) -> None:
+        """Close the connection now; what was not sent is lost."""
+        self._transport.abort()
+
+    def _lose_patience(self, reason: Reason) -> None:
+        if reason is Reason.SLOW:
+            self._refuse(RequestTimeout("a request took too long to arrive"))
+        elif reason is Reason.IDLE:
+            # Clients expect that of kept connections, and open another one.
+            self._close()
+        elif not self._transport.is_closing():
+            self._front.door.note_dropped(reason, self._caller.address)
+            self.abort()
+
+    def _refuse(self, error: GoQueueError) -> None:
+        """Answer what has arrived of a request with an error, and close the connection."""
+        if self._is_ending or self._transport.is_closing():
+            return
+        self._is_ending = self._is_faulty = True
+        self._patience.expects_nothing()
+        if self._is_answering():
+            # The error is in what follows good requests, which get their replies.
+            return
+        reason = _FOREIGN.get(type(error))
+        if reason is None:
+            self._front.door.note_dropped(error.message, self._caller.address)
+        else:
+            self._front.door.note_dropped(reason, self._caller.address, error.message)
+        self._transport.write(b"".join(reply(refusal(error), self._front.common_headers(), is_last=True)))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close the connection for writing, and soon for good."""
+        if self._end_timer is None:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            self._end_timer = self._front.loop.call_later(_LINGER_S, self.abort)
+
+    def _close(self) -> None:
+        """Close the connection once all is sent; whoever does not read that is not waited for without end."""
+        if self._end_timer is None:
+            self._transport.close()
+            timeout_s = self._front.limits.slow_reader_timeout_ms / 1000
+            self._end_timer = self._front.loop.call_later(timeout_s, self.abort)

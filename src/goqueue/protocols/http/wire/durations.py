@@ -1,0 +1,70 @@
+"""Durations in bodies of requests: `500ms`, `30s`, `5m`, `1h`, `7d`, or a number of milliseconds.
+
+The shapes only describe them. What is wrong with one is told here, in words, and not by the reader of bodies, who
+would tell a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from msgspec import Meta
+
+from goqueue.errors import MalformedRequest
+from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
+from goqueue.model.units import duration_text, parse_duration_ms, quoted
+from goqueue.protocols.http.api.messages import WAIT_MS_MAX
+
+_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)?$"
+_WRITTEN = re.compile("[0-9]{1,12}(ms|s|m|h|d)?")
+_HINT = "write 500ms, 30s, 5m, 1h, 7d or a number of milliseconds"
+
+_Text = Annotated[str, Meta(description="Such as 500ms, 30s, 5m, 1h.", extra_json_schema={"pattern": _PATTERN})]
+
+Delay = (
+    _Text | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 0, "maximum": DELAY_MS_MAX})]
+)
+"""How long a message waits, up to 7 days."""
+Visibility = (
+    _Text
+    | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 0, "maximum": VISIBILITY_MS_MAX})]
+)
+"""How long a lease lasts, up to 12 hours."""
+LastingVisibility = (
+    _Text
+    | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 1, "maximum": VISIBILITY_MS_MAX})]
+)
+"""The same, where it cannot be nothing."""
+Wait = (
+    Annotated[
+        str, Meta(description="How long to wait for a message, up to 60s.", extra_json_schema={"pattern": _PATTERN})
+    ]
+    | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 0, "maximum": WAIT_MS_MAX})]
+)
+"""How long a request may wait, up to a minute."""
+
+
+def wait_ms_of(given: str | int) -> int:
+    """Return how long to wait, in milliseconds; MalformedRequest if it is no duration, or too long."""
+    return _bounded(given, "wait", WAIT_MS_MAX, "60s")
+
+
+def delay_ms_of(given: str | int, name: str) -> int:
+    """Return how long a message waits; `name` is what the field is called."""
+    return _bounded(given, name, DELAY_MS_MAX, duration_text(DELAY_MS_MAX))
+
+
+def visibility_ms_of(given: str | int, name: str) -> int:
+    """Return how long a lease lasts."""
+    return _bounded(given, name, VISIBILITY_MS_MAX, duration_text(VISIBILITY_MS_MAX))
+
+
+def _bounded(given: str | int, name: str, most_ms: int, most: str) -> int:
+    is_written = given >= 0 if isinstance(given, int) else _WRITTEN.fullmatch(given) is not None
+    if not is_written:
+        raise MalformedRequest(f"{name} is {quoted(given)}, which is no duration", hint=_HINT)
+    duration_ms = given if isinstance(given, int) else parse_duration_ms(given)
+    if duration_ms > most_ms:
+        raise MalformedRequest(f"{name} is {quoted(given)}, and may be at most {most}")
+    return duration_ms

@@ -1,0 +1,65 @@
+"""The HTTP listener's side of the house: what all its connections share, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+
+from typing_extensions import override
+
+from goqueue.broker.broker import Broker
+from goqueue.broker.messages.publish import Turns
+from goqueue.broker.messages.reading import Polls
+from goqueue.protocols.connection_limiter import Door
+from goqueue.protocols.http.calls import Health, Services
+from goqueue.protocols.http.routes import switch
+from goqueue.protocols.http.wire.connection import HttpConnection
+from goqueue.protocols.http.wire.hosts import HostPolicy
+from goqueue.protocols.http.wire.reply import lines
+from goqueue.protocols.listener import Front
+
+# Nothing that a browser gets from here is to be kept, or taken for something else than it says.
+_HEADERS = [(b"server", b"goqueue"), (b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+class HttpFront(Front[HttpConnection]):
+    """Makes HTTP connections, and keeps what they share."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        door: Door,
+        *,
+        health: Callable[[], Awaitable[Health]],
+        metrics: Callable[[str], Awaitable[tuple[bytes, str]]],
+        hosts: HostPolicy | None = None,
+    ) -> None:
+        super().__init__(broker, door)
+        self.hosts = hosts or HostPolicy()
+        self.polls = Polls()
+        self.switch = switch(Services(broker, health, metrics, self.polls, Turns()))
+        self._second = -1
+        self._common_headers = b""
+
+    @override
+    def connection(self) -> HttpConnection:
+        return HttpConnection(self)
+
+    def common_headers(self) -> bytes:
+        """Return the lines that every reply has; one of them tells the time."""
+        second = self.broker.clock.now_ms() // 1000
+        if second != self._second:
+            self._second = second
+            self._common_headers = lines([(b"date", formatdate(second, usegmt=True).encode()), *_HEADERS])
+        return self._common_headers
+
+    @override
+    async def _finish(self) -> None:
+        self.polls.close()
+        for connection in self.open_connections:
+            connection.finish()
+
+    @override
+    async def close(self) -> None:
+        self.polls.close()
+        await super().close()

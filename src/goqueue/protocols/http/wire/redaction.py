@@ -1,0 +1,59 @@
+"""Replies to other machines do not show where the data directory is.
+
+Errors of the disk and of logs name files with their whole path. A user on the same machine needs that; to others it
+only tells how the machine is laid out. For them the path of the data directory is cut off in texts that the broker has
+written; messages, keys and names that clients gave are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from ipaddress import ip_address
+from pathlib import PurePath
+
+import msgspec
+
+from goqueue.protocols.http.api.dead_letters.redrives import Redrive
+from goqueue.protocols.http.api.queues.admin import QueuePartition
+from goqueue.protocols.http.api.status import CheckReply
+from goqueue.protocols.http.wire.problems import MessageError, Problem
+
+_TEXTS: Mapping[type[msgspec.Struct], Sequence[str]] = {
+    Problem: ("detail", "hint"),
+    MessageError: ("message", "hint"),
+    CheckReply: ("detail",),
+    QueuePartition: ("dead_letter_trouble",),
+    Redrive: ("reason", "error", "trouble"),
+}
+
+
+@lru_cache(1024)
+def is_loopback(host: str) -> bool:
+    """Tell whether a peer is on this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def without_directory(value: object, directory: PurePath) -> None:
+    """Cut the path of a directory off in the texts of a reply, in place; relative ones show nothing."""
+    if directory.is_absolute():
+        _cut(value, f"{directory}/", str(directory))
+
+
+def _cut(value: object, *prefixes: str) -> None:
+    if isinstance(value, msgspec.Struct):
+        named = _TEXTS.get(type(value), ())
+        for field in value.__struct_fields__:
+            inner = getattr(value, field)
+            if field in named and isinstance(inner, str):
+                for prefix in prefixes:
+                    inner = inner.replace(prefix, "")
+                setattr(value, field, inner)
+            else:
+                _cut(inner, *prefixes)
+    elif isinstance(value, list):
+        for each in value:
+            _cut(each, *prefixes)

@@ -1,0 +1,1 @@
+"""The APIs of Kafka: a file or folder for each noun."""

@@ -1,0 +1,53 @@
+"""What all requests to a coordinator have in common: who asks, and errors in the words that clients act on.
+
+Other requests are told that a leader or a log is the matter. Clients ask a coordinator about groups and transactions,
+and know only that it is not the one, or not available: then they look for it again.
+"""
+
+from __future__ import annotations
+
+from goqueue.errors import GoQueueError
+from goqueue.protocols.faults import fault_of
+from goqueue.protocols.kafka.api.context import Context, message_of
+from goqueue.protocols.kafka.wire.decode import Request
+
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+_NOT_LEADER = 6
+_NOT_ENOUGH_REPLICAS = 19
+_STORAGE_ERROR = 56
+_CODES = {
+    _NOT_LEADER: NOT_COORDINATOR,
+    _STORAGE_ERROR: NOT_COORDINATOR,
+    _NOT_ENOUGH_REPLICAS: COORDINATOR_NOT_AVAILABLE,
+}
+_NAME_MAX = 255
+
+
+def code_of(error: GoQueueError | None) -> int:
+    """Return the code that tells an error, or that there is none."""
+    if error is None:
+        return 0
+    code = fault_of(error).kafka
+    return _CODES.get(code, code)
+
+
+def told_by_coordinator(error: GoQueueError) -> dict[str, object]:
+    """Return the fields that tell an error with its message."""
+    return {"error_code": code_of(error), "error_message": message_of(error)}
+
+
+def client_id_of(request: Request) -> str:
+    """Return how the client calls itself, cut to a length that fits wherever it is repeated."""
+    client_id: str = request.client_id
+    return client_id[:_NAME_MAX]
+
+
+def shown_host(host: str) -> str:
+    """Return a host as Kafka's replies write it."""
+    return f"/{host}" if host else ""
+
+
+def new_member_id(context: Context, name: str) -> str:
+    """Return an id that no member has had, and that tells whose it is."""
+    return f"{name[:_NAME_MAX]}-{context.broker.entropy.uuid()}"

@@ -1,0 +1,1 @@
+"""Consumer groups by Kafka's protocol."""

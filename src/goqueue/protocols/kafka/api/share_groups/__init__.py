@@ -1,0 +1,1 @@
+"""Share groups by Kafka's protocol."""

@@ -1,0 +1,163 @@
+"""ShareFetch and ShareAcknowledge: a session brings acks, gets whole batches, and is told which messages are its own.
+
+Batches go out as they are stored. A partition is told of if there is something to tell: messages, an error, or what
+became of acks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from goqueue.broker.share_groups import fetch as shares
+from goqueue.broker.share_groups.acks import Acked
+from goqueue.broker.share_groups.fetch import ShareFetched, Turn
+from goqueue.broker.share_groups.leases import Shared, ShareTerms
+from goqueue.broker.share_groups.sessions import Place
+from goqueue.errors import GoQueueError, Invalid
+from goqueue.machines.groups.share.members import MemberKey
+from goqueue.machines.queues.values import Verdict
+from goqueue.protocols.kafka.api.context import Context, told
+from goqueue.protocols.kafka.api.messages.fetch import WAIT_MS_MAX
+from goqueue.protocols.kafka.wire.decode import Request
+from goqueue.protocols.kafka.wire.encode import Reply
+
+_NO_TOPIC_ID = UUID(int=0)
+_STRICT = 1
+_DELIVERIES_MAX = 2**15 - 1
+_RENEW = 4
+# A gap is an offset at which the member has found no message: there is nothing left to do for it.
+_VERDICTS = {0: Verdict.ACK, 1: Verdict.ACK, 2: Verdict.RELEASE, 3: Verdict.REJECT, _RENEW: Verdict.EXTEND}
+
+
+async def share_fetch(context: Context, request: Request) -> Reply:
+    """Settle what a session says, and bring it messages; waits for them if there are none."""
+    turn = _turn(request)
+    turn = turn._replace(
+        added=[Place(topic.topic_id or _NO_TOPIC_ID, part.partition_index) for topic, part in _parts(request)],
+        forgotten=[
+            Place(topic.topic_id or _NO_TOPIC_ID, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ],
+    )
+    terms = ShareTerms(
+        # Whoever renews leases wants nothing else.
+        limit=0 if request.is_renew_ack else request.max_records,
+        bytes_max=max(request.max_bytes, 1),
+        bytes_min=request.min_bytes,
+        wait_ms=min(max(request.max_wait, 0), WAIT_MS_MAX),
+        is_strict=request.share_acquire_mode == _STRICT,
+    )
+    try:
+        fetched = await shares.share_fetch(context.broker, context.caller, turn, terms, context.presence)
+    except GoQueueError as error:
+        return {**told(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
+    return {
+        "error_code": 0,
+        "acquisition_lock_timeout": fetched.lease_ms,
+        "responses": _fetched(context, fetched, max(request.batch_size, 0)),
+        "node_endpoints": [],
+    }
+
+
+async def share_acknowledge(context: Context, request: Request) -> Reply:
+    """Settle what a session says about its messages."""
+    try:
+        acked, lease_ms = await shares.share_acknowledge(
+            context.broker, context.caller, _turn(request), context.presence
+        )
+    except GoQueueError as error:
+        return {**told(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
+    parts = {place: {**told(error), "current_leader": _leader(context, place)} for place, error in acked.items()}
+    return {
+        "error_code": 0,
+        "acquisition_lock_timeout": lease_ms,
+        "responses": _by_topic(parts.items()),
+        "node_endpoints": [],
+    }
+
+
+# -- requests
+
+
+def _turn(request: Request) -> Turn:
+    batches: dict[Place, list[Request]] = {}
+    for topic, part in _parts(request):
+        if part.acknowledgement_batches:
+            place = Place(topic.topic_id or _NO_TOPIC_ID, part.partition_index)
+            batches.setdefault(place, []).extend(part.acknowledgement_batches)
+    acks = {place: _acked(request, found) for place, found in batches.items()}
+    return Turn(MemberKey(request.group_id or "", request.member_id or ""), request.share_session_epoch, acks)
+
+
+def _parts(request: Request) -> Iterable[tuple[Request, Request]]:
+    return [(topic, part) for topic in request.topics for part in topic.partitions]
+
+
+def _acked(request: Request, batches: Iterable[Request]) -> Sequence[Acked] | GoQueueError:
+    acked = []
+    for batch in batches:
+        for kind in batch.acknowledge_types:
+            if kind not in _VERDICTS or (kind == _RENEW and not request.is_renew_ack):
+                return Invalid(f"{kind} is no kind of acknowledgement here")
+        verdicts = [_VERDICTS[kind] for kind in batch.acknowledge_types]
+        acked.append(Acked(batch.first_offset, batch.last_offset, verdicts))
+    return acked
+
+
+# -- replies
+
+
+def _fetched(context: Context, fetched: ShareFetched, range_max: int) -> list[Reply]:
+    places = dict.fromkeys([*fetched.acked, *fetched.shared, *fetched.faults])
+    parts = {place: _part(context, place, fetched, range_max) for place in places}
+    return _by_topic(parts.items())
+
+
+def _part(context: Context, place: Place, fetched: ShareFetched, range_max: int) -> Reply:
+    acked = told(fetched.acked.get(place))
+    shared = fetched.shared.get(place, Shared(b"", ()))
+    return {
+        **told(fetched.faults.get(place)),
+        "acknowledge_error_code": acked["error_code"],
+        "acknowledge_error_message": acked["error_message"],
+        "current_leader": _leader(context, place),
+        "records": shared.data,
+        "acquired_records": _ranges(shared.deliveries, range_max),
+    }
+
+
+def _ranges(deliveries: Sequence[tuple[int, int]], range_max: int) -> list[Reply]:
+    """Return ranges of offsets that were delivered equally often, none longer than asked for."""
+    ranges: list[dict[str, int]] = []
+    for offset, count in deliveries:
+        last = ranges[-1] if ranges else None
+        if (
+            last is not None
+            and last["last_offset"] + 1 == offset
+            and last["delivery_count"] == min(count, _DELIVERIES_MAX)
+            and not 0 < range_max <= offset - last["first_offset"]
+        ):
+            last["last_offset"] = offset
+        else:
+            ranges.append(
+                {"first_offset": offset, "last_offset": offset, "delivery_count": min(count, _DELIVERIES_MAX)}
+            )
+    return list(ranges)
+
+
+def _leader(context: Context, place: Place) -> Reply:
+    opened = context.broker.topics_by_id.get(place.topic_id)
+    try:
+        epoch = -1 if opened is None else opened.partition(place.partition).leader_epoch
+    except GoQueueError:
+        epoch = -1
+    return {"leader_id": context.node_id, "leader_epoch": epoch}
+
+
+def _by_topic(parts: Iterable[tuple[Place, Reply]]) -> list[Reply]:
+    topics: dict[UUID, list[Reply]] = {}
+    for (topic_id, index), part in parts:
+        topics.setdefault(topic_id, []).append({"partition_index": index, **part})
+    return [{"topic_id": topic_id, "partitions": found} for topic_id, found in topics.items()]

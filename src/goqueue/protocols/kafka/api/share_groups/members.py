@@ -1,0 +1,198 @@
+"""Share groups as members and administrators see them: ShareGroupHeartbeat and -Describe, and the APIs of offsets.
+
+Names of states and kinds are Kafka's. Every queue group is a share group, whoever has made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from goqueue.broker.queues.admin import QueueView, describe_queue
+from goqueue.broker.share_groups import members as share_groups
+from goqueue.broker.share_groups.offsets import alter_share_offsets, delete_share_offsets
+from goqueue.errors import GoQueueError, Invalid, InvalidGroup
+from goqueue.machines.groups.share.values import ShareAssignment, ShareGroup, ShareHeartbeat, ShareMember
+from goqueue.machines.groups.values import TopicPartition
+from goqueue.protocols.kafka.api.context import UNKNOWN_OPERATIONS, Context, told
+from goqueue.protocols.kafka.api.coordination import client_id_of, shown_host, told_by_coordinator
+from goqueue.protocols.kafka.wire.decode import Request
+from goqueue.protocols.kafka.wire.encode import Reply
+from goqueue.runtime.waiters import pause, pieces
+
+SHARE = "share"
+_ASSIGNOR = "simple"
+_DEAD = "Dead"
+_NO_OFFSET = -1
+
+
+async def share_group_heartbeat(context: Context, request: Request) -> Reply:
+    """Let a member join, stay or leave, and tell it where to look for messages."""
+    topics = request.subscribed_topic_names
+    command = ShareHeartbeat(
+        group=request.group_id,
+        member_id=request.member_id,
+        epoch=request.member_epoch,
+        topics=None if topics is None else frozenset(topics),
+        rack_id=request.rack_id,
+        client_id=client_id_of(request),
+        client_host=context.caller.host,
+    )
+    try:
+        told = await share_groups.share_heartbeat(context.broker, context.caller, command)
+    except InvalidGroup as error:
+        # This API has one error for all that is wrong with a request.
+        return told_by_coordinator(Invalid(error.message, hint=error.hint))
+    except GoQueueError as error:
+        return told_by_coordinator(error)
+    return {
+        "error_code": 0,
+        "member_id": command.member_id,
+        "member_epoch": told.epoch,
+        "heartbeat_interval": told.heartbeat_interval_ms,
+        "assignment": None if told.assignment is None else {"topic_partitions": _by_topic(told.assignment)},
+    }
+
+
+async def share_group_describe(context: Context, request: Request) -> Reply:
+    """Tell the members of share groups, and where they look."""
+    groups = []
+    for name in request.group_ids:
+        described: Reply
+        try:
+            described = _described(await share_groups.describe_share_group(context.broker, context.caller, name))
+        except GoQueueError as error:
+            described = {"group_state": _DEAD, **told_by_coordinator(error)}
+        groups.append({"group_id": name, "authorized_operations": UNKNOWN_OPERATIONS, **described})
+    return {"groups": groups}
+
+
+async def describe_share_group_offsets(context: Context, request: Request) -> Reply:
+    """Tell how far share groups are: up to where all messages are done, and how many are not."""
+    groups = []
+    for wanted in request.groups:
+        described: Reply
+        try:
+            view = await describe_queue(context.broker, context.caller, wanted.group_id)
+            described = {"topics": _progress(context, view, wanted.topics)}
+        except GoQueueError as error:
+            described = told_by_coordinator(error)
+        groups.append({"group_id": wanted.group_id, **described})
+    return {"groups": groups}
+
+
+def _progress(context: Context, view: QueueView, wanted: Sequence[Request] | None) -> list[Reply]:
+    known = {each.partition: each for each in view.partitions}
+    places = list(known)
+    if wanted is not None:
+        places = [TopicPartition(topic.topic_name, index) for topic in wanted for index in topic.partitions]
+    topics: dict[str, list[Reply]] = {}
+    for place in places:
+        found = known.get(place)
+        part: Reply = {"partition_index": place.partition, "start_offset": _NO_OFFSET, "lag": _NO_OFFSET}
+        if found is not None:
+            part = {**part, "start_offset": found.floor, "lag": found.backlog + found.in_flight.total()}
+        topics.setdefault(place.topic, []).append(part)
+    return [
+        {"topic_name": name, "topic_id": _topic_id(context, name), "partitions": parts}
+        for name, parts in topics.items()
+    ]
+
+
+async def alter_share_group_offsets(context: Context, request: Request) -> Reply:
+    """Let a share group without members go on at other offsets."""
+    wanted = {
+        TopicPartition(topic.topic_name, part.partition_index): part.start_offset
+        for topic in request.topics or ()
+        for part in topic.partitions or ()
+    }
+    try:
+        outcomes = await alter_share_offsets(context.broker, context.caller, request.group_id, wanted)
+    except GoQueueError as error:
+        return {**told_by_coordinator(error), "responses": []}
+    topics: dict[str, list[Reply]] = {}
+    places = list(outcomes.items())
+    for start, piece in pieces(places):
+        if start:
+            await pause(places)
+        for place, outcome in piece:
+            topics.setdefault(place.topic, []).append({"partition_index": place.partition, **told(outcome)})
+    return {
+        **told(None),
+        "responses": [
+            {"topic_name": name, "topic_id": _topic_id(context, name), "partitions": parts}
+            for name, parts in topics.items()
+        ],
+    }
+
+
+async def delete_share_group_offsets(context: Context, request: Request) -> Reply:
+    """Have a share group without members forget how far it is with topics."""
+    names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
+    try:
+        outcomes = await delete_share_offsets(context.broker, context.caller, request.group_id, names)
+    except GoQueueError as error:
+        return {**told_by_coordinator(error), "responses": []}
+    return {
+        **told(None),
+        "responses": [
+            {"topic_name": name, "topic_id": _topic_id(context, name), **told(outcome)}
+            for name, outcome in outcomes.items()
+        ],
+    }
+
+
+def _topic_id(context: Context, name: str) -> UUID | None:
+    opened = context.broker.topics.get(name)
+    return None if opened is None else opened.topic.id
+
+
+async def listed_shares(context: Context) -> tuple[list[Reply], bool]:
+    """Return all share groups as ListGroups tells them, and whether these are all."""
+    listed = await share_groups.list_share_groups(context.broker, context.caller)
+    groups: list[Reply] = [
+        {
+            "group_id": group.name,
+            "protocol_type": SHARE,
+            "group_state": _state(group),
+            "group_type": SHARE,
+        }
+        for group in listed.groups
+    ]
+    return groups, listed.is_complete
+
+
+def _described(group: ShareGroup) -> Reply:
+    return {
+        "group_state": _state(group),
+        "group_epoch": group.epoch,
+        # The assignment is computed at the moment at which the epoch rises.
+        "assignment_epoch": group.epoch,
+        "assignor_name": _ASSIGNOR,
+        "members": [_member(member) for member in group.members.values()],
+    }
+
+
+def _state(group: ShareGroup) -> str:
+    return "Stable" if group.members else "Empty"
+
+
+def _member(member: ShareMember) -> Reply:
+    return {
+        "member_id": member.id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": member.client_id,
+        "client_host": shown_host(member.client_host),
+        "subscribed_topic_names": sorted(member.topics),
+        "assignment": {"topic_partitions": _by_topic(member.told)},
+    }
+
+
+def _by_topic(shares: ShareAssignment) -> list[Reply]:
+    indexes: dict[tuple[object, str], list[int]] = {}
+    for topic_id, topic, index in sorted(shares, key=lambda each: (each.topic, each.partition)):
+        indexes.setdefault((topic_id, topic), []).append(index)
+    return [
+        {"topic_id": topic_id, "topic_name": topic, "partitions": found} for (topic_id, topic), found in indexes.items()
+    ]

@@ -1,0 +1,1 @@
+"""Producers and transactions by Kafka's protocol."""

@@ -1,0 +1,1 @@
+"""The Kafka protocol: connections, frames, and the codec of requests and replies."""

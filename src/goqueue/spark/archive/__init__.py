@@ -1,0 +1,1 @@
+"""The archive of a topic: Parquet files, and the commits that name them."""

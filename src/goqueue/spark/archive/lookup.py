@@ -1,0 +1,198 @@
+"""Which archive a topic has, and what of it lies before the log: for whoever plans a read.
+
+The broker is asked for the setting `goqueue.archive.path` of topics that have lost records; what the archive holds is
+read again only if what is known of it does not reach up to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from goqueue.client.kafka import Isolation, KafkaData
+from goqueue.errors import Conflict
+from goqueue.spark.archive.commits import is_archive, load
+from goqueue.spark.archive.manifest import ArchivedFile, State, TopicArchive
+from goqueue.spark.archive.paths import normal_path
+from goqueue.spark.archive.rows import ArchivedPartition
+from goqueue.spark.archive.spans import Span, Spans, missing, within
+from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
+from goqueue.spark.source.options import ARCHIVE, ReadOptions
+from goqueue.spark.source.options_values import ArchiveUse, Matching
+
+PATH_SETTING: Final = "goqueue.archive.path"
+PIECE_BYTES: Final = 128 * 1024 * 1024
+"""How much of an archive one task reads, if its files can be shared out like that."""
+
+
+class WrongArchive(Conflict):
+    """The archive that is to be read is not that of the topic."""
+
+    code = "wrong_archive"
+
+
+class ArchivedPiece(NamedTuple):
+    """Offsets that can be read from an archive, from `start` on and before `end`, and the files with their rows."""
+
+    start: int
+    end: int
+    path: str
+    files: tuple[ArchivedFile, ...]
+
+    def cut(self, start: int, end: int) -> ArchivedPiece:
+        """Return a part of it, without the files that do not matter there."""
+        start, end = max(start, self.start), min(end, self.end)
+        return ArchivedPiece(
+            start, end, self.path, tuple(file for file in self.files if file.overlaps(Span(start, end)))
+        )
+
+
+Pieces = tuple[ArchivedPiece, ...]
+
+
+class TopicLog(NamedTuple):
+    """A topic as the broker has it: where the log of each partition starts."""
+
+    id: UUID
+    starts: Mapping[int, int]
+
+
+class Archives:
+    """The archives of the topics of one read; remembers what it has seen of them."""
+
+    def __init__(self, options: ReadOptions, *, piece_bytes: int = PIECE_BYTES) -> None:
+        self._options = options
+        self._piece_bytes = piece_bytes
+        self._stores: dict[str, ArchiveStore] = {}
+        self._states: dict[str, State] = {}
+        self._pieces: dict[tuple[str, str, int], tuple[int, int, Pieces]] = {}
+
+    def before(self, data: KafkaData, logs: Mapping[str, TopicLog]) -> dict[str, dict[int, Pieces]]:
+        """Return what lies before the logs of topics, by partition, and can be read from their archives."""
+        # What was aborted is in no archive, so reads that see it cannot use any.
+        if self._options.archive is ArchiveUse.NEVER or self._options.isolation is not Isolation.COMMITTED:
+            return {}
+        wanted = {name: log for name, log in logs.items() if any(log.starts.values())}
+        if not wanted:
+            return {}
+        found: dict[str, dict[int, Pieces]] = {}
+        for name, path in self._paths(data, wanted).items():
+            with self._telling(name, path):
+                topic = self._topic(name, path, wanted[name])
+            if topic is not None:
+                state = self._states[path]
+                found[name] = {
+                    partition: self._cut(state, path, name, topic, partition, log_start)
+                    for partition, log_start in wanted[name].starts.items()
+                }
+        return found
+
+    def first_at(self, topic: str, partition: int, pieces: Pieces, time_ms: int, log_start: int) -> int | None:
+        """Return the first archived offset before the log whose record is of a time or younger."""
+        if not pieces:
+            return None
+        path = pieces[0].path
+        files = tuple(dict.fromkeys(file for piece in pieces for file in piece.files))
+        with self._telling(topic, path):
+            return ArchivedPartition(self._store(path), topic, partition, files).first_at(time_ms, log_start)
+
+    def _paths(self, data: KafkaData, wanted: Mapping[str, TopicLog]) -> Mapping[str, str]:
+        if isinstance(self._options.archive, str):
+            return dict.fromkeys(wanted, self._options.archive)
+        return {name: normal_path(path) for name, path in data.topic_setting(wanted, PATH_SETTING).items()}
+
+    def _topic(self, name: str, path: str, log: TopicLog) -> TopicArchive | None:
+        known = self._states.get(path)
+        found = known.topics.get(name) if known else None
+        if found is None or not _reaches(found, log):
+            self._states[path] = self._read(path, known)
+            found = self._states[path].topics.get(name)
+        if found is None:
+            if isinstance(self._options.archive, str) and isinstance(self._options.subscription, Matching):
+                return None
+            there = ", ".join(sorted(self._states[path].topics))
+            raise WrongArchive(f"the archive at {path} does not hold topic {name!r}, but {there}", hint=_NEVER_HINT)
+        if found.id != log.id:
+            raise WrongArchive(
+                f"the archive at {path} is that of an earlier topic {name!r}, which was deleted", hint=_NEVER_HINT
+            )
+        return found
+
+    def _read(self, path: str, known: State | None) -> State:
+        store = self._store(path)
+        if not is_archive(store):
+            raise ArchiveUnreachable(f"there is no archive at {path}")
+        return load(store, known)
+
+    def _store(self, path: str) -> ArchiveStore:
+        if path not in self._stores:
+            self._stores[path] = ArchiveStore(path)
+        return self._stores[path]
+
+    def _cut(self, state: State, path: str, name: str, topic: TopicArchive, partition: int, log_start: int) -> Pieces:
+        """Return what is archived of a partition before its log, in pieces; the same as before if nothing changed."""
+        key = (path, name, partition)
+        number, start, pieces = self._pieces.get(key, (-1, -1, ()))
+        if (number, start) != (state.number, log_start):
+            spans = within(topic.covered.get(partition, ()), Span(0, log_start))
+            files = [file for file in topic.files if file.partition == partition and file.first < log_start]
+            pieces = cut_at_files(path, spans, files, self._piece_bytes)
+            self._pieces[key] = (state.number, log_start, pieces)
+        return pieces
+
+    @contextmanager
+    def _telling(self, topic: str, path: str) -> Iterator[None]:
+        """Say of an archive that cannot be read who wants it, and how to do without."""
+        try:
+            yield
+        except ArchiveUnreachable as error:
+            by = f"the option {ARCHIVE}" if isinstance(self._options.archive, str) else f"its setting {PATH_SETTING}"
+            raise ArchiveUnreachable(
+                f"records of topic {topic!r} are to be read from the archive that {by} names: {error.message}",
+                hint=f"see that {path} can be read from here and from every executor; {_NEVER_HINT}",
+            ) from error
+
+
+_NEVER_HINT: Final = (
+    f"with the option {ARCHIVE}=never only what the log has is read, and with {ARCHIVE}=PATH another one"
+)
+
+
+def cut_at_files(path: str, spans: Spans, files: Sequence[ArchivedFile], piece_bytes: int) -> Pieces:
+    """Cut archived offsets where files begin, so that a piece has about so many bytes; files are in order."""
+    pieces: list[ArchivedPiece] = []
+    active: list[ArchivedFile] = []
+    upcoming = iter([*files])
+    following = next(upcoming, None)
+    for start, end in _cuts(spans, files, piece_bytes):
+        while following is not None and following.first < end:
+            active.append(following)
+            following = next(upcoming, None)
+        active = [file for file in active if file.last >= start]
+        pieces.append(ArchivedPiece(start, end, path, tuple(active)))
+    return tuple(pieces)
+
+
+def _cuts(spans: Spans, files: Sequence[ArchivedFile], piece_bytes: int) -> Iterator[Span]:
+    sizes = iter([(file.first, file.bytes) for file in files])
+    first, size = next(sizes, (None, 0))
+    for span in spans:
+        start, taken = span.start, 0
+        while first is not None and first < span.end:
+            if taken and taken + size > piece_bytes and first > start:
+                yield Span(start, first)
+                start, taken = first, 0
+            taken += size
+            first, size = next(sizes, (None, 0))
+        yield Span(start, span.end)
+
+
+def _reaches(topic: TopicArchive, log: TopicLog) -> bool:
+    """Tell whether there is nothing between what is archived and the logs."""
+    for partition, log_start in log.starts.items():
+        covered = topic.covered.get(partition, ())
+        if log_start and (not covered or missing(covered, Span(covered[0].start, log_start))):
+            return False
+    return True

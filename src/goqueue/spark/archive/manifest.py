@@ -1,0 +1,249 @@
+"""What belongs to an archive: a log of commits, and the state that they add up to. Pure.
+
+An archive is a directory. Only files that a commit names belong to it; others are left over from jobs that failed,
+or wait to be deleted.
+
+    topic=orders/date=2026-11-16/0-00000000000000000007-00000000000000004711-<32 hex digits>.parquet
+    _goqueue/commits/00000000000000000007.json
+
+The name of a file: partition, the number that the next commit had when it was written, first offset, chance. If a later
+job has committed something of the topic under that number or a greater one, and nobody has named the file, nobody will.
+A commit is one JSON object, and its number is that of its file:
+
+    {"version": 1, "number": 7, "at_ms": 1794821222000, "topic": "orders", "topic_id": "6b1f...",
+     "begins": {"1": 0},                        where a partition was when it was archived for the first time
+     "covered": {"0": [[4711, 9000]]},          offsets that are archived from now on, start and end (exclusive)
+     "gaps": {"0": [[4000, 4711]]},             offsets that were gone before they could be archived
+     "added": [{"path": "topic=orders/...", "partition": 0, "date": "2026-11-16", "first": 4711, "last": 8999,
+                "rows": 4289, "bytes": 123456, "sha256": "...", "footer_bytes": 3456, "footer_sha256": "...",
+                "first_ms": 1794821200000, "last_ms": 1794821221000}],
+     "removed": ["topic=orders/..."],           files whose rows are in added ones
+     "snapshot": null,
+     "sha256": "..."}
+
+The last field is the checksum of all bytes before it, up to the comma: one wrong digit of an offset would be rows lost.
+The footer of a file, its last bytes, says where its rows are and has checksums of them, so it has one of its own.
+`begins` tells what was removed since then from what was never there.
+
+`first_ms` and `last_ms` are the least and the greatest timestamp, null if no record has one. A date of null is that of
+records without a timestamp. Covered offsets without a row are those of markers of transactions, of what was aborted or
+compacted. A `snapshot` is the whole state after the commit, so that nobody has to read what is before it; its shape is
+that of `State`. Rows of one partition and date are in order, within a file and from file to file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from goqueue.errors import Conflict, Corrupt, NotFound
+from goqueue.spark.archive.spans import Span, Spans, missing, overlap, union
+
+VERSION: Final = 1
+COMMITS: Final = "_goqueue/commits"
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""How the directory of rows without a date is called, so that others who read Parquet take it for null."""
+
+_NUMBER_DIGITS: Final = 20
+_END: Final = b"\n}"
+_CHECKSUM: Final = b',\n "sha256": "'
+_CHECKSUM_END: Final = b'"\n}\n'
+_RESTORE: Final = "restore it from a copy of the archive"
+
+
+class ArchiveDamaged(Corrupt):
+    """An archive does not hold what its commits say, or a commit cannot be read."""
+
+    code = "archive_damaged"
+
+
+class ArchiveConflict(Conflict):
+    """Another job has changed the same part of the archive, so that this one does not fit any more."""
+
+    code = "archive_conflict"
+
+
+class NotArchived(NotFound):
+    """The archive does not hold what is looked for."""
+
+    code = "not_archived"
+
+
+def not_archived(path: str, what: str, held: Iterable[str]) -> NotArchived:
+    """Return the error for something that an archive does not hold; `held` are the topics that it does."""
+    return NotArchived(f"the archive at {path} does not hold {what}, but {', '.join(sorted(held)) or 'nothing'}")
+
+
+class ArchivedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Parquet file of an archive; its path begins at the archive's directory."""
+
+    path: str
+    partition: int
+    date: str | None
+    first: int
+    last: int
+    rows: int
+    bytes: int
+    sha256: str
+    footer_bytes: int
+    footer_sha256: str
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    def overlaps(self, span: Span) -> bool:
+        """Tell whether some of its rows may lie in a span."""
+        return self.first < span.end and span.start <= self.last
+
+
+class TopicArchive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is archived of one topic."""
+
+    id: UUID
+    last_commit: int
+    """The number of the last commit that was about this topic."""
+    begins: dict[int, int] = {}
+    """Where the log of each partition started when it was archived for the first time."""
+    covered: dict[int, Spans] = {}
+    gaps: dict[int, Spans] = {}
+    files: tuple[ArchivedFile, ...] = ()
+    """In the order of partition and first offset."""
+    removed: dict[str, int] = {}
+    """Files that were replaced, and when."""
+
+    def end(self, partition: int) -> int:
+        """Return the offset with which the next run begins; a partition that came later begins with its first."""
+        ends = (spans[-1].end for each in (self.covered, self.gaps) if (spans := each.get(partition)))
+        return max(self.begins.get(partition, 0), *ends, 0)
+
+    def files_of(self, partition: int, span: Span) -> tuple[ArchivedFile, ...]:
+        """Return the files in which rows of a span may be."""
+        return tuple(file for file in self.files if file.partition == partition and file.overlaps(span))
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an archive holds after a commit."""
+
+    number: int = -1
+    """The number of that commit."""
+    topics: dict[str, TopicArchive] = {}
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One change of an archive, all of it about one topic."""
+
+    version: int = VERSION
+    number: int
+    at_ms: int
+    topic: str
+    topic_id: UUID
+    begins: dict[int, int] = {}
+    covered: dict[int, Spans] = {}
+    gaps: dict[int, Spans] = {}
+    added: tuple[ArchivedFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    snapshot: State | None = None
+
+
+def commit_name(number: int) -> str:
+    """Return the path of a commit, in the archive's directory."""
+    return f"{COMMITS}/{number:0{_NUMBER_DIGITS}}.json"
+
+
+def commit_number(file_name: str) -> int | None:
+    """Return the number of a commit from the name of its file; None if it is no commit."""
+    stem, dot, suffix = file_name.partition(".")
+    is_commit = suffix == "json" and len(stem) == _NUMBER_DIGITS and stem.isdecimal() and bool(dot)
+    return int(stem) if is_commit else None
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return a commit as it is stored."""
+    fields = msgspec.json.format(msgspec.json.encode(commit), indent=1).removesuffix(_END)
+    return fields + _CHECKSUM + _checksum(fields) + _CHECKSUM_END
+
+
+def decode_commit(raw: bytes, number: int) -> Commit:
+    """Return a commit as it was stored under a number; ArchiveDamaged if that is not what it is."""
+    name = commit_name(number)
+    try:
+        version = msgspec.json.decode(raw, type=_Versioned).version
+        if version != VERSION:
+            raise ArchiveDamaged(
+                f"{name} is of version {version}, and this release knows {VERSION}", hint="use a newer release"
+            )
+        fields, _, checksum = raw.rpartition(_CHECKSUM)
+        if checksum != _checksum(fields) + _CHECKSUM_END:
+            raise ArchiveDamaged(f"{name} is not what was written: its checksum is another", hint=_RESTORE)
+        commit = msgspec.json.decode(fields + _END, type=Commit)
+    except msgspec.DecodeError as error:
+        raise ArchiveDamaged(f"{name} cannot be read: {error}", hint=_RESTORE) from None
+    if commit.number != number or (commit.snapshot is not None and commit.snapshot.number != number):
+        raise ArchiveDamaged(f"{name} says that it is number {commit.number}", hint="somebody has renamed files there")
+    return commit
+
+
+def _checksum(fields: bytes) -> bytes:
+    return hashlib.sha256(fields).hexdigest().encode()
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+def fold(state: State, commits: Iterable[Commit]) -> State:
+    """Return the state after some commits, which follow on it."""
+    for commit in commits:
+        state = commit.snapshot or apply(state, commit)
+    return state
+
+
+def apply(state: State, commit: Commit) -> State:
+    """Return the state after a commit; ArchiveConflict if it contradicts what is there."""
+    before = state.topics.get(commit.topic)
+    if before is not None and before.id != commit.topic_id:
+        raise ArchiveConflict(f"the archive is that of another topic {commit.topic!r}: {before.id}")
+    before = before or TopicArchive(id=commit.topic_id, last_commit=commit.number)
+    after = TopicArchive(
+        id=commit.topic_id,
+        last_commit=commit.number,
+        begins=commit.begins | before.begins,
+        covered=_extended(before.covered, commit.covered, before.gaps),
+        gaps=_extended(before.gaps, commit.gaps, before.covered),
+        files=_changed(before.files, commit),
+        removed=before.removed | dict.fromkeys(commit.removed, commit.at_ms),
+    )
+    return State(number=commit.number, topics={**state.topics, commit.topic: after})
+
+
+def check(state: State, commit: Commit) -> None:
+    """Raise ArchiveConflict or ArchiveDamaged if a commit may not follow on a state."""
+    after = apply(state, commit).topics[commit.topic]
+    for file in commit.added:
+        whole = Span(file.first, file.last + 1)
+        if missing(after.covered.get(file.partition, ()), whole):
+            raise ArchiveDamaged(f"{file.path} holds offsets {file.first} to {file.last}, which are not all covered")
+
+
+def _extended(before: Mapping[int, Spans], new: Mapping[int, Spans], others: Mapping[int, Spans]) -> dict[int, Spans]:
+    after = dict(before)
+    for partition, spans in new.items():
+        for taken in (before.get(partition, ()), others.get(partition, ())):
+            if twice := overlap(taken, spans):
+                raise ArchiveConflict(f"offsets {twice[0].start} to {twice[0].end - 1} are in the archive already")
+        after[partition] = union((*before.get(partition, ()), *spans))
+    return after
+
+
+def _changed(files: tuple[ArchivedFile, ...], commit: Commit) -> tuple[ArchivedFile, ...]:
+    removed = set(commit.removed)
+    paths = {file.path for file in files}
+    if not removed <= paths:
+        raise ArchiveConflict(f"{min(removed - paths)} is not in the archive any more")
+    if twice := [file.path for file in commit.added if file.path in paths]:
+        raise ArchiveConflict(f"{twice[0]} is in the archive already")
+    kept = (file for file in files if file.path not in removed)
+    return tuple(sorted((*kept, *commit.added), key=lambda file: (file.partition, file.first, file.path)))

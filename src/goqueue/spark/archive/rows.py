@@ -1,0 +1,182 @@
+"""Rows of an archive: those of a span of offsets, and where a time begins.
+
+What it gives is exactly what a read of the log gave when the rows were archived: the same columns, of the same types.
+All that is read is compared with checksums (see `archive_blocks`): what differs is damage, and never a row.
+Of a file, only those row groups are read whose statistics say that they matter, and only the columns that are wanted.
+A file may be replaced by another one that holds its rows, and deleted, while it is to be read: then the archive is
+looked at again, and the read goes on in the other one, where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from goqueue.spark.archive.blocks import BLOCKS_KEY, CheckedFile
+from goqueue.spark.archive.commits import load
+from goqueue.spark.archive.manifest import ArchiveDamaged, ArchivedFile
+from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable, sha256_of
+from goqueue.spark.source.columns import schema_of
+from goqueue.spark.source.options import ARCHIVE
+
+_BATCH_ROWS = 16_384
+_BATCH_BYTES = 4 * 1024 * 1024
+_WHOLE_HINT = "restore it from a copy; `goqueue job archive --verify` finds all that is wrong"
+_US_PER_MS = 1000
+_MAGIC = b"PAR1"
+
+Files = tuple[ArchivedFile, ...]
+
+
+class ArchivedPartition:
+    """One partition of an archived topic; knows its files, and learns of others when one of them is gone."""
+
+    def __init__(self, store: ArchiveStore, topic: str, partition: int, files: Files | None = None) -> None:
+        """Open a partition; with `files` if it is known already where the rows are."""
+        self._store = store
+        self._topic = topic
+        self._partition = partition
+        self._files = files if files is not None else self._named()
+
+    def read(self, span: Span, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a span; those of one date are in order."""
+        dates = dict.fromkeys(file.date for file in self._files if file.overlaps(span))
+        for date in dates:
+            yield from self._read_date(date, span, columns)
+
+    def first_at(self, time_ms: int, end: int) -> int | None:
+        """Return the first offset before `end` whose record is of a time, or younger; None if there is none."""
+        while True:
+            try:
+                return self._first_at(time_ms, end)
+            except FileNotFoundError as error:
+                self._look_again(error)
+
+    def _read_date(self, date: str | None, span: Span, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        # Files of one date follow on each other and are replaced by files of that date: so a position is enough.
+        position = span.start
+        while file := self._file_at(date, Span(position, span.end)):
+            try:
+                for batch, next_offset in _read_file(self._store, file, Span(position, span.end), columns):
+                    yield batch
+                    position = next_offset
+                position = file.last + 1
+            except FileNotFoundError as error:
+                self._look_again(error, file)
+
+    def _file_at(self, date: str | None, span: Span) -> ArchivedFile | None:
+        return next((file for file in self._files if file.date == date and file.overlaps(span)), None)
+
+    def _first_at(self, time_ms: int, end: int) -> int | None:
+        best: int | None = None
+        for file in self._files:
+            if file.first >= (end if best is None else best):
+                break
+            if file.last_ms is None or file.last_ms < time_ms:
+                continue
+            found = _first_in_file(self._store, file, time_ms)
+            if found is not None and found < (end if best is None else best):
+                best = found
+        return best
+
+    def _look_again(self, error: FileNotFoundError, file: ArchivedFile | None = None) -> None:
+        before = self._files
+        self._files = self._named()
+        if self._files == before or (file is not None and file in self._files):
+            missing = file.path if file is not None else str(error)
+            raise ArchiveDamaged(
+                f"the archive at {self._store.path} names a file that is not there: {missing}",
+                hint=_WHOLE_HINT,
+            ) from error
+
+    def _named(self) -> Files:
+        found = load(self._store).topics.get(self._topic)
+        if found is None:
+            # Nobody reads an archive that was not there when the read was planned: this must be another machine.
+            raise ArchiveUnreachable(
+                f"there is no archive of topic {self._topic!r} at {self._store.path} on this machine",
+                hint=f"every executor has to reach it; with the option {ARCHIVE}=never only what the log has is read",
+            )
+        return tuple(file for file in found.files if file.partition == self._partition)
+
+
+def _read_file(
+    store: ArchiveStore, file: ArchivedFile, span: Span, columns: Sequence[str]
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield the rows of a span, and with each batch the offset behind it."""
+    wanted = schema_of(columns)
+    with _opened(store, file) as stored:
+        groups = [
+            number
+            for number in range(stored.metadata.num_row_groups)
+            if _may_hold(stored.metadata.row_group(number), "offset", span.start, span.end - 1)
+        ]
+        named = list(dict.fromkeys((*columns, "offset")))
+        for batch in batches_of(stored, groups, named):
+            offsets = batch.column("offset")
+            is_in = pc.and_(pc.greater_equal(offsets, span.start), pc.less(offsets, span.end))
+            rows = batch.filter(is_in)
+            if rows.num_rows:
+                yield rows.select(columns).cast(wanted), rows.column("offset")[-1].as_py() + 1
+
+
+def _first_in_file(store: ArchiveStore, file: ArchivedFile, time_ms: int) -> int | None:
+    time_us = time_ms * _US_PER_MS
+    with _opened(store, file) as stored:
+        for number in range(stored.metadata.num_row_groups):
+            rows = stored.read_row_group(number, columns=["offset", "timestamp"])
+            young = rows.filter(pc.greater_equal(rows["timestamp"].cast(pa.int64()), time_us))
+            if young.num_rows:
+                return int(young["offset"][0].as_py())
+    return None
+
+
+def batches_of(stored: parquet.ParquetFile, groups: Iterable[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some row groups, one of which is in memory at a time; if rows are large, few in a batch."""
+    for number in groups:
+        group = stored.metadata.row_group(number)
+        fitting = group.num_rows * _BATCH_BYTES // max(group.total_byte_size, 1)
+        yield from stored.iter_batches(
+            batch_size=max(1, min(_BATCH_ROWS, fitting)), row_groups=[number], columns=columns, use_threads=False
+        )
+
+
+@contextmanager
+def _opened(store: ArchiveStore, file: ArchivedFile) -> Iterator[parquet.ParquetFile]:
+    """Open a file; what was not written like that is ArchiveDamaged, here and when it is read."""
+    try:
+        with store.open(file.path) as opened:
+            metadata = parquet.read_metadata(pa.BufferReader(_MAGIC + _footer(opened, file)))
+            checksums = (metadata.metadata or {}).get(BLOCKS_KEY.encode(), b"").decode()
+            checked = CheckedFile(opened, file.bytes - file.footer_bytes, checksums)
+            with parquet.ParquetFile(pa.PythonFile(checked, mode="r"), metadata=metadata) as stored:
+                yield stored
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise ArchiveDamaged(f"{file.path} cannot be read: {error}", hint=_WHOLE_HINT) from error
+
+
+def _footer(opened: pa.NativeFile, file: ArchivedFile) -> bytes:
+    size = opened.size()
+    raw = opened.read_at(file.footer_bytes, file.bytes - file.footer_bytes) if size == file.bytes else b""
+    if sha256_of(raw) != file.footer_sha256:
+        raise ArchiveDamaged(
+            f"{file.path} cannot be read: it has {size} bytes, and is not what was written with {file.bytes}",
+            hint=_WHOLE_HINT,
+        )
+    return bytes(raw)
+
+
+def _may_hold(group: parquet.RowGroupMetaData, column: str, first: int, last: int) -> bool:
+    """Tell from the statistics of a row group whether a value from `first` to `last` may be in it."""
+    for number in range(group.num_columns):
+        found = group.column(number)
+        if found.path_in_schema == column and found.statistics is not None and found.statistics.has_min_max:
+            return bool(found.statistics.min <= last and first <= found.statistics.max)
+    return True

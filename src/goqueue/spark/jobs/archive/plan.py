@@ -1,0 +1,173 @@
+"""What an archive job has to do: which offsets are new, which files to merge, which to delete. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from goqueue.client.kafka import TopicPartition
+from goqueue.errors import Conflict
+from goqueue.spark.archive.manifest import ArchivedFile, TopicArchive
+from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.write import number_of
+from goqueue.spark.source.plan import share
+
+MERGE_FILES_MIN: Final = 4
+_SMALL: Final = 4
+"""A file is small if so many of them make one of the size that files should have."""
+
+
+class ArchiveGap(Conflict):
+    """Records were removed from the log before they were archived."""
+
+    code = "archive_gap"
+
+
+class OtherTopic(Conflict):
+    """The archive holds another topic of that name, or another history of it."""
+
+    code = "archive_of_other_topic"
+
+
+class Log(NamedTuple):
+    """A topic as the broker has it: where the log of each partition starts, and where what is visible ends."""
+
+    id: UUID
+    bounds: Mapping[int, Span]
+
+
+class Plan(NamedTuple):
+    """What is new since the last run: spans to copy, and spans that are gone; for a first run where each log starts."""
+
+    spans: Mapping[int, Span]
+    gaps: Mapping[int, Span]
+    begins: Mapping[int, int] = {}
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets are to be copied."""
+        return sum(span.size for span in self.spans.values())
+
+
+def plan_copy(name: str, log: Log, archived: TopicArchive | None, *, allows_gaps: bool) -> Plan:
+    """Decide what to copy: each partition from where the archive ends to the end of the log."""
+    if archived is not None and archived.id != log.id:
+        raise OtherTopic(
+            f"topic {name!r} was deleted and made again since it was archived there: the archive holds the old one",
+            hint="archive the new one to another path; the old archive stays as it is, and can still be read",
+        )
+    spans: dict[int, Span] = {}
+    gaps: dict[int, Span] = {}
+    for partition, (start, end) in sorted(log.bounds.items()):
+        # What was removed before the first run is no gap, and what was removed since is one.
+        reached = archived.end(partition) if archived else start
+        if reached > end:
+            raise OtherTopic(
+                f"partition {partition} of topic {name!r} ends at offset {end}, and is archived up to {reached}: the "
+                "broker has lost records",
+                hint="archive what it has to another path",
+            )
+        if reached < start:
+            gaps[partition] = Span(reached, start)
+        first = max(start, reached)
+        if first < end:
+            spans[partition] = Span(first, end)
+    if gaps and not allows_gaps:
+        raise gap_error(name, gaps)
+    begins = {} if archived else {partition: start for partition, (start, _) in sorted(log.bounds.items())}
+    return Plan(spans, gaps, begins)
+
+
+def gap_error(name: str, gaps: Mapping[int, Span]) -> ArchiveGap:
+    """Return the error for records that are gone."""
+    return ArchiveGap(
+        f"records of topic {name!r} were removed before they were archived: {_told(gaps)}",
+        hint="--allow-gaps notes them as missing and goes on; run the job more often, or raise retention.ms",
+    )
+
+
+class Split(NamedTuple):
+    """What is to be copied, by whether it is still there."""
+
+    kept: dict[int, Span]
+    removed: dict[int, Span]
+
+
+def split_removed(spans: Mapping[int, Span], starts: Mapping[int, int]) -> Split:
+    """Tell what of some spans lies before the starts of the logs by now."""
+    kept: dict[int, Span] = {}
+    removed: dict[int, Span] = {}
+    for partition, (start, end) in spans.items():
+        first = min(max(start, starts.get(partition, start)), end)
+        if start < first:
+            removed[partition] = Span(start, first)
+        if first < end:
+            kept[partition] = Span(first, end)
+    return Split(kept, removed)
+
+
+def _told(gaps: Mapping[int, Span]) -> str:
+    return ", ".join(f"offsets {gap.start} to {gap.end - 1} of partition {number}" for number, gap in gaps.items())
+
+
+def next_round(topic: str, spans: Mapping[int, Span], offsets_max: int) -> dict[int, Span]:
+    """Return what the next commit is to cover: as much of everything as fits into a limit."""
+    waiting = {TopicPartition(topic, partition): span.size for partition, span in spans.items()}
+    shares = share(waiting, offsets_max)
+    return {
+        place.partition: Span(spans[place.partition].start, spans[place.partition].start + count)
+        for place, count in shares.items()
+    }
+
+
+def rest_of(spans: Mapping[int, Span], done: Mapping[int, Span]) -> dict[int, Span]:
+    """Return what is left after a round."""
+    left = {number: Span(done[number].end if number in done else start, end) for number, (start, end) in spans.items()}
+    return {number: span for number, span in left.items() if span.size > 0}
+
+
+def plan_merges(
+    files: Sequence[ArchivedFile], target_bytes: int, files_min: int = MERGE_FILES_MIN
+) -> list[tuple[ArchivedFile, ...]]:
+    """Return groups of small files that follow on each other in one partition and date, each to become one file.
+
+    A group is worth it if there are some, and none of them is larger than all others together: otherwise a growing file
+    would be written again with every run.
+    """
+
+    def kind(file: ArchivedFile) -> tuple[int, str]:
+        return file.partition, file.date or ""
+
+    groups: list[tuple[ArchivedFile, ...]] = []
+    for _, among in groupby(sorted(files, key=lambda file: (*kind(file), file.first)), kind):
+        group: list[ArchivedFile] = []
+        for file in among:
+            is_small = file.bytes * _SMALL <= target_bytes
+            if not is_small or sum(each.bytes for each in group) + file.bytes > target_bytes:
+                groups.append(tuple(group))
+                group = []
+            if is_small:
+                group.append(file)
+        groups.append(tuple(group))
+    return [group for group in groups if len(group) >= files_min and _is_balanced(group)]
+
+
+def _is_balanced(group: Sequence[ArchivedFile]) -> bool:
+    return 2 * max(file.bytes for file in group) <= sum(file.bytes for file in group)
+
+
+def plan_deletions(paths: Iterable[str], archived: TopicArchive, now_ms: int, keep_ms: int) -> list[str]:
+    """Return which of the files that are there can go: replaced ones after a while, and what jobs have left over."""
+    named = {file.path for file in archived.files}
+    return [path for path in paths if path not in named and _is_over(path, archived, now_ms, keep_ms)]
+
+
+def _is_over(path: str, archived: TopicArchive, now_ms: int, keep_ms: int) -> bool:
+    removed_ms = archived.removed.get(path)
+    if removed_ms is not None:
+        return removed_ms + keep_ms <= now_ms
+    # Whoever has written it cannot commit it any more: see `archive_manifest`.
+    number = number_of(path)
+    return number is not None and number <= archived.last_commit

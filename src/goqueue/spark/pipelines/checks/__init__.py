@@ -1,0 +1,1 @@
+"""Find mistakes in a pipeline before anything runs."""

@@ -1,0 +1,31 @@
+"""A pipeline while it is checked: its parts as they are written, and what is known of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from goqueue.spark.pipelines.spec.model import Source
+from goqueue.spark.pipelines.spec.nodes import Scalar
+from goqueue.spark.pipelines.spec.parse_sinks import SinkDraft
+from goqueue.spark.pipelines.spec.parse_steps import StepDraft
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The parts of a pipeline by their keys, with names that may not exist."""
+
+    sources: Mapping[Scalar, Source]
+    steps: Mapping[Scalar, StepDraft]
+    sinks: Mapping[Scalar, SinkDraft]
+
+
+@dataclass(slots=True)
+class Flow:
+    """What is known of a result: whether it never ends, whether lateness is bounded, whether it is never final."""
+
+    is_stream: bool = False
+    has_watermark: bool = False
+    aggregations: int = 0
+    has_sessions: bool = False
+    groups_in_sql: bool = False

@@ -1,0 +1,117 @@
+"""A pipeline as boxes and arrows: what both drawings and the plan for programs show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from goqueue.spark.pipelines.render.describe import is_stream, sink_words, source_words, step_words, trigger_words
+from goqueue.spark.pipelines.spec.model import (
+    Action,
+    ArchiveSource,
+    OnBadValue,
+    PipelineSpec,
+    Source,
+    TopicSource,
+)
+
+
+class BoxKind(StrEnum):
+    """What a box stands for; `DEAD` is where rows go that break a rule."""
+
+    SOURCE = "source"
+    STEP = "step"
+    SINK = "sink"
+    DEAD = "dead letters"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A part of a pipeline; `reads` are the ids of others, and `words` say what it does."""
+
+    id: str
+    kind: BoxKind
+    name: str
+    words: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    is_stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Boxes, each behind what it reads."""
+
+    title: str
+    subtitle: str
+    boxes: tuple[Box, ...]
+
+
+def picture_of(pipeline: PipelineSpec) -> Picture:
+    """Return the picture of a pipeline."""
+    boxes = {box.id: box for box in _boxes(pipeline)}
+    title = f"pipeline {pipeline.name}"
+    about = trigger_words(pipeline.trigger)
+    return Picture(
+        title,
+        f"{about} · {pipeline.description}" if pipeline.description else about,
+        tuple(_as_drawn(boxes)),
+    )
+
+
+def _as_drawn(boxes: dict[str, Box]) -> Iterator[Box]:
+    """Yield each box behind what it reads and as near to it as can be, so that few lines run side by side."""
+    placed: dict[str, int] = {}
+    waiting = list(boxes.values())
+    while waiting:
+        ready = [box for box in waiting if all(read in placed for read in box.reads)]
+        ends = [box for box in ready if box.kind in {BoxKind.SINK, BoxKind.DEAD}]
+        steps = [box for box in ready if box.kind is BoxKind.STEP]
+        steps.sort(key=lambda box: -max(placed[read] for read in box.reads))
+        # A source waits until nothing else can go on: then it is the next that somebody needs.
+        chosen = (ends or steps or _wanted_sources(waiting, ready))[0]
+        placed[chosen.id] = len(placed)
+        waiting.remove(chosen)
+        yield chosen
+
+
+def _wanted_sources(waiting: list[Box], ready: list[Box]) -> list[Box]:
+    """Return the sources that can be next, those first which the first of the waiting steps reads."""
+    wanted = [read for box in waiting for read in box.reads]
+    return sorted(ready, key=lambda box: wanted.index(box.id) if box.id in wanted else len(wanted))
+
+
+def _boxes(pipeline: PipelineSpec) -> Iterator[Box]:
+    streams: set[str] = set()
+    for source in pipeline.sources:
+        if is_stream(source):
+            streams.add(source.name)
+        yield Box(source.name, BoxKind.SOURCE, source.name, tuple(source_words(source)), (), is_stream(source))
+    for step in pipeline.steps:
+        if streams & set(step.inputs):
+            streams.add(step.name)
+        yield Box(step.name, BoxKind.STEP, step.name, tuple(step_words(step)), step.inputs, step.name in streams)
+    for sink in pipeline.sinks:
+        # A sink may have the name of a step, and no step has a colon in its name.
+        yield Box(
+            f"sink:{sink.name}", BoxKind.SINK, sink.name, tuple(sink_words(sink)), (sink.input,), sink.input in streams
+        )
+    if dying := tuple(_dying(pipeline)):
+        words = (f"topic {pipeline.dead_letters}",)
+        yield Box("dlq:", BoxKind.DEAD, pipeline.dead_letters, words, dying, bool(streams & set(dying)))
+
+
+def _dying(pipeline: PipelineSpec) -> Iterator[str]:
+    """Yield who may send rows to the dead letters."""
+    for source in pipeline.sources:
+        if _may_fail_to_decode(source):
+            yield source.name
+    for step in pipeline.steps:
+        if any(rule.action is Action.DLQ for rule in step.expectations):
+            yield step.name
+
+
+def _may_fail_to_decode(source: Source) -> bool:
+    if not isinstance(source, TopicSource | ArchiveSource):
+        return False
+    return source.decode.may_fail and source.decode.on_bad_value is OnBadValue.DLQ

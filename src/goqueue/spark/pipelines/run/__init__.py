@@ -1,0 +1,1 @@
+"""Run the queries of a pipeline, and watch them."""

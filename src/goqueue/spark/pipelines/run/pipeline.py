@@ -1,0 +1,266 @@
+"""A pipeline as it runs: one query for each sink, and one for the dead letters.
+
+Each sink has a query of its own, since a query of Spark has one sink, one checkpoint and one pace: a sink that is slow
+or down holds up no other, and what is exactly once is so for each of them. The price is that sources are read once for
+each sink. Dead letters have their own query for the same reason: if every sink wrote those that it meets, a message
+would be dead as many times as there are sinks behind it.
+
+A query that fails starts again by itself. One that has failed for good ends its pipeline, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.errors import PySparkException
+
+from goqueue.errors import Invalid
+from goqueue.seams.clock import Clock
+from goqueue.spark.pipelines.checks.graph import upstream
+from goqueue.spark.pipelines.compile.pipeline import compile_letters, compile_rows, dying_parts
+from goqueue.spark.pipelines.compile.sources import Ground
+from goqueue.spark.pipelines.render.describe import is_stream
+from goqueue.spark.pipelines.run.backoff import Backoff
+from goqueue.spark.pipelines.run.checkpoints import Checkpoints
+from goqueue.spark.pipelines.run.failures import Failure, reason_in
+from goqueue.spark.pipelines.run.progress import LETTERS_NAME, WRITTEN_METRIC, QueryProgress
+from goqueue.spark.pipelines.run.query import Event, Query, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run.table import Observed, TableRun, TableWrite
+from goqueue.spark.pipelines.spec.model import AvailableNow, ConsoleSink, PipelineSpec, Sink
+from goqueue.spark.pipelines.write.delta import require_delta
+from goqueue.spark.pipelines.write.sinks import Show, start_letters, start_stream, write_letters, write_table
+from goqueue.spark.session import SESSION_SETTINGS, is_remote, leave
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FAILURES_MAX_OF_AVAILABLE_NOW: Final = 5
+_STOP_TIMEOUT_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What whoever runs a pipeline decides; `failures_max` in a row are enough, None leaves it to the trigger."""
+
+    bootstrap: str
+    checkpoints: Checkpoints
+    http_url: str | None = None
+    failures_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """A query as it is now."""
+
+    state: State
+    progress: QueryProgress
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """A pipeline as it is now."""
+
+    name: str
+    state: State
+    restarts: int
+    failure: Failure | None
+    queries: tuple[QueryStatus, ...]
+
+
+class View(Protocol):
+    """Whoever is shown what happens."""
+
+    def tell(self, event: Event) -> None:
+        """Take note of something that has happened."""
+        ...
+
+    def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
+        """Take note of how everything is now."""
+        ...
+
+
+class PipelineRun:
+    """A pipeline under way; it has a session of its own, which shares everything but views and settings."""
+
+    def __init__(
+        self, spec: PipelineSpec, settings: RunSettings, session: SparkSession, clock: Clock, show: Show
+    ) -> None:
+        self.spec = spec
+        self._settings = settings
+        self._clock = clock
+        self._show = show
+        if is_remote(session):
+            require_no_console(spec)
+        else:
+            require_delta(spec)
+        self._session = session.newSession()
+        self._set_up()
+        self._is_stopping = False
+        self._queries = [self._of_sink(sink) for sink in spec.sinks]
+        if dying_parts(spec):
+            # Before all others: with `start: latest`, whoever begins later must not find what has no letter.
+            self._queries.insert(0, self._of_letters())
+
+    @property
+    def status(self) -> PipelineStatus:
+        """How it is now."""
+        queries = sorted(self._queries, key=lambda query: query.progress.name == LETTERS_NAME)
+        failures = [each.failure for each in queries if each.failure is not None]
+        failures.sort(key=lambda failure: not failure.is_consequence)
+        return PipelineStatus(
+            self.spec.name,
+            self._state(),
+            sum(each.restarts for each in queries),
+            failures[-1] if failures else None,
+            tuple(QueryStatus(each.state, each.progress, each.failure) for each in queries),
+        )
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether one of its queries has begun, but does not work yet."""
+        return any(query.is_settling for query in self._queries)
+
+    def look(self, *, may_start: bool) -> Iterator[Event]:
+        """Do what is due, and tell what has happened since the last look."""
+        for query in self._queries:
+            # What cannot have its dead letters does not begin.
+            yield from query.look(may_start=may_start and not self.is_settling and not self._has_failed)
+        if self._has_failed and not self._is_stopping:
+            self.stop(self._clock.monotonic() + 30.0)
+
+    def stop(self, deadline: float) -> None:
+        """Let all queries come to an end."""
+        self._is_stopping = True
+        for query in self._queries:
+            query.stop(deadline)
+
+    def close(self) -> None:
+        """Leave the session; a server of Spark Connect then ends what is left in the middle."""
+        leave(self._session)
+
+    @property
+    def _has_failed(self) -> bool:
+        return any(query.state is State.FAILED for query in self._queries)
+
+    def _state(self) -> State:
+        states = {query.state for query in self._queries}
+        if all(state.is_over for state in states):
+            return State.FAILED if State.FAILED in states else State.ENDED
+        for state in (State.STOPPING, State.RESTARTING, State.STARTING):
+            if state in states or (state is State.STOPPING and self._is_stopping):
+                return state
+        return State.RUNNING
+
+    def _set_up(self) -> None:
+        # A new session of Spark Connect begins with what its server has.
+        for name, text in {**SESSION_SETTINGS, **self.spec.spark}.items():
+            if name.startswith("spark.sql.") and self._session.conf.isModifiable(name):
+                self._set(name, text)
+        # By default, Spark waits for ever for a query that does not stop.
+        self._session.conf.set("spark.sql.streaming.stopTimeout", str(_STOP_TIMEOUT_MS))
+
+    def _set(self, name: str, text: str) -> None:
+        try:
+            self._session.conf.set(name, text)
+        except PySparkException as error:
+            raise Invalid(
+                f"Spark does not take the setting {name} of pipeline {self.spec.name}: {reason_in(str(error))}",
+                hint="correct it under spark: in the file",
+            ) from None
+
+    def _ground(self, query: str) -> Ground:
+        group = f"pipeline.{self.spec.name}.{query.replace(' ', '-')}"
+        return Ground(self._session, self._settings.bootstrap, self._settings.http_url, group)
+
+    def _of_sink(self, sink: Sink) -> Query:
+        ground = self._ground(sink.name)
+        if not self._is_stream([sink.input]):
+            return TableRun(
+                self.spec.name, sink.name, self._session, lambda: self._plan_table(sink, ground), self._clock
+            )
+
+        checkpoint = self._settings.checkpoints.of_sink(sink.name)
+
+        def start() -> StreamingQuery:
+            rows = _observe_written(compile_rows(self.spec, sink, ground, _observe))
+            return start_stream(
+                sink,
+                rows,
+                ground,
+                name=f"{self.spec.name}.{sink.name}",
+                trigger=self.spec.trigger,
+                checkpoint=checkpoint,
+                show=self._show,
+            )
+
+        return StreamRun(QueryPlan(self.spec.name, sink.name, checkpoint, start, self._backoff()), self._clock)
+
+    def _of_letters(self) -> Query:
+        ground = self._ground(LETTERS_NAME)
+        if not self._is_stream(dying_parts(self.spec)):
+            return TableRun(
+                self.spec.name, LETTERS_NAME, self._session, lambda: self._plan_letters(ground), self._clock
+            )
+        checkpoint = self._settings.checkpoints.of_letters
+
+        def start() -> StreamingQuery:
+            letters = compile_letters(self.spec, ground)
+            assert letters is not None
+            return start_letters(
+                _observe_written(letters),
+                self.spec.dead_letters,
+                ground,
+                name=f"{self.spec.name}.{LETTERS_NAME}",
+                trigger=self.spec.trigger,
+                checkpoint=checkpoint,
+            )
+
+        plan = QueryPlan(self.spec.name, LETTERS_NAME, checkpoint, start, self._backoff(), counts_written=True)
+        return StreamRun(plan, self._clock)
+
+    def _plan_table(self, sink: Sink, ground: Ground) -> TableWrite:
+        observed = Observed()
+        rows = observed.observe_written(compile_rows(self.spec, sink, ground, observed.observe))
+        return TableWrite(lambda: write_table(sink, rows, ground, self._show), observed)
+
+    def _plan_letters(self, ground: Ground) -> TableWrite:
+        observed = Observed()
+        letters = compile_letters(self.spec, ground)
+        assert letters is not None
+        rows = observed.observe_written(letters)
+        return TableWrite(lambda: write_letters(rows, self.spec.dead_letters, ground), observed)
+
+    def _is_stream(self, names: list[str]) -> bool:
+        reads = {source.name: () for source in self.spec.sources} | {step.name: step.inputs for step in self.spec.steps}
+        read = upstream(reads, names)
+        return any(is_stream(source) for source in self.spec.sources if source.name in read)
+
+    def _backoff(self) -> Backoff:
+        chosen = self._settings.failures_max
+        if chosen is None:
+            chosen = FAILURES_MAX_OF_AVAILABLE_NOW if isinstance(self.spec.trigger, AvailableNow) else 0
+        return Backoff(failures_max=chosen)
+
+
+def require_no_console(spec: PipelineSpec) -> None:
+    """Refuse what Spark Connect cannot do: functions for batches run at the server, and so would what they print."""
+    consoles = [sink.name for sink in spec.sinks if isinstance(sink, ConsoleSink)]
+    if consoles:
+        raise Invalid(
+            f"sink {consoles[0]} of pipeline {spec.name} writes to the console, which does not work with Spark Connect",
+            hint="write to a topic or to files, or run it with another --master",
+        )
+
+
+def _observe(rows: DataFrame, name: str, counted: Mapping[str, Column]) -> DataFrame:
+    return rows.observe(name, *(column.alias(each) for each, column in counted.items()))
+
+
+def _observe_written(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    return rows.observe(WRITTEN_METRIC, F.count("*").alias("rows"))

@@ -1,0 +1,1 @@
+"""Pipeline files and modules, read into typed values."""

@@ -1,0 +1,157 @@
+"""Schemas as Spark writes them: `order_id STRING, amount DECIMAL(10, 2), tags ARRAY<STRING>`.
+
+    schema = column { "," column }
+    column = name [":"] type [ "NOT" "NULL" ] [ "COMMENT" text ]
+    type   = simple | DECIMAL(p, s) | CHAR(n) | VARCHAR(n) | ARRAY<type> | MAP<type, type> | STRUCT<columns>
+           | "STRING" "COLLATE" name | "INTERVAL" unit [ "TO" unit ]
+
+Owns the check of that, with the place of the first flaw; Spark itself makes types of it.
+"""
+
+from __future__ import annotations
+
+from goqueue.spark.pipelines.checks.sql_tokens import Kind, SqlError, Token, tokens_of
+from goqueue.spark.pipelines.spec.nodes import suggestion
+
+_SIMPLE = ("STRING", "INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "SHORT", "TINYINT", "BYTE", "DOUBLE", "FLOAT",
+           "REAL", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME",
+           "VARIANT", "VOID")  # fmt: skip
+_SIZED = {"DECIMAL": (0, 2), "DEC": (0, 2), "NUMERIC": (0, 2), "CHAR": (1, 1), "CHARACTER": (1, 1), "VARCHAR": (1, 1)}
+_NESTED = ("ARRAY", "MAP", "STRUCT")
+_INTERVAL_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_TYPES = [*_SIMPLE, *_SIZED, *_NESTED, "INTERVAL"]
+_DEPTH_MAX = 50
+_END = Token(Kind.SYMBOL, "", -1)
+
+
+def column_names(schema: str) -> list[str]:
+    """Return the names of the columns of a schema; SqlError says where it is none."""
+    return _Reader(schema).columns()
+
+
+class _Reader:
+    """A cursor over the tokens of a schema."""
+
+    def __init__(self, schema: str) -> None:
+        self._tokens = tokens_of(schema)
+        self._length = len(schema)
+        self._index = 0
+
+    def columns(self) -> list[str]:
+        if not self._tokens:
+            raise SqlError("the schema has no columns", 0)
+        names = self._fields(depth=0)
+        if self._index < len(self._tokens):
+            raise self._error("a comma and the next column, or the end,")
+        return names
+
+    def _fields(self, depth: int) -> list[str]:
+        names: list[str] = []
+        while True:
+            token = self._next()
+            if token.kind not in {Kind.WORD, Kind.NAME}:
+                raise self._error("the name of a column", token)
+            if token.text.casefold() in map(str.casefold, names):
+                raise SqlError(f"the column {token.text} is there twice", token.offset)
+            names.append(token.text)
+            self._skip_symbol(":")
+            self._type(depth)
+            self._remarks()
+            if not self._skip_symbol(","):
+                return names
+
+    def _type(self, depth: int) -> None:
+        token = self._next()
+        if token.kind is not Kind.WORD:
+            raise self._error("a type", token)
+        name = token.text.upper()
+        if name not in _TYPES:
+            hint = suggestion(name, _TYPES)
+            raise SqlError(f"{token.text} is no type" + (f"; {hint}" if hint.startswith("did") else ""), token.offset)
+        if depth > _DEPTH_MAX:
+            raise SqlError("the schema nests too deeply", token.offset)
+        if name in _SIZED:
+            self._sizes(token, *_SIZED[name])
+        elif name in _NESTED:
+            self._nested(name, depth + 1)
+        elif name == "INTERVAL":
+            self._interval()
+        elif name == "STRING" and self._peek().is_word("COLLATE"):
+            self._next()
+            self._collation()
+
+    def _collation(self) -> None:
+        name = self._next()
+        if name.kind is not Kind.WORD:
+            raise self._error("a name behind COLLATE", name)
+
+    def _interval(self) -> None:
+        while True:
+            unit = self._next()
+            if not unit.is_word(*_INTERVAL_UNITS):
+                raise self._error("a unit such as DAY", unit)
+            if not self._peek().is_word("TO"):
+                return
+            self._next()
+
+    def _nested(self, name: str, depth: int) -> None:
+        self._expect("<")
+        if name == "STRUCT":
+            self._fields(depth)
+        else:
+            self._type(depth)
+            if name == "MAP":
+                self._expect(",")
+                self._type(depth)
+        self._expect(">")
+
+    def _sizes(self, token: Token, least: int, most: int) -> None:
+        sizes: list[int] = []
+        if self._skip_symbol("("):
+            while len(sizes) < most:
+                size = self._next()
+                if size.kind is not Kind.NUMBER or not size.text.isdecimal() or len(size.text) > 9:
+                    raise self._error("a whole number", size)
+                sizes.append(int(size.text))
+                if not self._skip_symbol(","):
+                    break
+            self._expect(")")
+        if len(sizes) < least:
+            raise SqlError(f"{token.text} needs a length, such as {token.text}(20)", token.offset)
+        if most == 2 and sizes and not (0 < sizes[0] <= 38 and (sizes[1:] or [0])[0] <= sizes[0]):
+            raise SqlError(f"{token.text} has 1 to 38 digits, and no more behind the point than that", token.offset)
+
+    def _remarks(self) -> None:
+        if self._peek().is_word("NOT"):
+            self._next()
+            null = self._next()
+            if not null.is_word("NULL"):
+                raise self._error("NULL behind NOT", null)
+        if self._peek().is_word("COMMENT"):
+            self._next()
+            token = self._next()
+            if token.kind is not Kind.TEXT:
+                raise self._error("a text in quotes behind COMMENT", token)
+
+    def _peek(self) -> Token:
+        return self._tokens[self._index] if self._index < len(self._tokens) else _END
+
+    def _next(self) -> Token:
+        token = self._peek()
+        self._index += 1
+        return token
+
+    def _skip_symbol(self, symbol: str) -> bool:
+        is_there = self._peek().is_symbol(symbol)
+        self._index += is_there
+        return is_there
+
+    def _expect(self, symbol: str) -> None:
+        if not self._skip_symbol(symbol):
+            raise self._error(symbol)
+
+    def _error(self, wanted: str, found: Token | None = None) -> SqlError:
+        found = found or self._peek()
+        if found.text == "":
+            return SqlError(f"{wanted} is missing at the end of the schema", self._length)
+        return SqlError(f"{wanted} should be here instead of {found.text}", found.offset)

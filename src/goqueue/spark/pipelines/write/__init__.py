@@ -1,0 +1,1 @@
+"""Write the rows of a pipeline to files, Delta tables and topics."""

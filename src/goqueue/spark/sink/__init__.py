@@ -1,0 +1,1 @@
+"""The data source `goqueue` for writing, exactly once."""

@@ -1,0 +1,156 @@
+"""What the driver does with what the tasks of a write have staged: commit all of it, or drop it.
+
+| what happens                            | then                                                                   |
+|-----------------------------------------|------------------------------------------------------------------------|
+| the batch is committed                  | stages of attempts that have lost are aborted: nobody waits for them   |
+| it was committed before                 | the same; what was staged again is aborted by the broker               |
+| a later batch was committed before      | `CheckpointOutdated`: nothing is written                               |
+| a stage is gone: timeout, or taken over | `BatchNotCommitted`: nothing of the batch is visible                   |
+| no answer                               | `BatchNotCommitted` that says so; to ask again, later, changes nothing |
+
+Aborts name the producer that staged, never only its transactional id, and are refused by the broker for what is
+committed. So an abort that comes after a commit, or after a new attempt has begun, does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from goqueue.client import Client, Patience, Producer, transactions
+from goqueue.client.kafka import KafkaData
+from goqueue.client.kafka.waiting import Waiting
+from goqueue.client.transaction_values import BatchCommitted
+from goqueue.errors import Conflict, Corrupt, GoQueueError, NotFound, Unavailable
+from goqueue.model.sinks import sink_key
+from goqueue.seams.clock import SystemClock
+from goqueue.seams.entropy import SystemEntropy
+from goqueue.spark.sink.options import SinkOptions
+from goqueue.spark.sink.staging import Staged
+from goqueue.spark.source.stream_progress import http_address
+
+T = TypeVar("T")
+
+_ABORT_TIMEOUT_S = 5.0
+_TIMEOUT_S_MIN = 0.1
+
+_log = logging.getLogger("goqueue.spark")
+
+
+class BatchNotCommitted(Conflict):
+    """A batch of a write is not committed, or nobody knows whether it is."""
+
+    code = "batch_not_committed"
+
+
+class CheckpointOutdated(Conflict):
+    """A query is at a batch before the last one that it has committed."""
+
+    code = "checkpoint_outdated"
+
+
+def commit_staged(options: SinkOptions, batch: int, staged: Iterable[Staged], *, again: str) -> None:
+    """Commit what is staged for a batch, unless that has happened; `again` is what to do if it cannot be."""
+    stages = [each for each in staged if each.producer is not None]
+    if not stages:
+        return
+    sink = stages[0].sink
+
+    def commit(client: Client) -> BatchCommitted:
+        return client.send(transactions.commit_batch(sink, batch, _producers(stages)))
+
+    try:
+        done = _answered(options, commit)
+    except NotFound:
+        # There is no such call, or nobody knows where: no word about the batch.
+        raise
+    except GoQueueError as error:
+        raise _not_committed(error, batch, stages, again) from error
+    _abort_lost(options, sink)
+    if done.last_batch > batch:
+        raise CheckpointOutdated(
+            f"batch {batch} of {sink} is not written: batch {done.last_batch} was committed before, so the checkpoint "
+            "is older than what is in the topics",
+            hint="use the checkpoint that the query had, or a new one, with which it begins anew and writes rows again",
+        )
+    if not done.is_new:
+        _log.info("batch %d of %s was committed before, what was staged again is dropped", batch, sink)
+
+
+def abort_staged(options: SinkOptions, staged: Iterable[Staged], *, ended_sink: str | None = None) -> None:
+    """Abort what is staged, as far as that is possible; what is committed stays.
+
+    Of a sink that nobody uses any more, everything is aborted, also what tasks have staged that told nothing.
+    """
+    producers = _producers(staged)
+    if producers:
+        _abort_all(options, lambda _: producers)
+    if ended_sink is not None:
+        _abort_lost(options, ended_sink)
+
+
+def _abort_lost(options: SinkOptions, sink: str) -> None:
+    """Abort stages of a sink that nobody will commit, so that readers of their partitions need not wait for them."""
+
+    def find(client: Client) -> list[Producer]:
+        found = client.send(transactions.list_all(state="Ongoing"))
+        lost = [each for each in found if each.transactional_id.startswith(f"{sink_key(sink)}:")]
+        return [Producer(each.transactional_id, each.producer_id, each.epoch) for each in lost]
+
+    _abort_all(options, find)
+
+
+def _abort_all(options: SinkOptions, find: Callable[[Client], list[Producer]]) -> None:
+    try:
+        with _client(options, _ABORT_TIMEOUT_S) as client:
+            for producer in find(client):
+                _abort(client, producer)
+    except GoQueueError as error:
+        _log.warning("what is staged cannot be aborted and ends by its timeout: %s", error)
+
+
+def _abort(client: Client, producer: Producer) -> None:
+    try:
+        client.send(transactions.abort(producer))
+    except Unavailable:
+        raise
+    except GoQueueError as error:
+        # It is committed, ended, or somebody else's by now: all of that is as it should be.
+        _log.info("%s was not aborted: %s", producer.transactional_id, error)
+
+
+def _producers(stages: Iterable[Staged]) -> list[Producer]:
+    return [Producer(*each.producer) for each in stages if each.producer is not None]
+
+
+def _answered(options: SinkOptions, ask: Callable[[Client], T]) -> T:
+    """Ask until there is an answer, or no time is left; a broker may have moved in between."""
+    waiting = Waiting(SystemClock(), SystemEntropy())
+    deadline = waiting.deadline(options.timeout_ms / 1000)
+    attempt = 1
+    while True:
+        try:
+            with _client(options, deadline.left_s) as client:
+                return ask(client)
+        except Unavailable:
+            if not waiting.pause(attempt, deadline):
+                raise
+        attempt += 1
+
+
+def _client(options: SinkOptions, timeout_s: float) -> Client:
+    timeout_s = max(timeout_s, _TIMEOUT_S_MIN)
+    url = options.http_url
+    if url is None:
+        with KafkaData(options.bootstrap, timeout_s=timeout_s, connect_timeout_s=timeout_s) as data:
+            url = http_address(data.describe_broker())
+    return Client(url, timeout_s=timeout_s, patience=Patience(attempts=1))
+
+
+def _not_committed(error: GoQueueError, batch: int, stages: Sequence[Staged], again: str) -> BatchNotCommitted:
+    rows = sum(each.rows for each in stages)
+    what = f"batch {batch} of {stages[0].sink}, {rows:,} rows staged by {len(stages):,} tasks,"
+    if isinstance(error, Unavailable | Corrupt):
+        return BatchNotCommitted(f"it is not known whether {what} is committed: {error}", hint=again)
+    return BatchNotCommitted(f"{what} is not committed, and nothing of it is visible: {error}", hint=again)

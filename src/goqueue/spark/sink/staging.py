@@ -1,0 +1,230 @@
+"""What a task of a write does: it stages its rows in a transaction of its own, and leaves it open.
+
+Rows are gathered until they are worth the work on columns, encoded partition by partition, and sent without waiting
+for each reply, so that the broker works while the next ones are encoded. What is held at a time is a few times
+`GATHERED_BYTES`, however many rows there are.
+
+The transaction begins with the first row: a task without rows stages nothing. It is not ended here. The driver commits
+it together with those of the other tasks, or nobody does, and it ends by its timeout. A task that fails aborts it on
+the way out, if it still can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from goqueue.client.kafka import KafkaData, ProducerIdentity, Publishing, TopicPartition
+from goqueue.errors import GoQueueError, TooLarge, UnknownTopic
+from goqueue.model.sinks import stage_id
+from goqueue.seams.clock import Clock, SystemClock
+from goqueue.spark.records.encode import BATCH_BYTES_MAX, Producer, encode
+from goqueue.spark.sink.fit import fitted
+from goqueue.spark.sink.options import BATCH_BYTES, SinkOptions, TooLargeUse
+from goqueue.spark.sink.rows import Router
+
+GATHERED_BYTES = 4 * 1024 * 1024
+"""About how many bytes of rows are encoded together."""
+
+_LIMIT_SETTING = "max.message.bytes"
+# Enough for a broker that lives, and soon over if there is none: Spark waits for the task to end.
+_ABORT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which attempt of which task this is, in which sink; `turn` is where rows without a key begin."""
+
+    sink: str
+    task: int
+    number: int
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver: in which transaction its rows are, or no transaction if it had none."""
+
+    sink: str
+    task: int
+    attempt: int
+    producer: ProducerIdentity | None
+    rows: int
+    size_bytes: int
+
+
+def stage(options: SinkOptions, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Staged:
+    """Stage all rows; they are stored at return, and nobody sees them."""
+    with Staging(options, attempt) as staging:
+        for rows in gathered(batches):
+            staging.write(rows)
+        return staging.finish()
+
+
+def gathered(batches: Iterable[pa.RecordBatch], bytes_min: int = GATHERED_BYTES) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in larger batches, without those that have none."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        waiting_bytes += batch.nbytes
+        if waiting_bytes >= bytes_min:
+            yield from _joined(waiting)
+            waiting, waiting_bytes = [], 0
+    yield from _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(batches) > 1:
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+    else:
+        yield from batches
+
+
+class Staging:
+    """A transaction under way; a context manager that aborts it if it is left by an exception."""
+
+    def __init__(self, options: SinkOptions, attempt: Attempt, clock: Clock | None = None) -> None:
+        self._options = options
+        self._attempt = attempt
+        self._clock = clock or SystemClock()
+        self._producer: ProducerIdentity | None = None
+        self._stack = ExitStack()
+        self._data: KafkaData
+        self._publishing: Publishing
+        self._router = Router(options.topic, self._partitions_of, attempt.turn)
+        self._partition_counts: dict[str, int] = {}
+        self._limits: dict[str, int] = {}
+        self._writers: dict[TopicPartition, Producer] = {}
+        self._rows = 0
+        self._size_bytes = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Send rows; they are on their way at return."""
+        producer = self._producer or self._begin()
+        streams: dict[TopicPartition, Iterator[bytearray]] = {}
+        new: list[TopicPartition] = []
+        for place, placed in self._router.placed(rows):
+            writer = self._writers.get(place)
+            if writer is None:
+                new.append(place)
+                writer = Producer(producer.producer_id, producer.epoch, 0, is_transactional=True)
+            streams[place] = self._encoded(place.topic, placed, writer)
+            self._writers[place] = writer.after(placed.num_rows)
+        self._data.add_partitions(producer, new)
+        while streams:
+            self._send_next(streams)
+        self._rows += rows.num_rows
+
+    def finish(self) -> Staged:
+        """Wait until everything is stored, and tell where it is."""
+        attempt = self._attempt
+        if self._producer is not None:
+            with _explained():
+                self._publishing.settle()
+        return Staged(attempt.sink, attempt.task, attempt.number, self._producer, self._rows, self._size_bytes)
+
+    def _begin(self) -> ProducerIdentity:
+        options = self._options
+        timeout_s = options.timeout_ms / 1000
+        # A broker that restarts at this moment is waited for.
+        data = KafkaData(options.bootstrap, timeout_s=timeout_s, connect_timeout_s=timeout_s)
+        self._data = self._stack.enter_context(data)
+        attempt = self._attempt
+        self._producer = self._data.init_producer(
+            stage_id(attempt.sink, attempt.task, attempt.number),
+            transaction_timeout_ms=options.transaction_timeout_ms,
+        )
+        self._publishing = self._data.publishing(self._producer)
+        self._stack.callback(self._publishing.close)
+        return self._producer
+
+    def _encoded(self, topic: str, rows: pa.RecordBatch, writer: Producer) -> Iterator[bytearray]:
+        options, now_ms, limit = self._options, self._clock.now_ms(), self._limit_of(topic)
+        if options.too_large is TooLargeUse.CUT:
+            rows = fitted(rows, now_ms=now_ms, bytes_max=limit)
+        return encode(
+            rows,
+            now_ms=now_ms,
+            codec=options.codec,
+            producer=writer,
+            batch_bytes_max=options.batch_bytes_max or BATCH_BYTES_MAX,
+            record_bytes_max=limit,
+        )
+
+    def _send_next(self, streams: dict[TopicPartition, Iterator[bytearray]]) -> None:
+        """Send the next batch of each partition that has one, and forget those that have none."""
+        batches = {}
+        with _explained():
+            for place, stream in list(streams.items()):
+                batch = next(stream, None)
+                if batch is None:
+                    del streams[place]
+                else:
+                    batches[place] = batch
+                    self._size_bytes += len(batch)
+            self._publishing.send(batches)
+
+    def _partitions_of(self, topic: str) -> int:
+        known = self._partition_counts.get(topic)
+        if known is None:
+            (found,) = self._data.topics([topic])
+            if isinstance(found.error, UnknownTopic):
+                raise UnknownTopic(
+                    f"there is no topic {topic!r}",
+                    hint=f"make it first: goqueue topic create {topic}; a write makes no topics, whatever the broker's "
+                    "setting auto_create_topics says",
+                )
+            if found.error is not None:
+                raise found.error
+            known = self._partition_counts[topic] = len(found.partitions)
+        return known
+
+    def _limit_of(self, topic: str) -> int:
+        """Return how large a batch may be: as the write was told, or else what the topic takes."""
+        limit = self._options.batch_bytes_max or self._limits.get(topic)
+        if limit is None:
+            found = self._data.topic_setting([topic], _LIMIT_SETTING)
+            limit = self._limits[topic] = int(found.get(topic, BATCH_BYTES_MAX))
+        return limit
+
+    def _abort(self) -> None:
+        """Abort the transaction, if anything of it was told to the broker; whoever cannot leaves it to its timeout."""
+        if self._producer is None or not self._writers:
+            return
+        with (
+            suppress(GoQueueError),
+            KafkaData(self._options.bootstrap, timeout_s=_ABORT_TIMEOUT_S, connect_timeout_s=_ABORT_TIMEOUT_S) as data,
+        ):
+            data.abort(self._producer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        if error is not None:
+            self._abort()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Add to an error about sizes which settings decide about them."""
+    try:
+        yield
+    except TooLarge as error:
+        hint = (
+            f"raise {_LIMIT_SETTING} of the topic: goqueue topic alter TOPIC --config {_LIMIT_SETTING}=BYTES; the "
+            f"option {BATCH_BYTES} limits it, too, if it is set"
+        )
+        raise TooLarge(error.message, hint=hint) from error

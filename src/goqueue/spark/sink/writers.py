@@ -1,0 +1,119 @@
+"""Writing to topics, exactly once: the writers that Spark asks for, one for batches and one for streams.
+
+    task   -> staging       rows into a transaction of their own, which stays open
+    driver -> sink_commit   all transactions of a batch are committed together, once
+
+A stream's sink is its query, by the id that its checkpoint holds, and a batch is what Spark numbers so: whatever is
+repeated after a failure meets what was there before. A batch write is a sink of its own with one batch.
+
+An attempt is told by the number that Spark gives it within its task. These begin anew with each batch, so that a query
+uses the same few transactional ids for ever; an attempt that begins takes the id from whoever had it. If Spark repeats
+a whole stage, two attempts may have the same number: one of them loses its transaction, and if it is the one that Spark
+wants, the commit is refused and the batch repeated. Nothing is written twice by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from typing_extensions import override
+
+from goqueue.errors import Invalid, InvalidSettings, SettingMistake
+from goqueue.seams.entropy import Entropy, SystemEntropy
+from goqueue.spark.sink.columns import column_mistakes
+from goqueue.spark.sink.commit import abort_staged, commit_staged
+from goqueue.spark.sink.options import SinkOptions, parse_sink_options
+from goqueue.spark.sink.staging import Attempt, Staged, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+"""What Spark tells the tasks of a stream. It is not documented there; a test holds on to it."""
+
+_STREAM_AGAIN = (
+    "restart the query with the same checkpoint: it repeats the batch, and what is committed is not written again"
+)
+
+
+def check_write(written: Mapping[str, str], schema: StructType, *, is_overwrite: bool) -> SinkOptions:
+    """Return what a write was told; InvalidSettings with all mistakes in options, columns and mode."""
+    options, mistakes = parse_sink_options(written)
+    if is_overwrite:
+        line = "a topic cannot be overwritten: use mode append for a batch, output mode append or update for a stream"
+        mistakes.append(SettingMistake(("mode",), line))
+    has_topic = any(name.lower() == "topic" for name in written)
+    mistakes += column_mistakes(schema, has_topic=has_topic)
+    if mistakes:
+        raise InvalidSettings(mistakes)
+    return options
+
+
+class GoQueueStreamWriter(DataSourceStreamArrowWriter):
+    """The sink of a query."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+
+    @override
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = _context()
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        if not query or not batch:
+            raise Invalid(
+                f"Spark does not tell its task {QUERY_ID} and {BATCH_ID}, so its rows cannot be written once",
+                hint="this version of GoQueue is made for Spark 4.3",
+            )
+        task = context.partitionId()
+        return stage(self.options, Attempt(query, task, context.attemptNumber(), task + int(batch)), iterator)
+
+    @override
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        commit_staged(self.options, batchId, _staged(messages), again=_STREAM_AGAIN)
+
+    @override
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        abort_staged(self.options, _staged(messages))
+
+
+class GoQueueWriter(DataSourceArrowWriter):
+    """A batch write; it is a sink of its own, called by a random id that is made on the driver."""
+
+    def __init__(self, options: SinkOptions, entropy: Entropy | None = None) -> None:
+        self.options = options
+        self.sink = str((entropy or SystemEntropy()).uuid())
+
+    @override
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = _context()
+        task = context.partitionId()
+        return stage(self.options, Attempt(self.sink, task, context.attemptNumber(), task), iterator)
+
+    @override
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        again = (
+            f"GET /transactions/sinks/{self.sink} tells whether it is committed (last_batch 0) or not (null); if not, "
+            "write again"
+        )
+        commit_staged(self.options, 0, _staged(messages), again=again)
+
+    @override
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        abort_staged(self.options, _staged(messages), ended_sink=self.sink)
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise Invalid("rows are written by the tasks of Spark, and this is none")
+    return context
+
+
+def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+    """Return what tasks have told; those that failed have told nothing."""
+    return [message for message in messages if isinstance(message, Staged)]

@@ -1,0 +1,1 @@
+"""The data source `goqueue` for reading: options, plans, batch and stream readers."""

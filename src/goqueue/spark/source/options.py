@@ -1,0 +1,294 @@
+"""The options of a read: parsed once, into one typed value.
+
+Names are those of Spark's Kafka source where it has such an option; like all of Spark's they may be written in any
+case. Everything that is wrong is told at once, each with its name and what to do. What has no effect on a read of that
+kind is wrong as well: somebody believes that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from goqueue.client.kafka import Isolation, Place, parse_bootstrap
+from goqueue.errors import Invalid, InvalidSettings, SettingMistake
+from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
+from goqueue.spark.source.options_decode import DECODE_NAMES, decoding_of
+from goqueue.spark.source.options_form import OptionsForm
+from goqueue.spark.source.options_values import (
+    SLICES_MAX,
+    ArchiveUse,
+    AtOffsets,
+    AtTime,
+    Boundary,
+    Matching,
+    Subscription,
+    parse_archive,
+    parse_assign,
+    parse_count,
+    parse_flag,
+    parse_offsets,
+    parse_pattern,
+    parse_text,
+    parse_times,
+    parse_timestamp_ms,
+    parse_topic,
+    parse_topics,
+)
+from goqueue.spark.values.spec import Decoding
+
+T = TypeVar("T")
+
+BOOTSTRAP: Final = "kafka.bootstrap.servers"
+FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
+_WHICH: Final = ("subscribe", "topic", "subscribePattern", "assign")
+_STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+_GROUPS: Final = ("groupId", "kafka.group.id")
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", *_GROUPS)
+_FETCH_BYTES: Final = "kafka.max.partition.fetch.bytes"
+_FETCH_BYTES_MAX: Final = 128 * 1024 * 1024
+_TIMEOUT: Final = "kafka.default.api.timeout.ms"
+_ISOLATION: Final = "kafka.isolation.level"
+_HTTP_URL: Final = "goqueue.http.url"
+ARCHIVE: Final = "goqueue.archive"
+_ARCHIVE_DEFAULT: ArchiveUse | str = ArchiveUse.AUTO
+_OPENED_BYTES: Final = "goqueue.max.decompressed.bytes"
+_OPENED_BYTES_MAX: Final = 1024 * 1024 * 1024
+
+# Spark passes the properties of a table along with its options, and this one is always there.
+_TABLE_MARK: Final = "provider"
+
+NAMES: Final = (
+    BOOTSTRAP,
+    *_WHICH,
+    *_STARTS,
+    _STRATEGY,
+    *_ENDS,
+    *_STREAM_ONLY,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    FAIL_ON_DATA_LOSS,
+    "includeHeaders",
+    _ISOLATION,
+    _FETCH_BYTES,
+    _TIMEOUT,
+    _HTTP_URL,
+    _OPENED_BYTES,
+    ARCHIVE,
+    *DECODE_NAMES,
+)
+
+
+class Kind(Enum):
+    """What sort of read the options are for, as far as it is known."""
+
+    UNKNOWN = "read"
+    BATCH = "batch read"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """All that a read was told; docs/spark.md says what each of them means."""
+
+    bootstrap: str
+    subscription: Subscription
+    start: Boundary
+    end: Boundary
+    has_end: bool
+    """Whether a stream ends there; a batch read always does."""
+    needs_start_record: bool
+    """Whether it is an error that no record is as young as the time at which the read starts."""
+    offsets_per_trigger_max: int | None
+    offsets_per_trigger_min: int | None
+    trigger_delay_ms_max: int
+    slices_min: int | None
+    slice_records_max: int | None
+    fails_on_data_loss: bool
+    includes_headers: bool
+    isolation: Isolation
+    fetch_bytes: int
+    opened_bytes_max: int
+    """How large a batch may be when it is decompressed."""
+    timeout_ms: int
+    group: str | None
+    http_url: str | None
+    archive: ArchiveUse | str
+    """Where records are that the log has not any more: where the topic says, nowhere, or in an archive at a path."""
+    decoding: Decoding | None
+    """How values are decoded, if they are."""
+
+
+def parse_options(written: Mapping[str, str], kind: Kind) -> ReadOptions:
+    """Return what the options mean; InvalidSettings with all mistakes if there are any."""
+    form = OptionsForm(written)
+    _refuse_table(form)
+    bootstrap = form.read(BOOTSTRAP, _bootstrap, default=None)
+    if not form.has(BOOTSTRAP):
+        form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
+    subscription = _subscription(form)
+    has_end = any(map(form.has, _ENDS))
+    begins_with_next = kind is Kind.STREAM and not has_end
+    options = ReadOptions(
+        bootstrap=bootstrap or "",
+        subscription=subscription or Matching(""),
+        start=_boundary(form, _STARTS, Place.LATEST if begins_with_next else Place.EARLIEST),
+        end=_boundary(form, _ENDS, Place.LATEST),
+        has_end=has_end,
+        needs_start_record=form.read(_STRATEGY, _choice({"latest": False, "error": True}), default=False),
+        offsets_per_trigger_max=form.read("maxOffsetsPerTrigger", parse_count, default=None),
+        offsets_per_trigger_min=form.read("minOffsetsPerTrigger", parse_count, default=None),
+        trigger_delay_ms_max=form.read("maxTriggerDelay", parse_duration_ms, default=15 * 60_000),
+        slices_min=form.read("minPartitions", _slices, default=None),
+        slice_records_max=form.read("maxRecordsPerPartition", parse_count, default=None),
+        fails_on_data_loss=form.read(FAIL_ON_DATA_LOSS, parse_flag, default=True),
+        includes_headers=form.read("includeHeaders", parse_flag, default=False),
+        isolation=form.read(_ISOLATION, _choice({each.value: each for each in Isolation}), default=Isolation.COMMITTED),
+        fetch_bytes=form.read(_FETCH_BYTES, _fetch_bytes, default=4 * 1024 * 1024),
+        opened_bytes_max=form.read(_OPENED_BYTES, _opened_bytes, default=256 * 1024 * 1024),
+        timeout_ms=form.read(_TIMEOUT, _timeout_ms, default=30_000),
+        group=_group(form),
+        http_url=form.read(_HTTP_URL, _http_url, default=None),
+        archive=form.read(ARCHIVE, parse_archive, default=_ARCHIVE_DEFAULT),
+        decoding=decoding_of(form),
+    )
+    _check_together(form, options, kind)
+    form.check_names(NAMES, of="a read", path_fix=_path_fix)
+    if form.mistakes:
+        raise InvalidSettings(form.mistakes)
+    return options
+
+
+def _refuse_table(form: OptionsForm) -> None:
+    """Raise if Spark is about to make a table: it would forget the options, and every read of it fail."""
+    if form.has(_TABLE_MARK):
+        line = (
+            "Spark keeps no options of a table of this source: write CREATE TEMPORARY VIEW ... USING goqueue "
+            "OPTIONS (...) instead of CREATE TABLE"
+        )
+        raise InvalidSettings([SettingMistake((_TABLE_MARK,), line)])
+
+
+def _path_fix(path: str) -> str:
+    return f"load() takes no path; to read topic {quoted(path)}, set the option topic"
+
+
+def _subscription(form: OptionsForm) -> Subscription | None:
+    present = form.one_of(_WHICH)
+    if present is None:
+        line = f"{', '.join(_WHICH[:-1])} or {_WHICH[-1]} is missing: say what to read, for example topic=orders"
+        form.mistakes.append(SettingMistake(_WHICH, line))
+    found: Subscription | None = None
+    parsers: Mapping[str, Callable[[str], Subscription]] = {
+        "subscribe": parse_topics,
+        "topic": parse_topic,
+        "subscribePattern": parse_pattern,
+        "assign": parse_assign,
+    }
+    for name, parse in parsers.items():
+        found = form.read(name, parse, default=found)
+    return found
+
+
+def _boundary(form: OptionsForm, names: tuple[str, ...], default: Boundary) -> Boundary:
+    form.one_of(names)
+    at_time, by_time, by_offset = names
+    found = form.read(by_offset, parse_offsets, default=default)
+    found = form.read(by_time, parse_times, default=found)
+    return form.read(at_time, lambda written: AtTime(parse_timestamp_ms(written)), default=found)
+
+
+def _group(form: OptionsForm) -> str | None:
+    form.one_of(_GROUPS)
+    group: str | None = None
+    for name in _GROUPS:
+        group = form.read(name, parse_text, default=group)
+    return group
+
+
+def _check_together(form: OptionsForm, options: ReadOptions, kind: Kind) -> None:
+    if kind is Kind.BATCH:
+        for name in filter(form.has, (*_STREAM_ONLY, _HTTP_URL)):
+            form.note(name, "belongs to streams: leave it out")
+    if kind is Kind.BATCH or (kind is Kind.STREAM and options.has_end):
+        what = "a batch read" if kind is Kind.BATCH else "a stream with an end"
+        offsets = options.start.offsets.values() if isinstance(options.start, AtOffsets) else ()
+        if options.start is Place.LATEST or Place.LATEST in offsets:
+            form.note("startingOffsets", f"is latest, where {what} finds nothing: write earliest or offsets")
+    if options.end is Place.EARLIEST or (
+        isinstance(options.end, AtOffsets) and Place.EARLIEST in options.end.offsets.values()
+    ):
+        form.note("endingOffsets", "is earliest, before which there is nothing: write latest or offsets")
+    start, end = options.start, options.end
+    if isinstance(start, AtTime) and isinstance(end, AtTime) and start.timestamp_ms > end.timestamp_ms:
+        form.note("endingTimestamp", f"is {end.timestamp_ms}, before startingTimestamp, {start.timestamp_ms}")
+    _check_effects(form, options, kind)
+
+
+def _check_effects(form: OptionsForm, options: ReadOptions, kind: Kind) -> None:
+    """Note what means nothing without another option, or contradicts it."""
+    if isinstance(options.archive, str) and options.isolation is Isolation.UNCOMMITTED:
+        form.note(ARCHIVE, f"has no effect with {_ISOLATION}=read_uncommitted: archives hold what was committed")
+    least, most = options.offsets_per_trigger_min, options.offsets_per_trigger_max
+    if least and most and least > most:
+        form.note("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, {most}")
+    if kind is Kind.STREAM and options.http_url is not None and not any(map(form.has, _GROUPS)):
+        form.note(_HTTP_URL, "has no effect without groupId: set that, too, or leave it out")
+    if form.has(_STRATEGY) and not any(map(form.has, _STARTS[:2])):
+        form.note(_STRATEGY, f"has no effect without {' or '.join(_STARTS[:2])}: set one, or leave it out")
+    if form.has("maxTriggerDelay") and not form.has("minOffsetsPerTrigger"):
+        form.note("maxTriggerDelay", "has no effect without minOffsetsPerTrigger: set that, too, or leave it out")
+
+
+def _bootstrap(written: str) -> str:
+    parse_bootstrap(written)
+    return written
+
+
+def _choice(choices: Mapping[str, T]) -> Callable[[str], T]:
+    def parse(written: str) -> T:
+        try:
+            return choices[written.strip().lower()]
+        except KeyError:
+            raise Invalid(f"{quoted(written)} is none of {', '.join(choices)}") from None
+
+    return parse
+
+
+def _fetch_bytes(written: str) -> int:
+    found = parse_bytes(written)
+    if not 0 < found <= _FETCH_BYTES_MAX:
+        raise Invalid(f"{quoted(written)} is no size of a fetch", hint="write 1 to 128MiB")
+    return found
+
+
+def _opened_bytes(written: str) -> int:
+    found = parse_bytes(written)
+    if not 0 < found <= _OPENED_BYTES_MAX:
+        raise Invalid(f"{quoted(written)} is no size of a batch", hint="write 1 to 1GiB")
+    return found
+
+
+def _slices(written: str) -> int:
+    found = parse_count(written)
+    if found > SLICES_MAX:
+        raise Invalid(f"{quoted(written)} is more than {SLICES_MAX}, the most tasks of a read")
+    return found
+
+
+def _timeout_ms(written: str) -> int:
+    found = parse_duration_ms(written)
+    if not 0 < found <= 86_400_000:
+        raise Invalid(f"{quoted(written)} is no time limit", hint="write 30s or another duration of up to 1d")
+    return found
+
+
+def _http_url(written: str) -> str:
+    text = written.strip().rstrip("/")
+    if not text.startswith(("http://", "https://")):
+        raise Invalid(f"{quoted(written)} is no HTTP address", hint="write http://127.0.0.1:8080")
+    return text

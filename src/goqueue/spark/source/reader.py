@@ -1,0 +1,164 @@
+"""Reading itself: what a task does with its slice, and the batch read that makes the slices.
+
+A task opens its own connection, fetches whole batches and turns them into Arrow; no record becomes a Python object.
+Readers are pickled and sent around, so they hold options and column names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from typing_extensions import override
+
+from goqueue.client.kafka import Isolation, KafkaData, TopicPartition
+from goqueue.errors import OffsetOutOfRange, UnknownTopic
+from goqueue.spark.archive.lookup import ArchivedPiece, Archives, TopicLog
+from goqueue.spark.archive.rows import ArchivedPartition
+from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.store import ArchiveStore
+from goqueue.spark.records.batches import Wanted
+from goqueue.spark.records.decode import decode
+from goqueue.spark.source.offsets_lookup import Bounds, begins_at, connect, look, require_all, resolve
+from goqueue.spark.source.offsets_loss import Loss, deleted, recreated, settle
+from goqueue.spark.source.options import ReadOptions
+from goqueue.spark.source.plan import Range, slices_of
+from goqueue.spark.source.stream_steps import within
+from goqueue.spark.values.decode import ValueColumns
+
+
+class GoQueueReader(DataSourceReader):
+    """A batch read: everything between two boundaries, both looked up when Spark plans the query."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+
+    @override
+    def partitions(self) -> list[InputPartition]:
+        return tasks_of(self._options, self._ranges())
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(self._options, self._columns, partition)
+
+    def _ranges(self) -> list[Range]:
+        options = self._options
+        with connect(options) as data:
+            seen = look(data, options, reached=begins_at(options.start))
+            require_all(seen, options)
+            starts = resolve(data, options, options.start, seen, name="startingOffsets")
+            ends = resolve(data, options, options.end, seen, name="endingOffsets", is_end=True)
+        ranges: list[Range] = []
+        losses: list[Loss] = []
+        for place, start in starts.items():
+            topic = seen[place.topic]
+            wanted = Range(place.topic, topic.id, place.partition, start, ends[place])
+            if wanted.size > 0:
+                available, lost = within(wanted, topic.partitions[place.partition])
+                ranges += available
+                losses += lost
+        settle(losses, is_failure=options.fails_on_data_loss)
+        return ranges
+
+
+def tasks_of(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartition]:
+    """Return what Spark is to run, a slice each."""
+    slices = slices_of(ranges, slices_min=options.slices_min, slice_records_max=options.slice_records_max)
+    return [InputPartition(each) for each in slices]
+
+
+def read_task(options: ReadOptions, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task, with what their values say if they are decoded."""
+    values = ValueColumns(columns, options.decoding)
+    for batch in _stored_rows(options, values.stored, partition):
+        yield from values.add(batch)
+
+
+def _stored_rows(options: ReadOptions, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task; Spark makes one without a slice if there is nothing to read."""
+    if not isinstance(partition.value, Range):
+        return
+    wanted = partition.value
+    if wanted.archived is not None:
+        yield from _read_archived(wanted, wanted.archived, columns)
+        return
+    # A broker that restarts at this moment is waited for.
+    with connect(options, is_patient=True) as data:
+        yield from _read(data, options, columns, wanted)
+
+
+def _read_archived(wanted: Range, piece: ArchivedPiece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    partition = ArchivedPartition(ArchiveStore(piece.path), wanted.topic, wanted.partition, piece.files)
+    return partition.read(Span(wanted.start, wanted.end), columns)
+
+
+def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
+    """Yield what is there of a slice; what is not is settled as the options say."""
+    start = wanted.start
+    while start < wanted.end:
+        loss = _missing_topic(data, wanted)
+        if loss is None:
+            try:
+                yield from _read_on(data, options, columns, wanted._replace(start=start))
+                return
+            except UnknownTopic:
+                loss = _missing_topic(data, wanted) or deleted(wanted.topic)
+            except OffsetOutOfRange as error:
+                if error.start <= error.offset:
+                    raise
+                start = error.start
+                gone = wanted._replace(start=error.offset, end=min(wanted.end, start))
+                yield from _read_removed(data, options, columns, gone, start)
+                continue
+        settle([loss], is_failure=options.fails_on_data_loss)
+        return
+
+
+def _read_removed(
+    data: KafkaData, options: ReadOptions, columns: Sequence[str], gone: Range, log_start: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is archived of records that were removed since the read was planned; the rest is lost."""
+    logs = {gone.topic: TopicLog(gone.topic_id, {gone.partition: log_start})}
+    pieces = Archives(options).before(data, logs).get(gone.topic, {}).get(gone.partition, ())
+    available, losses = within(gone, Bounds(log_start, log_start, pieces))
+    settle(losses, is_failure=options.fails_on_data_loss)
+    for each in available:
+        if each.archived is not None:
+            yield from _read_archived(each, each.archived, columns)
+
+
+def _missing_topic(data: KafkaData, wanted: Range) -> Loss | None:
+    (topic,) = data.topics([wanted.topic])
+    if isinstance(topic.error, UnknownTopic):
+        return deleted(wanted.topic)
+    if topic.error is None and topic.id != wanted.topic_id:
+        return recreated(wanted.topic)
+    return None
+
+
+def _read_on(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
+    place = TopicPartition(wanted.topic, wanted.partition)
+    is_committed = options.isolation is Isolation.COMMITTED
+    start = wanted.start
+    # Whether it is this topic is known only here for sure: it may become another one after any look at it.
+    fetches = data.read_range(
+        place,
+        start,
+        wanted.end,
+        topic_id=wanted.topic_id,
+        isolation=options.isolation,
+        bytes_max=options.fetch_bytes,
+    )
+    with closing(fetches):
+        for fetched in fetches:
+            yield from decode(
+                fetched.records,
+                Wanted(place.topic, place.partition, start, wanted.end),
+                columns,
+                aborted=fetched.aborted if is_committed else (),
+                opened_bytes_max=options.opened_bytes_max,
+            )
+            start = fetched.next_offset

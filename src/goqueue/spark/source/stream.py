@@ -1,0 +1,203 @@
+"""The stream reader: Spark asks it how far there is something to read, and for the slices of each batch.
+
+Spark keeps one of these in a process beside the driver, for as long as the query runs, and others in tasks, which only
+`read`. Positions live in Spark's checkpoint. What to do next is decided by `stream_steps`; here the broker is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from typing_extensions import override
+
+from goqueue.client.kafka import KafkaData
+from goqueue.seams.clock import SystemClock
+from goqueue.spark.archive.lookup import Archives
+from goqueue.spark.source.offsets import Positions, read_positions
+from goqueue.spark.source.offsets_lookup import Reached, Seen, at_end, begins_at, connect, look, require_all, resolve
+from goqueue.spark.source.offsets_loss import Loss, settle
+from goqueue.spark.source.options import ReadOptions
+from goqueue.spark.source.options_values import Assigned
+from goqueue.spark.source.reader import read_task, tasks_of
+from goqueue.spark.source.stream_progress import Progress
+from goqueue.spark.source.stream_steps import ends_of, known, next_step, positions_at, readable
+
+
+class GoQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream over topics; `read` may run anywhere, everything else beside the driver."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._planner: _Planner | None = None
+
+    @override
+    def initialOffset(self) -> dict[str, Any]:
+        return self._driver_side().initial().to_json()
+
+    @override
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(self._options.offsets_per_trigger_max)
+        if self._options.offsets_per_trigger_min is not None:
+            return ReadMinRows(self._options.offsets_per_trigger_min)
+        return ReadAllAvailable()
+
+    @override
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._driver_side().aim_at_what_is_there()
+
+    @override
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._driver_side().latest(read_positions(start), limit).to_json()
+
+    @override
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        ends = self._driver_side().last_seen_ends
+        return None if ends is None else ends.to_json()
+
+    @override
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return self._driver_side().tasks(read_positions(start), read_positions(end))
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(self._options, self._columns, partition)
+
+    @override
+    def commit(self, end: dict[str, Any]) -> None:
+        self._driver_side().report(read_positions(end))
+
+    @override
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+    def _driver_side(self) -> _Planner:
+        # Not before it is needed: Spark makes readers in tasks as well, and pickles them on their way there.
+        if self._planner is None:
+            self._planner = _Planner(self._options)
+        return self._planner
+
+
+class _Planner:
+    """What a query keeps while it runs: its connection, where it began, and where it ends if it has an end."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._data: KafkaData = connect(options)
+        self._archives = Archives(options)
+        self._clock = SystemClock()
+        self._initial: Positions | None = None
+        self._target: Positions | None = None
+        self._end: Positions | None = None
+        self._is_beginning_logged = False
+        self._last_advance = self._clock.monotonic()
+        self._told: set[str] = set()
+        self._last_seen: Seen | None = None
+        self._progress: Progress | None = None
+        if options.group is not None:
+            self._progress = Progress(options.group, options.http_url, self._data.describe_broker)
+
+    @property
+    def last_seen_ends(self) -> Positions | None:
+        """Where the query ends, or where everything ended when the broker was asked last."""
+        if self._end is not None:
+            return self._end
+        return None if self._last_seen is None else ends_of(self._last_seen)
+
+    def initial(self) -> Positions:
+        """Return where the query begins; the same however often Spark asks, but only within one process."""
+        if self._initial is None:
+            seen = self._look(begins_at(self._options.start))
+            require_all(seen, self._options)
+            offsets = resolve(self._data, self._options, self._options.start, seen, name="startingOffsets")
+            end = self._find_end(seen) if self._options.has_end else None
+            self._initial = replace(positions_at(offsets, seen), end=end)
+            self._end = end
+        return self._initial
+
+    def aim_at_what_is_there(self) -> None:
+        """End the query when it has read what is there now."""
+        self._target = ends_of(self._look(at_end))
+
+    def latest(self, start: Positions, limit: ReadLimit) -> Positions:
+        """Return how far the next batch goes; `start` itself if there is to be none."""
+        # Whatever lies before the start has been through the sink.
+        self.report(start)
+        if start == self._initial and not self._is_beginning_logged:
+            # Of batch 0, Spark logs the end alone, and looks up its start again after a failure, which may be another
+            # one by then. So it has no rows, and its end is where the query begins.
+            self._is_beginning_logged = True
+            return start
+        position = self._with_end(start)
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        step = next_step(
+            position,
+            self._look(start.reached),
+            limit=rows_max,
+            target=self._target,
+            is_assigned=isinstance(self._options.subscription, Assigned),
+        )
+        self._settle(step.losses, self._told)
+        # What lies before an end is all there: to wait for more of it would be in vain.
+        if position.end is None and self._is_too_little(step.backlog, limit):
+            return start
+        self._last_advance = self._clock.monotonic()
+        return step.end
+
+    def tasks(self, start: Positions, end: Positions) -> list[InputPartition]:
+        """Return the slices between two positions, which may come from a checkpoint."""
+        # A process that plans before it was asked how far to go has a logged batch to repeat: batch 0, or a later one.
+        self._is_beginning_logged = True
+        found = readable(start, end, self._look(start.reached))
+        # What the look ahead has told of these records is not told again; what it found itself is not forgotten.
+        self._settle(found.losses, set(self._told))
+        return tasks_of(self._options, found.ranges)
+
+    def report(self, positions: Positions) -> None:
+        """Tell the broker how far the query is, if it has a group; what is not there has no progress."""
+        if self._progress is not None:
+            self._progress.report(positions if self._last_seen is None else known(positions, self._last_seen))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._data.close()
+
+    def _with_end(self, start: Positions) -> Positions:
+        """Return a position with the end that the query has: the one it had before, if it is to have one still."""
+        if not self._options.has_end:
+            self._end = None
+        else:
+            self._end = start.end or self._find_end(self._look())
+        return replace(start, end=self._end)
+
+    def _find_end(self, seen: Seen) -> Positions:
+        options = self._options
+        return positions_at(resolve(self._data, options, options.end, seen, name="endingOffsets", is_end=True), seen)
+
+    def _look(self, reached: Reached | None = None) -> Seen:
+        self._last_seen = look(self._data, self._options, self._archives, reached)
+        return self._last_seen
+
+    def _is_too_little(self, backlog: int, limit: ReadLimit) -> bool:
+        if self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        least = limit.min_rows if isinstance(limit, ReadMinRows) else self._options.offsets_per_trigger_min
+        waited_ms = (self._clock.monotonic() - self._last_advance) * 1000
+        return least is not None and backlog < least and waited_ms < self._options.trigger_delay_ms_max
+
+    def _settle(self, losses: Sequence[Loss], told: set[str]) -> None:
+        settle(losses, is_failure=self._options.fails_on_data_loss, told=told)

@@ -1,0 +1,187 @@
+"""From values to the columns `data` and `error`: a batch in, batches out.
+
+A value that cannot be read has an error in words, and no data; a value that is null has neither. So no row is dropped,
+and exactly one of both is there for each value. `Decoding` says how to read; it is small and picklable, and what is
+made of it (`reader_of`) is made once in each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, assert_never
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from goqueue.errors import Invalid
+from goqueue.spark.values.format import BadValue, ValueFormat
+from goqueue.spark.values.prefix import PREFIX_BYTES, skip_message_indexes, skip_schema_id
+from goqueue.spark.values.spec import Decoding, Format, Prefix
+
+DATA: Final = "data"
+ERROR: Final = "error"
+
+# Python's objects take a multiple of the bytes they are made of, so few values are read at a time.
+_ROWS_MAX: Final = 10_000
+_BYTES_MAX: Final = 1024 * 1024
+
+
+class Decoded(NamedTuple):
+    """The two columns."""
+
+    data: pa.Array
+    error: pa.Array
+
+
+# What is raised where columns are built: too large, of another kind, or nested too deeply for where that is found out.
+_MISFITS = (ValueError, TypeError, ArithmeticError, RecursionError, msgspec.DecodeError)
+
+
+class ValueReader:
+    """Reads columns of values of one kind."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        """Take a schema; Invalid if there is something wrong with it."""
+        self._format = _format_of(decoding)
+        self._prefix = decoding.prefix
+
+    @property
+    def name(self) -> str:
+        """What the values are, in words."""
+        return self._format.name
+
+    @property
+    def type(self) -> pa.StructType:
+        """The type of `data`."""
+        return self._format.type
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """Return data and errors, a row each for every value."""
+        parts = [self._decode(values.slice(start, count)) for start, count in _parts(values)]
+        if len(parts) == 1:
+            return parts[0]
+        return Decoded(
+            pa.concat_arrays([part.data for part in parts] or [pa.array([], self.type)]),
+            pa.concat_arrays([part.error for part in parts] or [pa.array([], pa.string())]),
+        )
+
+    def _decode(self, values: pa.Array) -> Decoded:
+        found: list[Any] = []
+        errors: list[str | None] = []
+        raw: list[bytes | None] = values.to_pylist()
+        for value in raw:
+            error = None
+            item = None
+            if value is not None:
+                try:
+                    item = self._read(value)
+                except BadValue as bad:
+                    error = self._words(value, bad)
+            found.append(item)
+            errors.append(error)
+        try:
+            data = self._format.build(found)
+        except _MISFITS:
+            data = self._build_what_fits(raw, found, errors)
+        return Decoded(data, pa.array(errors, pa.string()))
+
+    def _read(self, value: bytes) -> Any:
+        if self._prefix is Prefix.CONFLUENT:
+            value = skip_schema_id(value)
+            if self._format.indexes:
+                value = skip_message_indexes(value, self._format.indexes)
+        return self._format.read(value)
+
+    def _build_what_fits(self, values: list[bytes | None], found: list[Any], errors: list[str | None]) -> pa.Array:
+        """Build again without those that do not fit: a date beyond all calendars, more digits than there may be."""
+        for index, (value, item) in enumerate(zip(values, found, strict=True)):
+            try:
+                self._format.build([item])
+            except _MISFITS as bad:
+                found[index] = None
+                errors[index] = self._words(value or b"", bad)
+        return self._format.build(found)
+
+    def _words(self, value: bytes, bad: Exception) -> str:
+        told = self._format.explain(value, bad)
+        if self._prefix is Prefix.NONE and value[:1] == b"\0" and len(value) > PREFIX_BYTES:
+            told += "; it begins like one with the prefix confluent"
+        return told
+
+
+@lru_cache(maxsize=32)
+def reader_of(decoding: Decoding) -> ValueReader:
+    """Return what reads such values; Invalid if there is something wrong with the schema."""
+    return ValueReader(decoding)
+
+
+def fields_of(decoding: Decoding) -> list[pa.Field]:
+    """Return the columns that decoding adds."""
+    return [pa.field(DATA, reader_of(decoding).type), pa.field(ERROR, pa.string())]
+
+
+class ValueColumns:
+    """The columns of a read: those of the log, and what is decoded from `value`."""
+
+    def __init__(self, columns: Sequence[str], decoding: Decoding | None) -> None:
+        self._columns = tuple(columns)
+        self._reader = None
+        self.stored = tuple(name for name in columns if decoding is None or name not in {DATA, ERROR})
+        """The columns that have to be there for `add`."""
+        if decoding is not None and len(self.stored) < len(self._columns):
+            self._reader = reader_of(decoding)
+            if "value" not in self.stored:
+                self.stored = (*self.stored, "value")
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a batch with all columns, in the order that was asked for."""
+        if self._reader is None:
+            yield batch
+            return
+        for start, count in _parts(batch.column("value")):
+            part = batch.slice(start, count)
+            decoded = self._reader.decode(part.column("value"))
+            arrays = {DATA: decoded.data, ERROR: decoded.error}
+            columns = [arrays[name] if name in arrays else part.column(name) for name in self._columns]
+            yield pa.RecordBatch.from_arrays(columns, names=list(self._columns))
+
+
+def _parts(values: pa.Array) -> Iterator[tuple[int, int]]:
+    """Yield where values are to be cut, as start and count: what they become is up to some hundred times as large."""
+    start = size = 0
+    for index, length in enumerate(pc.binary_length(values).to_pylist()):
+        size += length or 0
+        if index > start and (size > _BYTES_MAX or index - start == _ROWS_MAX):
+            yield start, index - start
+            start, size = index, length or 0
+    if start < len(values):
+        yield start, len(values) - start
+
+
+def _format_of(decoding: Decoding) -> ValueFormat:
+    """Make a format; its module is imported only where it is used."""
+    match decoding.format:
+        case Format.JSON:
+            from goqueue.spark.values.json import JsonFormat
+
+            return JsonFormat(_text(decoding.schema))
+        case Format.AVRO:
+            from goqueue.spark.values.avro import AvroFormat
+
+            return AvroFormat(_text(decoding.schema))
+        case Format.PROTOBUF:
+            from goqueue.spark.values.protobuf import ProtobufFormat
+
+            schema = decoding.schema
+            return ProtobufFormat(schema.encode() if isinstance(schema, str) else schema, decoding.message)
+        case _:
+            assert_never(decoding.format)
+
+
+def _text(schema: str | bytes) -> str:
+    try:
+        return schema if isinstance(schema, str) else schema.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Invalid("the schema is not UTF-8", hint="store it as UTF-8") from None
