@@ -36,7 +36,7 @@ Traceback (most recent call last):
 json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
  SQLSTATE: 38000{TAIL}"""
 IN_OPTIONS = f"""{HEAD}[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python data source goqueue is made:
-goqueue.errors.settings.InvalidSettings: 2 settings are wrong:
+goqueue.errors.InvalidSettings: 2 settings are wrong:
   topic: is missing
   minPartitions: 'few' is no number
  SQLSTATE: 38000{TAIL}"""
