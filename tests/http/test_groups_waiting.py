@@ -19,7 +19,7 @@ from goqueue.errors import Conflict
 from goqueue.log.batches import check_batches
 from goqueue.machines.groups.commands import CommitOffsets, EndOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.control import ControlType, build_marker
 from goqueue.records.layout import HEADER_BYTES, reseal

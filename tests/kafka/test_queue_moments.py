@@ -19,7 +19,6 @@ from goqueue.broker.queues.receiving import Receiving, Source, Wish
 from goqueue.broker.queues.settling import Statement
 from goqueue.broker.topics.admin import delete_topic
 from goqueue.errors import CoordinatorUnavailable
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import DeleteQueue, Seek
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.steps import DONE, HELD_MAX
@@ -27,6 +26,7 @@ from goqueue.machines.queues.values import Verdict
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing.clock import START_MS
 from tests.kafka.api_kit import pass_time, run

@@ -14,7 +14,7 @@ from goqueue.broker.groups.readers import readers_before
 from goqueue.broker.slices import PIECES_MAX, Slices
 from goqueue.broker.topics.retention_watch import RetentionWatch
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.kafka.server import serving
 from tests.kafka.test_retention_hold import filled

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from goqueue.machines.groups.assignors.by_name import ASSIGNORS
 from goqueue.machines.groups.assignors.subscribers import Assignment, Subscriptions
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 Value = TypeVar("Value")
 

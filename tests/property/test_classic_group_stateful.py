@@ -18,7 +18,7 @@ from typing_extensions import override
 from goqueue.errors import GoQueueError, MemberIdRequired
 from goqueue.machines.groups.classic import group as classic_group
 from goqueue.machines.groups.classic.values import Joined, Leaver, Protocol, Synced
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 CLIENTS = st.integers(0, 4)
 KNOWN = {

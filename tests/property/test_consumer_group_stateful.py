@@ -31,7 +31,8 @@ from goqueue.machines.groups.consumer.values import (
     ConsumerReply,
 )
 from goqueue.machines.groups.keys import decode_key
-from goqueue.machines.groups.values import KnownTopic, TopicPartition
+from goqueue.machines.groups.values import KnownTopic
+from goqueue.model.topic import TopicPartition
 
 Partitions = frozenset[TopicPartition]
 

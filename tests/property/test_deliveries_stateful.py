@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from goqueue.errors import StaleReceipt
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import (
     BeginTopic,
     Bury,
@@ -33,6 +32,7 @@ from goqueue.machines.queues.steps import Settled
 from goqueue.machines.queues.values import LetterPlace, Verdict
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.topic import TopicPartition
 
 GROUP = "billing"
 PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1))

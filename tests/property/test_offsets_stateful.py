@@ -11,7 +11,7 @@ from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 GROUPS = st.sampled_from(["g", "h", "gh", ""])
 PRODUCERS = st.sampled_from([-1, 0, 1, 2**62])

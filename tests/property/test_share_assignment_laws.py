@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.machines.groups.share.assignment import assign_shares
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 NAMES = st.sampled_from("tuvw")
 TOPICS = st.dictionaries(NAMES, st.integers(1, 9))

@@ -8,7 +8,6 @@ from typing_extensions import override
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.machine import Transactions
 from goqueue.machines.transactions.sinks import BatchCommit
 from goqueue.machines.transactions.values import (
@@ -22,6 +21,7 @@ from goqueue.machines.transactions.values import (
     Stage,
 )
 from goqueue.model.sinks import sink_key, stage_id
+from goqueue.model.topic import TopicPartition
 
 KEY = sink_key("query")
 TASKS = 3

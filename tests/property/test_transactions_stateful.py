@@ -19,7 +19,6 @@ from tests.unit.compaction import COMPACTIONS, compacted, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Answer, KeyedRecord, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.machine import Transactions
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.values import (
@@ -34,6 +33,7 @@ from goqueue.machines.transactions.values import (
     Transaction,
     TransactionState,
 )
+from goqueue.model.topic import TopicPartition
 
 NOBODY, HOLDER = -1, -2
 WALL_MS = 1_700_000_000_000

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from goqueue.machines.decision import Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import (
     Abort,
     AddOffsets,
@@ -26,6 +25,7 @@ from goqueue.machines.transactions.values import (
     Transaction,
     TransactionState,
 )
+from goqueue.model.topic import TopicPartition
 
 Identity = tuple[int, int]
 Told = list[tuple[int, object]]

@@ -12,7 +12,7 @@ from goqueue.machines.groups.consumer.values import (
     ConsumerHeartbeat,
     ConsumerReply,
 )
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_classic import commit
 from tests.simulation.group_history import Call
 from tests.simulation.group_life import Life

@@ -19,7 +19,7 @@ from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join
 from goqueue.machines.groups.commands import CommitOffsets, DeleteGroup, DeleteOffsets
 from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
 from goqueue.machines.groups.offsets import CommittedOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 CALLER = Caller("simulation")
 

@@ -9,7 +9,7 @@ from goqueue.machines.groups.classic.consumer_protocol import assigned_partition
 from goqueue.machines.groups.classic.values import Heartbeat, Join, Joined, Leave, Leaver, Protocol, Sync, Synced
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_life import Life
 from tests.unit.consumer_bytes import assignment, subscription
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from goqueue.broker.broker import Broker
 from goqueue.errors import GoQueueError
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.testing import SeededEntropy
 from tests.simulation.group_calls import perform
 from tests.simulation.group_history import Call, History

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.commands import CommitOffsets, DeleteGroup, DeleteOffsets
 from goqueue.machines.groups.offsets import CommittedOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_calls import DeleteTopic, FetchOffsets
 from tests.simulation.group_history import NEVER, Call, History
 

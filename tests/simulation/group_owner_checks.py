@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.consumer.values import JOIN_EPOCH, SESSION_TIMEOUT_MS, ConsumerHeartbeat, ConsumerReply
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_history import Call, History
 
 _SESSION_S = SESSION_TIMEOUT_MS / 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_calls import DeleteTopic, FetchOffsets, GrowTopic, MakeTopic
 from tests.simulation.group_classic import commit
 from tests.simulation.group_life import Life

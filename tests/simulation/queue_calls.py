@@ -18,11 +18,11 @@ from goqueue.broker.queues.settling import Statement
 from goqueue.broker.transactions.coordination import end_transaction, init_transactions
 from goqueue.broker.transactions.publish import Writer, publish_in_transaction
 from goqueue.errors import GoQueueError
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.steps import Result
 from goqueue.machines.queues.values import Verdict
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_calls import CALLER
 
 _TURNS = Turns()

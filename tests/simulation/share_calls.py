@@ -16,9 +16,9 @@ from goqueue.broker.share_groups.leases import ShareTerms
 from goqueue.broker.share_groups.sessions import OPENING_EPOCH, Place
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.groups.share.members import MemberKey
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.steps import Result, Settled
 from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import headers
 from goqueue.records.reader import read_records
 from tests.simulation.group_calls import CALLER

@@ -16,10 +16,10 @@ from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.queues.admin import delete_queue
 from goqueue.broker.topics.admin import delete_topic
 from goqueue.machines.groups.offsets import NO_EPOCH
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Seek
 from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic

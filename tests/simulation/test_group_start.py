@@ -15,7 +15,7 @@ from goqueue.machines.groups.classic.values import Join, Protocol
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import DeleteTopic, FetchOffsets, MakeTopic, perform

@@ -12,11 +12,11 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.dead_letters.unconfirmed import LetterDoubts
 from goqueue.machines.groups.offsets import NO_EPOCH
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Seek
 from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import HEADER_BYTES
 from goqueue.runtime.waiters import turns
 from goqueue.testing import SimDisk

@@ -9,10 +9,10 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.topics.admin import create_topic, delete_topic
 from goqueue.machines.groups.offsets import NO_EPOCH
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Seek
 from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink

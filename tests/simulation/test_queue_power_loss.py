@@ -14,10 +14,10 @@ from goqueue.broker.queues import admin as queue_admin
 from goqueue.broker.queues.admin import QueueSeek
 from goqueue.broker.queues.start_positions import retreat_all
 from goqueue.broker.topics import admin as topics
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
+from goqueue.model.topic import TopicPartition
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink

@@ -14,10 +14,10 @@ from goqueue.broker.messages.produce import Acks
 from goqueue.broker.messages.publish import NewMessage, Turns, publish_messages
 from goqueue.broker.topics import admin as topics
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import DeleteQueue
 from goqueue.machines.queues.values import Verdict
 from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.rounds import Rounds
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic

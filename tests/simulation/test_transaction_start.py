@@ -11,8 +11,8 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DoubtfulTransaction, HangingTransaction
 from goqueue.errors import CoordinatorUnavailable, InvalidTransactionState
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import MakeTopic

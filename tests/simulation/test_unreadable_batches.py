@@ -18,11 +18,11 @@ from goqueue.broker.queues.admin import describe_queue
 from goqueue.broker.queues.peeking import peek_queue
 from goqueue.broker.queues.stats import queue_stats
 from goqueue.errors import GoQueueError, UnreadableBatch
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.machines.redrives.values import Moves, Terms
 from goqueue.model import dead_letters
 from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.topic import TopicPartition
 from goqueue.records import reader
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES, read_header, reseal

@@ -19,8 +19,8 @@ from goqueue.broker.messages.reading import Polls, Reading, read_messages
 from goqueue.broker.transactions import coordination as transactions
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.commands import CommitOffsets
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import hand_over

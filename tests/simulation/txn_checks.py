@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from goqueue.errors import ConcurrentTransactions, UnstableOffsets
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_calls import FetchOffsets
 from tests.simulation.group_history import NEVER, Call, History
 from tests.simulation.group_offset_checks import Key, Write

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from goqueue.errors import ConcurrentTransactions
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_classic import commit
 from tests.simulation.group_history import Call
 from tests.simulation.group_life import Life

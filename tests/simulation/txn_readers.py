@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from goqueue.errors import OffsetOutOfRange
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from tests.simulation.group_calls import FetchOffsets
 from tests.simulation.group_classic import commit
 from tests.simulation.group_life import Life

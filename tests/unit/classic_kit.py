@@ -34,7 +34,8 @@ from goqueue.machines.groups.classic.values import (
     Synced,
 )
 from goqueue.machines.groups.keys import decode_key
-from goqueue.machines.groups.values import REBALANCES_KEPT, TopicPartition
+from goqueue.machines.groups.values import REBALANCES_KEPT
+from goqueue.model.topic import TopicPartition
 
 NAME = "readers"
 SESSION_MS = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from itertools import groupby
 
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 
 def subscription(*topics: str, user_data: bytes = b"", owned: tuple[TopicPartition, ...] | None = None) -> bytes:

@@ -15,7 +15,8 @@ from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
 from goqueue.machines.groups.consumer.records import changes, fold
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
 from goqueue.machines.groups.keys import decode_key
-from goqueue.machines.groups.values import KnownTopic, KnownTopics, TopicPartition
+from goqueue.machines.groups.values import KnownTopic, KnownTopics
+from goqueue.model.topic import TopicPartition
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import BeginTopic, Claim, Command, Configure, Offer, Receive, Settle, Taker
 from goqueue.machines.queues.machine import Deliveries
 from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 
 WALL_MS = 1_700_000_000_000
 P0 = TopicPartition("orders", 0)

@@ -17,7 +17,8 @@ from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
 from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
 from goqueue.machines.groups.machine import Command, Groups
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import KnownTopic, TopicPartition
+from goqueue.machines.groups.values import KnownTopic
+from goqueue.model.topic import TopicPartition
 
 START = Now(1_700_000_000_000, 50_000)
 DAY_MS = 86_400_000

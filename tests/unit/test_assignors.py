@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.machines.groups.assignors.by_name import ASSIGNORS
 from goqueue.machines.groups.assignors.subscribers import Assignment
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 Short = Mapping[str, str]
 """An assignment as a test writes it: `a0 b1` for partition 0 of topic a and partition 1 of topic b."""

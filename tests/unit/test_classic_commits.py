@@ -9,7 +9,8 @@ from tests.unit.consumer_bytes import assignment
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.classic.group import check_commit
 from goqueue.machines.groups.classic.values import Protocol
-from goqueue.machines.groups.values import REBALANCES_KEPT, TopicPartition
+from goqueue.machines.groups.values import REBALANCES_KEPT
+from goqueue.model.topic import TopicPartition
 
 PARTITIONS = [TopicPartition("orders", index) for index in range(3)]
 FIRST, SECOND, THIRD = PARTITIONS

@@ -8,7 +8,7 @@ from tests.unit.consumer_bytes import assignment, subscription
 
 from goqueue.errors import MemberIdRequired
 from goqueue.machines.groups.classic.values import LeaderView, Leaver, Protocol
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 FIRST = assignment(TopicPartition("orders", 0))
 SECOND = assignment(TopicPartition("orders", 1))

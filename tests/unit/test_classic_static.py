@@ -9,7 +9,7 @@ from tests.unit.classic_kit import OPEN_MS, RANGE, REBALANCE_MS, SESSION_MS, Sta
 from tests.unit.consumer_bytes import assignment, subscription
 
 from goqueue.machines.groups.classic.values import Leaver, Protocol
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 FIRST = assignment(TopicPartition("orders", 0))
 SECOND = assignment(TopicPartition("orders", 1))

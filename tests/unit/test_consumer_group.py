@@ -9,7 +9,8 @@ from goqueue.errors import InvalidPattern, MalformedRequest, StaleMemberEpoch, U
 from goqueue.machines.groups.consumer import group as consumer_group
 from goqueue.machines.groups.consumer.records import changes
 from goqueue.machines.groups.consumer.values import AWAY_EPOCH, LEAVE_EPOCH, MemberState
-from goqueue.machines.groups.values import REBALANCES_KEPT, TopicPartition
+from goqueue.machines.groups.values import REBALANCES_KEPT
+from goqueue.model.topic import TopicPartition
 
 
 def test_the_first_member_gets_everything_at_once() -> None:

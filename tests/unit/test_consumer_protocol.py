@@ -13,7 +13,7 @@ from goqueue.machines.groups.classic.consumer_protocol import (
     assigned_partitions,
     subscribed_topics,
 )
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 NAMES = st.text(max_size=20)
 PARTITIONS = st.builds(TopicPartition, NAMES, st.integers(0, 2**31 - 1))

@@ -33,7 +33,7 @@ from goqueue.machines.groups.limits import (
     check_heartbeat,
 )
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 BATCH_BYTES_MAX = 64 * 1024 * 1024
 NOW = Now(1_700_000_000_000, 50_000)

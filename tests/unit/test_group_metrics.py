@@ -12,7 +12,7 @@ from goqueue.client import Client, NewMessage, PartitionOffset, groups, messages
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.machines.groups.rebalance_kinds import RebalanceKind, kind_of_reason
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.observe.group_metrics import GROUPS_MAX
 from goqueue.observe.metrics import Metrics
 from goqueue.testing import Broker, Simulation, simulate

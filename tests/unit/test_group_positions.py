@@ -9,7 +9,7 @@ import pytest
 from goqueue.broker.groups.positions import MemberPositions, Position, Positions
 from goqueue.errors import MalformedRequest
 from goqueue.machines.groups.consumer.values import ConsumerMember
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 ZERO, ONE, TWO = (TopicPartition("t", index) for index in range(3))

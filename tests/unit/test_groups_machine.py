@@ -12,7 +12,7 @@ from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTop
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerReply
 from goqueue.machines.groups.keys import KeyKind, encode_key
 from goqueue.machines.groups.machine import Groups
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 # -- who may commit
 

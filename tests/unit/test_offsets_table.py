@@ -11,7 +11,7 @@ from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.keys import KeyKind, decode_key, encode_key
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable, partition_key
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 AUDIT = TopicPartition("audit", 3)

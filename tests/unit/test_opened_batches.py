@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from goqueue.errors import UnreadableBatch
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import read_header

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from goqueue.broker.queues.counters import Partitions, QueueTallies, QueueTally
 from goqueue.errors import StaleReceipt
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Bury, Claim, Settle
 from goqueue.machines.queues.steps import DONE
 from goqueue.machines.queues.values import Delivery, Verdict
+from goqueue.model.topic import TopicPartition
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 COUNTED = QueueTally(delivered=2, redelivered=1, acked=1, refused=1, dead_letters=Counter(rejected=1))

@@ -9,9 +9,9 @@ from hashlib import blake2b
 import pytest
 
 from goqueue.broker.queues.receipts import RECEIPT_CHARS_MAX, Receipts
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Claim
 from goqueue.machines.queues.values import Delivery
+from goqueue.model.topic import TopicPartition
 
 KEY = bytes(range(32))
 ORDERS = [TopicPartition("orders", number) for number in range(2)]

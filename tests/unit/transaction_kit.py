@@ -12,7 +12,6 @@ from goqueue.errors import (
     GoQueueError,
 )
 from goqueue.machines.decision import Decision, KeyedRecord, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.machine import Transactions
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.values import (
@@ -24,6 +23,7 @@ from goqueue.machines.transactions.values import (
     ProducerIdentity,
     TransactionState,
 )
+from goqueue.model.topic import TopicPartition
 
 ID = "payments"
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -48,7 +48,7 @@ from goqueue.machines.groups.commands import DropTopic
 from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
 from goqueue.machines.groups.machine import Command as GroupCommand
 from goqueue.machines.groups.machine import Groups
-from goqueue.machines.groups.values import KnownTopic, TopicPartition
+from goqueue.machines.groups.values import KnownTopic
 from goqueue.machines.queues.commands import DropTopic as QueueDropTopic
 from goqueue.machines.redrives.values import DropLetters
 from goqueue.machines.runs.jobs import JobRuns
@@ -58,7 +58,7 @@ from goqueue.machines.transactions.values import Command as TransactionCommand
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.sinks import coordination_key
-from goqueue.model.topic import Topic, is_internal
+from goqueue.model.topic import Topic, TopicPartition, is_internal
 from goqueue.model.topic_settings import TopicSettings, parse
 from goqueue.runtime.loading import open_logs
 from goqueue.runtime.opened_batches import OpenedBatches

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
+
+from typing_extensions import override
 
 from goqueue.errors import InvalidTopicName
 
@@ -29,6 +32,17 @@ class Topic:
     def is_internal(self) -> bool:
         """Whether the broker keeps its own state there."""
         return is_internal(self.name)
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic."""
+
+    topic: str
+    partition: int
+
+    @override
+    def __str__(self) -> str:
+        return f"partition {self.partition} of {self.topic!r}"
 
 
 def is_internal(name: str) -> bool:

@@ -19,8 +19,8 @@ from goqueue.broker.groups.view import member_count
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.machine import Groups
 from goqueue.machines.groups.rebalance_kinds import RebalanceKind
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import Cause, TransactionState
+from goqueue.model.topic import TopicPartition
 
 GROUPS_MAX = 1000
 _LAGS_MAX = 1000

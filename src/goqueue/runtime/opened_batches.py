@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from goqueue.errors import CorruptBatch, GoQueueError, TooLarge, UnreadableBatch, UnsupportedFormat
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import BatchHeader
 from goqueue.records.reader import (
     DECOMPRESSED_BYTES_MAX,

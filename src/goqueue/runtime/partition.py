@@ -36,10 +36,9 @@ from goqueue.errors import (
 from goqueue.log.batches import NewBatch, check_batches, own_batch
 from goqueue.log.log import Log
 from goqueue.log.reader import TimedOffset
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.producer import Duplicate, Refused
 from goqueue.model.log_settings import FlushPolicy
-from goqueue.model.topic import is_internal
+from goqueue.model.topic import TopicPartition, is_internal
 from goqueue.model.topic_settings import Stamp, TopicSettings
 from goqueue.records.control import ControlType, build_marker
 from goqueue.records.layout import (

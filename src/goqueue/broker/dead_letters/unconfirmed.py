@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.dead_letters.search import find_letters
 from goqueue.errors import GoQueueError, LogOffline, Unavailable
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.values import LetterPlace
 from goqueue.machines.queues.window import Window
 from goqueue.model.dead_letters import Cause, cause_of
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord
 from goqueue.runtime.partition import Partition
 

@@ -9,9 +9,9 @@ are made at the same time, and letters of batches that a letter has no room for,
 from __future__ import annotations
 
 from goqueue.errors import Corrupt, GoQueueError
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.values import Flight
 from goqueue.model import dead_letters
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord
 from goqueue.records.layout import headers
 from goqueue.runtime.partition import Partition

@@ -30,7 +30,6 @@ from goqueue.broker.messages.publish import Limits, moved_batch, publish_section
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics.admin import create_topic
 from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists, Unavailable
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Bury, Retreat
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import Deliveries
@@ -39,6 +38,7 @@ from goqueue.machines.queues.values import Flight, LetterPlace
 from goqueue.machines.queues.window import Window
 from goqueue.model import dead_letters
 from goqueue.model.dead_letters import dead_letters_of
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Appended, Partition

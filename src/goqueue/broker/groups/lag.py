@@ -13,7 +13,7 @@ from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.machines.groups.values import TopicPartition
+    from goqueue.model.topic import TopicPartition
 
 # Behind a batch without messages of its own comes the next one; what takes longer than this is not looked for.
 _READ_BYTES = 64 * 1024

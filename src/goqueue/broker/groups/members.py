@@ -18,7 +18,7 @@ from goqueue.errors import Conflict, InconsistentProtocol, UnknownMember
 from goqueue.machines.groups.classic.values import ClassicGroup
 from goqueue.machines.groups.consumer.group import state_of
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, MemberState
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.broker.admission import Caller

@@ -29,7 +29,7 @@ from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerGroup, C
 from goqueue.machines.groups.kinds import Group
 from goqueue.machines.groups.limits import check_commit, check_heartbeat
 from goqueue.machines.groups.offsets import CommittedOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from goqueue.errors import (
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.consumer.values import ConsumerGroup
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.model.start_at import StartAt
+from goqueue.model.topic import TopicPartition
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over, turns

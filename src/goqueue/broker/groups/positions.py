@@ -19,7 +19,7 @@ from uuid import UUID
 
 from goqueue.errors import MalformedRequest, OffsetOutOfRange
 from goqueue.machines.groups.consumer.values import ConsumerMember
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 _PRUNE_ABOVE = 64
 

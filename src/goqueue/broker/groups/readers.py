@@ -13,7 +13,7 @@ from goqueue.broker.slices import Slices
 from goqueue.machines.groups.kinds import is_in_use, topics_of
 from goqueue.machines.groups.machine import Groups
 from goqueue.machines.groups.offsets import partition_key
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -17,7 +17,7 @@ from goqueue.errors import GoQueueError, GroupNotEmpty, InconsistentProtocol, Un
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.kinds import is_in_use
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.broker.admission import Caller

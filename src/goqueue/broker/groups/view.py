@@ -30,7 +30,7 @@ from goqueue.machines.groups.consumer.group import state_of
 from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
 from goqueue.machines.groups.kinds import Group, everybody, is_in_use, topics_of
 from goqueue.machines.groups.offsets import CommittedOffset, OffsetTable
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from goqueue.broker.share_groups.members import members_of
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.offsets import CommittedOffset
 from goqueue.machines.groups.share.values import ShareMember
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.window import Window
+from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

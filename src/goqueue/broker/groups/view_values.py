@@ -9,7 +9,8 @@ from typing import NamedTuple
 from goqueue.broker.groups.lag import Lag
 from goqueue.broker.groups.members import MemberProgress
 from goqueue.machines.groups.offsets import CommittedOffset
-from goqueue.machines.groups.values import Rebalance, TopicPartition
+from goqueue.machines.groups.values import Rebalance
+from goqueue.model.topic import TopicPartition
 
 Partitions = frozenset[TopicPartition]
 

@@ -27,8 +27,8 @@ from typing_extensions import override
 from goqueue.broker.admission import OK, Caller, Pipeline
 from goqueue.broker.transactions.coordination import add_partitions, known, verify
 from goqueue.errors import GoQueueError, NotEnoughReplicas, ProducerFenced, TopicProtected, TransactionFenced
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import read_header
 from goqueue.runtime.partition import Appended, Outcome, Partition
 

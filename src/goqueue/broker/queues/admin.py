@@ -13,7 +13,6 @@ from goqueue.broker.queues.start_positions import ensure_group, ensure_partition
 from goqueue.broker.share_groups.members import members_of
 from goqueue.errors import Corrupt, GoQueueError, GroupNotEmpty
 from goqueue.machines.groups.share.values import ShareMember
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.admin import require
 from goqueue.machines.queues.commands import Configure, DeleteQueue, Pause, Seek
 from goqueue.machines.queues.group import QueueGroup
@@ -21,6 +20,7 @@ from goqueue.machines.queues.values import FlightState
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 

@@ -12,10 +12,10 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Bury, Settle
 from goqueue.machines.queues.steps import Result, Settled, dead_as_told
 from goqueue.machines.queues.values import Delivery, Verdict
+from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.machines.queues.group import QueueGroup

@@ -15,12 +15,12 @@ from goqueue.broker.queues.candidates import look
 from goqueue.broker.queues.start_positions import require_topic, start_of, start_offset, usable_partitions
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Taker
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.steps import begun, lease
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering
+from goqueue.model.topic import TopicPartition
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns

@@ -26,9 +26,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from goqueue.errors import InvalidReceipt
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Claim
 from goqueue.machines.queues.values import Delivery
+from goqueue.model.topic import TopicPartition
 
 RECEIPT_CHARS_MAX = 1_720
 """How long a receipt is at most: the name of a group may have 1,000 bytes, that of a topic 249."""

@@ -14,7 +14,6 @@ from goqueue.broker.queues.reading import Stretches
 from goqueue.broker.queues.receipts import Receipts
 from goqueue.broker.queues.start_positions import prepare
 from goqueue.errors import GoQueueError, TooLarge
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Receive, Taker
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import Leased
@@ -22,6 +21,7 @@ from goqueue.machines.queues.steps import HELD_MAX
 from goqueue.machines.queues.values import Delivery
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering
+from goqueue.model.topic import TopicPartition
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.rounds import Take

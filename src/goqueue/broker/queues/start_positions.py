@@ -15,13 +15,13 @@ from goqueue.broker.messages.offsets import NO_OFFSET, find_offset
 from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable, UnknownTopic
 from goqueue.log.epochs import NO_EPOCH
 from goqueue.log.log import Log
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import BeginTopic, Configure, Retreat
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import Deliveries
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.share_groups.sessions import Place, ShareSession
 from goqueue.errors import GoQueueError, Invalid, StaleReceipt, UnknownQueue
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Receipt, Settle, claims_of
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.steps import Result, stale
 from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.machines.queues.window import SHIFT, Window
+from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

@@ -13,13 +13,13 @@ from goqueue.broker.queues.waits import Condition
 from goqueue.broker.share_groups.candidates import Search, Supply, Wanted
 from goqueue.broker.share_groups.sessions import Place, ShareSession
 from goqueue.errors import GoQueueError, UnknownQueue
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Receive, Taker
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import Leased
 from goqueue.machines.queues.steps import HELD_MAX
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over, turns
 

@@ -12,8 +12,8 @@ from goqueue.broker.admission import operation
 from goqueue.broker.queues.admin import QueueSeek, move_partition, require_queue
 from goqueue.broker.queues.start_positions import ensure_partitions, require_topic
 from goqueue.errors import Draining, GoQueueError
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import DropTopic
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:

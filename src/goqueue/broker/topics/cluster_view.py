@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import operation
 from goqueue.errors import GoQueueError
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import pause, pieces
 

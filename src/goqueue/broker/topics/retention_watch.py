@@ -24,7 +24,7 @@ from goqueue.log import retention
 from goqueue.log.log import Log
 from goqueue.log.retention_forecast import Leaving, can_reach
 from goqueue.log.retention_hold import DuePartition, DueSegment, judge
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.partition import Partition
 

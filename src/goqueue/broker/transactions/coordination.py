@@ -27,7 +27,6 @@ from goqueue.errors import (
     UnknownTransaction,
 )
 from goqueue.machines.groups.commands import CommitOffsets
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.producer import ProducerState
 from goqueue.machines.transactions.values import (
     EPOCH_MAX,
@@ -41,7 +40,7 @@ from goqueue.machines.transactions.values import (
     Transaction,
     TransactionState,
 )
-from goqueue.model.topic import is_internal
+from goqueue.model.topic import TopicPartition, is_internal
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

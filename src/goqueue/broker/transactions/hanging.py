@@ -21,9 +21,9 @@ from goqueue.broker.events import DoubtfulTransaction, HangingTransaction
 from goqueue.broker.transactions.coordination import ended
 from goqueue.errors import CoordinatorUnavailable, GoQueueError, InvalidTransactionState, ProducerFenced
 from goqueue.machines.groups.commands import EndOffsets
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.producer import NO_OFFSET
 from goqueue.machines.transactions.values import EPOCH_MAX, Abort
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 

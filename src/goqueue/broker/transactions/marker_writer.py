@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.commands import EndOffsets
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.machine import Transactions
 from goqueue.machines.transactions.values import Ending
+from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:

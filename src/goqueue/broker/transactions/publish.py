@@ -30,8 +30,8 @@ from goqueue.broker.messages.publish import (
 )
 from goqueue.broker.transactions.coordination import add_partitions, held_transaction, known
 from goqueue.errors import GoQueueError
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import build_batch
 from goqueue.runtime.partition import Partition
 

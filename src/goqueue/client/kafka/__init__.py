@@ -26,9 +26,9 @@ from goqueue.client.kafka.values import (
     Place,
     ProducerIdentity,
     Topic,
-    TopicPartition,
 )
 from goqueue.client.kafka.wire.reading import AbortedTransaction
+from goqueue.model.topic import TopicPartition
 
 __all__ = [
     "AbortedTransaction",

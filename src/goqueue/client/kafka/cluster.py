@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from goqueue.client.kafka.addresses import Address
 from goqueue.client.kafka.connection import Connection, connect
 from goqueue.client.kafka.refusals import NO_ERROR, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, refusal
-from goqueue.client.kafka.values import Partition, Topic, TopicPartition
+from goqueue.client.kafka.values import Partition, Topic
 from goqueue.client.kafka.waiting import Deadline, Waiting
 from goqueue.client.kafka.wire import cluster as wire
 from goqueue.client.kafka.wire.frame import Api
@@ -27,6 +27,7 @@ from goqueue.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from goqueue.model.topic import TopicPartition
 
 T = TypeVar("T")
 

@@ -18,19 +18,12 @@ from goqueue.client.kafka.producing import Publishing
 from goqueue.client.kafka.ranges import Batches, RangeReader
 from goqueue.client.kafka.reading import FETCH_BYTES_MAX, Terms
 from goqueue.client.kafka.refusals import UNKNOWN_TOPIC_OR_PARTITION, refusal
-from goqueue.client.kafka.values import (
-    FetchedBatches,
-    FoundOffset,
-    Isolation,
-    Place,
-    ProducerIdentity,
-    Topic,
-    TopicPartition,
-)
+from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, Place, ProducerIdentity, Topic
 from goqueue.client.kafka.waiting import Deadline, Waiting
 from goqueue.client.kafka.wire import cluster as wire
 from goqueue.client.kafka.wire.frame import Api, Buffer
 from goqueue.errors import Invalid, InvalidPattern, Unavailable
+from goqueue.model.topic import TopicPartition
 from goqueue.seams.clock import Clock, SystemClock
 from goqueue.seams.entropy import Entropy, SystemEntropy
 

@@ -18,13 +18,14 @@ from goqueue.client.kafka.batches import PREFIX_BYTES
 from goqueue.client.kafka.cluster import Cluster
 from goqueue.client.kafka.connection import Connection
 from goqueue.client.kafka.refusals import DUPLICATE_SEQUENCE, NO_ERROR, refusal
-from goqueue.client.kafka.values import ProducerIdentity, TopicPartition
+from goqueue.client.kafka.values import ProducerIdentity
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.kafka.wire import writing as wire
 from goqueue.client.kafka.wire.fields import INT32
 from goqueue.client.kafka.wire.frame import Api, Buffer
 from goqueue.client.problems import BadReply
 from goqueue.errors import GoQueueError, Invalid
+from goqueue.model.topic import TopicPartition
 
 UNANSWERED_MAX = 5
 """How many batches of a producer a broker remembers: so many may be sent again without being stored twice."""

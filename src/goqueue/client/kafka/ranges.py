@@ -15,10 +15,11 @@ from uuid import UUID
 from goqueue.client.kafka.cluster import Cluster, Leader
 from goqueue.client.kafka.connection import Connection
 from goqueue.client.kafka.reading import Terms, answer, ask, judge
-from goqueue.client.kafka.values import FetchedBatches, TopicPartition
+from goqueue.client.kafka.values import FetchedBatches
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.problems import RequestTimedOut
 from goqueue.errors import GoQueueError, UnknownTopic
+from goqueue.model.topic import TopicPartition
 
 _WAIT_MS = 500
 _GRACE_S = 5.0

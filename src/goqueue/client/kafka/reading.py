@@ -10,12 +10,13 @@ from goqueue.client.kafka.batches import extent
 from goqueue.client.kafka.cluster import Cluster, Leader
 from goqueue.client.kafka.connection import Connection
 from goqueue.client.kafka.refusals import OFFSET_OUT_OF_RANGE, refusal
-from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, Place, TopicPartition
+from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, Place
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.kafka.wire import reading as wire
 from goqueue.client.kafka.wire.frame import Api
 from goqueue.client.problems import BadReply
 from goqueue.errors import OffsetOutOfRange, Throttled
+from goqueue.model.topic import TopicPartition
 
 # Larger ones were measured to be no faster, smaller ones perhaps a little slower.
 FETCH_BYTES_MAX = 4 * 1024 * 1024

@@ -8,8 +8,6 @@ from enum import Enum, IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from typing_extensions import override
-
 from goqueue.client.kafka.addresses import Address
 from goqueue.client.kafka.wire.reading import AbortedTransaction
 from goqueue.errors import GoQueueError
@@ -27,17 +25,6 @@ class Place(IntEnum):
 
     LATEST = -1
     EARLIEST = -2
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-    @override
-    def __str__(self) -> str:
-        return f"partition {self.partition} of {self.topic!r}"
 
 
 @dataclass(frozen=True, slots=True)

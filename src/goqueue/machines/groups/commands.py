@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from goqueue.machines.groups.offsets import NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

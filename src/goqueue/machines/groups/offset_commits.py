@@ -12,7 +12,7 @@ from goqueue.machines.groups.consumer import group as consumer_group
 from goqueue.machines.groups.consumer.values import ConsumerGroup
 from goqueue.machines.groups.kinds import Group, is_in_use, topics_of
 from goqueue.machines.groups.offsets import OffsetTable
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 
 def check_commit(group: Group | None, command: CommitOffsets) -> list[GoQueueError | None]:

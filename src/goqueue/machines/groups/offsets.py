@@ -15,7 +15,7 @@ import msgspec
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.keys import KeyKind, decode_key, encode_key
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 NO_EPOCH = -1
 _PARTITION = struct.Struct(">i")

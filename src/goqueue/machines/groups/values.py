@@ -25,13 +25,6 @@ KnownTopics = Mapping[str, KnownTopic]
 """All topics that there are, by name."""
 
 
-class TopicPartition(NamedTuple):
-    """A partition by the name of its topic."""
-
-    topic: str
-    partition: int
-
-
 class Rebalance(msgspec.Struct, frozen=True, array_like=True):
     """What moved partitions between members: why, since when, for how long, and how many of them.
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from goqueue.errors import Conflict, UnknownQueue
 from goqueue.machines.decision import Answer, Decision, KeyedRecord
 from goqueue.machines.groups.offsets import NO_EPOCH
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import (
     Administration,
     BeginTopic,
@@ -33,6 +32,7 @@ from goqueue.machines.queues.records import (
 )
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering, QueueSettings
+from goqueue.model.topic import TopicPartition
 
 Groups = Mapping[str, QueueGroup]
 

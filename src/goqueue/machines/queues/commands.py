@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 
 from goqueue.machines.groups.offsets import NO_EPOCH
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.values import LetterPlace, Verdict
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

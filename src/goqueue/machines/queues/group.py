@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.draft import Draft
 from goqueue.machines.queues.records import (
     GroupValue,
@@ -22,6 +21,7 @@ from goqueue.machines.queues.records import (
 from goqueue.machines.queues.values import FlightState
 from goqueue.machines.queues.window import Chunk, Move, Window
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 
 # So many messages are settled before the ratio of failures says anything.
 _BREAKER_MESSAGES_MIN = 100

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.admin import administer, require
 from goqueue.machines.queues.commands import Bury, Command, PassTime, Receive, Settle, Taker
 from goqueue.machines.queues.draft import Draft
@@ -49,6 +48,7 @@ from goqueue.machines.queues.steps import (
 from goqueue.machines.queues.values import TIMED, Delivery, Flight, FlightState, Verdict
 from goqueue.machines.queues.window import SHIFT, Chunk, Move, Window
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 
 # Of a group of which nothing is known yet.
 _DEFAULTS = QueueSettings()

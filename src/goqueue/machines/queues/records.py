@@ -32,9 +32,9 @@ import msgspec
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.groups.offsets import NO_EPOCH
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.values import Flight, FlightState, Lease, LetterPlace
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 
 _HEAD = struct.Struct(">BH")
 _PARTITION = struct.Struct(">i")

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.queues.commands import Bury, Claim, Offer, Settle, Taker
 from goqueue.machines.queues.draft import Draft
 from goqueue.machines.queues.values import TIMED, DeathReason, Delivery, Flight, FlightState, Lease, Verdict
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.topic import TopicPartition
 
 HELD_MAX = 1_000
 """How many messages of a partition wait for others of their key before nothing behind them is looked at."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.machines.decision import Now
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 NEVER = Now(-1, -1)
 

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from goqueue.errors import ProducerMismatch, UnknownTransaction
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions import steps
 from goqueue.machines.transactions.deadlines import Deadlines
 from goqueue.machines.transactions.records import read_id, read_transaction, tombstone, transaction_record
@@ -55,6 +54,7 @@ from goqueue.machines.transactions.values import (
     TransactionCommand,
 )
 from goqueue.model.sinks import is_sink_key
+from goqueue.model.topic import TopicPartition
 
 
 class _Outcome(NamedTuple):

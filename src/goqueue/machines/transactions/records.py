@@ -11,8 +11,8 @@ import msgspec
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity, Transaction, TransactionState
+from goqueue.model.topic import TopicPartition
 
 
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -59,7 +59,6 @@ from goqueue.errors import (
     TransactionFenced,
 )
 from goqueue.machines.decision import Answer, Now
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     GROUPS_MAX,
@@ -78,6 +77,7 @@ from goqueue.machines.transactions.values import (
     WaitingInit,
 )
 from goqueue.model.sinks import is_sink_key
+from goqueue.model.topic import TopicPartition
 
 
 class Step(NamedTuple):

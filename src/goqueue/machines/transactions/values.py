@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from typing_extensions import override
 
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 EPOCH_MAX = 32_766
 """The last epoch that a producer may be given. There is one more, which only ever fences."""

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 
 from goqueue.machines.groups.assignors.sticky import assign_sticky
 from goqueue.machines.groups.assignors.subscribers import Assignment, Subscriptions, subscribers_of
-from goqueue.machines.groups.values import TopicPartition, Topics
+from goqueue.machines.groups.values import Topics
+from goqueue.model.topic import TopicPartition
 
 Assignor = Callable[[Subscriptions, Topics, Assignment], Assignment]
 

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 
 from goqueue.machines.groups.assignors.subscribers import Assignment, Subscriptions, subscribers_of
-from goqueue.machines.groups.values import TopicPartition, Topics
+from goqueue.machines.groups.values import Topics
+from goqueue.model.topic import TopicPartition
 
 
 def assign_sticky(subscriptions: Subscriptions, topics: Topics, current: Assignment) -> Assignment:

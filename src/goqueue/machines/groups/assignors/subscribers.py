@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from goqueue.machines.groups.values import TopicPartition, Topics
+from goqueue.machines.groups.values import Topics
+from goqueue.model.topic import TopicPartition
 
 Subscriptions = Mapping[str, frozenset[str]]
 """The topics that each member, by its id, subscribes to."""

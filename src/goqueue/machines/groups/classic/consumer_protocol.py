@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator
 
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 CONSUMER = "consumer"
 TOPICS_MAX = 20_000

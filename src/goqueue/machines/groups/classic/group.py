@@ -53,7 +53,7 @@ from goqueue.machines.groups.classic.values import (
     Synced,
 )
 from goqueue.machines.groups.limits import check_leave, check_sync
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 
 def sync(group: ClassicGroup | None, command: Sync, ticket: int, now: Now) -> Step:

@@ -19,7 +19,8 @@ from goqueue.machines.groups.classic.values import (
     Round,
     Step,
 )
-from goqueue.machines.groups.values import REBALANCES_KEPT, Rebalance, TopicPartition
+from goqueue.machines.groups.values import REBALANCES_KEPT, Rebalance
+from goqueue.model.topic import TopicPartition
 
 # Members that start together should begin together, but nobody should wait for others that may never come.
 _OPEN_MS = 200

@@ -72,7 +72,8 @@ from goqueue.machines.groups.consumer.values import (
     ConsumerReply,
     MemberState,
 )
-from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics, TopicPartition
+from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics
+from goqueue.model.topic import TopicPartition
 
 
 def heartbeat(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from goqueue.machines.decision import Now
 from goqueue.machines.groups.consumer.target import chosen_assignor
 from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 _SHOWN_MAX = 64
 

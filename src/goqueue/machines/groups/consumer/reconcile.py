@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from goqueue.machines.decision import Now
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember, MemberState
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 
 def reconcile(

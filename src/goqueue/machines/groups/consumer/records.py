@@ -19,7 +19,8 @@ from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember, MemberState
 from goqueue.machines.groups.keys import GroupKey, KeyKind, encode_key
-from goqueue.machines.groups.values import Rebalance, TopicPartition
+from goqueue.machines.groups.values import Rebalance
+from goqueue.model.topic import TopicPartition
 
 KIND: Literal["consumer"] = "consumer"
 

@@ -36,7 +36,7 @@ from goqueue.machines.groups.consumer.values import (
     ConsumerMember,
 )
 from goqueue.machines.groups.topic_pattern import topic_pattern
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 
 
 def check_request(command: ConsumerHeartbeat) -> None:

@@ -16,7 +16,8 @@ from goqueue.machines.groups.assignors.by_name import ASSIGNORS, STICKY
 from goqueue.machines.groups.assignors.subscribers import Assignment
 from goqueue.machines.groups.consumer.topics import Members, seen_topics, subscriptions_of, topic_ids
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember, MemberState
-from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics, Rebalance, TopicPartition
+from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics, Rebalance
+from goqueue.model.topic import TopicPartition
 
 
 def retarget(group: ConsumerGroup, members: Members, reason: str, topics: KnownTopics, now: Now) -> ConsumerGroup:

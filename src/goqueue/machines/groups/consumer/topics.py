@@ -14,7 +14,8 @@ from uuid import UUID
 from goqueue.machines.groups.assignors.subscribers import Subscriptions
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, MemberState
 from goqueue.machines.groups.topic_pattern import topic_pattern
-from goqueue.machines.groups.values import KnownTopics, TopicPartition
+from goqueue.machines.groups.values import KnownTopics
+from goqueue.model.topic import TopicPartition
 
 Members = Mapping[str, ConsumerMember]
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.machines.groups.assignors.by_name import STICKY
-from goqueue.machines.groups.values import Rebalance, TopicPartition
+from goqueue.machines.groups.values import Rebalance
+from goqueue.model.topic import TopicPartition
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

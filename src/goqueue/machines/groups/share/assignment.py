@@ -8,7 +8,8 @@ has many more members than another. The result depends on nothing but the argume
 from __future__ import annotations
 
 from goqueue.machines.groups.assignors.subscribers import Assignment, Subscriptions, subscribers_of
-from goqueue.machines.groups.values import TopicPartition, Topics
+from goqueue.machines.groups.values import Topics
+from goqueue.model.topic import TopicPartition
 
 
 def assign_shares(subscriptions: Subscriptions, topics: Topics) -> Assignment:

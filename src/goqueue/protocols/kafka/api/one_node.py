@@ -17,7 +17,7 @@ from goqueue.broker.topics.cluster_view import (
     list_topic_names,
 )
 from goqueue.errors import GoQueueError, UnknownTopic
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.configs import LISTENER_NAMES, Resource
 from goqueue.protocols.kafka.api.context import Context, told
 from goqueue.protocols.kafka.wire.decode import Request

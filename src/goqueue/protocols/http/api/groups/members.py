@@ -22,8 +22,7 @@ from goqueue.machines.groups.consumer.values import (
     SESSION_TIMEOUT_MS,
     ConsumerHeartbeat,
 )
-from goqueue.machines.groups.values import TopicPartition
-from goqueue.model.topic import check_name
+from goqueue.model.topic import TopicPartition, check_name
 from goqueue.model.units import duration_text, parse_duration_ms
 from goqueue.protocols.http.api.groups.shapes import (
     PARTITIONS_MAX,

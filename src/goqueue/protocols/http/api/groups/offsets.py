@@ -15,7 +15,7 @@ from goqueue.broker.messages.publish import MESSAGES_MAX
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.protocols.http.api.groups.shapes import (
     PARTITIONS_MAX,
     Generation,

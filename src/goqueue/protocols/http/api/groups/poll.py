@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.groups.poll import Poll, Polled, poll_group
 from goqueue.broker.messages.publish import MESSAGES_MAX
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.model.start_at import StartAt
+from goqueue.model.topic import TopicPartition
 from goqueue.model.units import parse_bytes, parse_duration_ms
 from goqueue.protocols.http.api.groups.shapes import Generation, MemberId, PartitionError, told_errors
 from goqueue.protocols.http.api.messages import (

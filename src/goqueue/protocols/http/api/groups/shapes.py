@@ -12,8 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from goqueue.broker.groups.view_values import MemberView, OffsetView
 from goqueue.broker.topics.retention_risk import Danger
 from goqueue.errors import GoQueueError
-from goqueue.machines.groups.values import TopicPartition
-from goqueue.model.topic import NAME_MAX
+from goqueue.model.topic import NAME_MAX, TopicPartition
 from goqueue.protocols.http.api.messages import OFFSET_MAX, PARTITION_MAX
 from goqueue.protocols.http.api.topics import NAME_PATTERN, NAME_SCHEMA
 from goqueue.protocols.http.calls import GROUP_NAME_MAX

@@ -27,9 +27,9 @@ from goqueue.broker.transactions.publish import Writer, publish_in_transaction
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.transactions.values import ProducerIdentity, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
+from goqueue.model.topic import TopicPartition
 from goqueue.model.units import parse_duration_ms
 from goqueue.protocols.http.api.messages import MessageToPublish, all_translated, told
 from goqueue.protocols.http.api.topics import NAME_SCHEMA

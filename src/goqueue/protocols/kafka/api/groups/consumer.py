@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from goqueue.broker.groups import membership as groups
 from goqueue.errors import GoQueueError, Invalid, InvalidGroup
 from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerHeartbeat, FormerPartition
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.coordination import client_id_of, told_by_coordinator
 from goqueue.protocols.kafka.wire.decode import Request

@@ -13,7 +13,7 @@ from goqueue.broker.groups.membership import Reader, commit_offsets, delete_offs
 from goqueue.errors import GoQueueError, StaleMemberEpoch
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.coordination import code_of
 from goqueue.protocols.kafka.wire.decode import Request

@@ -16,9 +16,9 @@ from goqueue.broker.transactions.coordination import (
 from goqueue.errors import GoQueueError, StaleMemberEpoch
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.groups.values import TopicPartition
 from goqueue.machines.producer import NO_SEQUENCE, ProducerState
 from goqueue.machines.transactions.values import ProducerIdentity, Transaction, TransactionState
+from goqueue.model.topic import TopicPartition
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context, told
 from goqueue.protocols.kafka.api.transactions.producers import producer_code

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from goqueue.broker.transactions.coordination import answer_by
 from goqueue.broker.transactions.hanging import abort_transactions_of, end_hanging_transaction
 from goqueue.errors import GoQueueError
-from goqueue.machines.groups.values import TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.wire.decode import Request
