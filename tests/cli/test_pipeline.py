@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree as Xml
 
 import pytest
 
@@ -118,11 +117,11 @@ def test_a_plan_of_a_wrong_file_is_refused_with_its_mistakes(here: Path) -> None
     assert "wrong.yaml:2:1: error:" in GOQUEUE.refused("pipeline", "plan", "wrong.yaml")
 
 
-def test_a_plan_is_drawn_into_a_file(here: Path) -> None:
+def test_plan_is_written_to_a_file_as_mermaid(here: Path) -> None:
     GOQUEUE.done("pipeline", "init")
-    result = GOQUEUE("pipeline", "plan", "pipeline.yaml", "--svg", "plan.svg")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "wrote plan.svg\n")
-    assert Xml.parse(here / "plan.svg").getroot().tag.endswith("svg")
+    result = GOQUEUE("pipeline", "plan", "pipeline.yaml", "--mermaid", "plan.mmd")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "wrote plan.mmd\n")
+    assert "flowchart LR" in (here / "plan.mmd").read_text("utf-8")
 
 
 def test_a_plan_has_rows_for_programs(here: Path) -> None:

@@ -84,8 +84,9 @@ def validate(
 def plan(
     file: _FileArgument,
     *,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="OUT", dir_okay=False, help="Draw it into this SVG file instead.")
+    mermaid: Annotated[
+        Path | None,
+        typer.Option("--mermaid", metavar="OUT", dir_okay=False, help="Write it as a Mermaid diagram to this file."),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
@@ -93,7 +94,7 @@ def plan(
 
     Example: [bold]goqueue pipeline plan pipeline.yaml[/bold]
 
-    Example: [bold]goqueue pipeline plan pipeline.yaml --svg plan.svg[/bold]
+    Example: [bold]goqueue pipeline plan pipeline.yaml --mermaid plan.mmd[/bold]
     """
     reading = _read(file)
     from goqueue.cli.pipelines import output as pipeline_output
@@ -103,13 +104,13 @@ def plan(
     if reading.pipeline is None:
         raise typer.Exit(1)
     picture = picture_of(reading.pipeline)
-    if svg is None:
+    if mermaid is None:
         pipeline_output.show_plan(picture, reading, output_format)
         return
-    from goqueue.spark.pipelines.render.svg import draw_svg
+    from goqueue.spark.pipelines.render.mermaid import draw_mermaid
 
-    svg.write_text(draw_svg(picture), "utf-8")
-    typer.echo(f"wrote {svg}", err=True)
+    mermaid.write_text(draw_mermaid(picture), "utf-8")
+    typer.echo(f"wrote {mermaid}", err=True)
 
 
 app.command()(pipeline_run.run)

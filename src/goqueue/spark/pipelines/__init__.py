@@ -4,7 +4,7 @@
       yaml_file   YAML -> nodes with places            module    a Python module -> the same nodes
       parse       nodes -> parts (parse_sources, parse_steps, parse_sinks), by way of `fields`
       check       all parts together -> model.PipelineSpec
-    graph       who reads whom; picture, draw_text, draw_svg: the plan as people see it
+    graph       who reads whom; picture, draw_text, draw_mermaid: the plan as people see it
 
 Nothing here needs Spark, Java or a broker.
 """

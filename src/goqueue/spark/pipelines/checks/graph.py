@@ -57,18 +57,6 @@ def _walk(reads: Reads, start: str, path: list[str], done: set[str], found: list
             pending.append((following, iter(reads[following])))
 
 
-def layers(reads: Reads) -> list[list[str]]:
-    """Return the names in layers: each stands one behind the last of what it reads. The graph has no circles."""
-    depth: dict[str, int] = {}
-    for name in in_order(reads):
-        depth[name] = max((depth[read] + 1 for read in reads[name] if read in depth), default=0)
-    made: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
-    for name in reads:
-        if name in depth:
-            made[depth[name]].append(name)
-    return made
-
-
 def upstream(reads: Reads, names: Sequence[str]) -> set[str]:
     """Return the names and everything that they read, directly or not."""
     found: set[str] = set()

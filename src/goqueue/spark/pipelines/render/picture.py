@@ -1,4 +1,4 @@
-"""A pipeline as boxes and arrows: what both drawings and the plan for programs show."""
+"""A pipeline as boxes and arrows: what the drawings and the plan for programs show."""
 
 from __future__ import annotations
 
