@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatch
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
 from tests.tidy import rules
 from tests.tidy.rules import Finding, Module, Rule
+from tests.tidy.tree import ROOT, texts
 
-ROOT = Path(__file__).parents[2]
 # The rooms that are made of time, chance, files and output.
 OUTSIDE_ROOMS = {"seams", "cli", "bench", "testing"}
 
@@ -105,26 +104,3 @@ def report(found: Iterable[str]) -> None:
 @cache
 def modules(folder: str) -> list[Module]:
     return [Module(path, text) for path, text in texts().items() if path.suffix == ".py" and path.parts[0] == folder]
-
-
-@cache
-def texts() -> dict[PurePosixPath, str]:
-    """Read every file that is kept, by its path from the root; files that are not text are left out."""
-    ignored = [".git", *(line.rstrip("/") for line in (ROOT / ".gitignore").read_text().split())]
-    found = {}
-    for file in sorted(kept_files(ROOT, ignored)):
-        try:
-            found[PurePosixPath(file.relative_to(ROOT))] = file.read_text("utf-8")
-        except UnicodeDecodeError:
-            continue
-    return found
-
-
-def kept_files(directory: Path, ignored: list[str]) -> Iterator[Path]:
-    for entry in directory.iterdir():
-        if any(fnmatch(entry.name, pattern) for pattern in ignored):
-            continue
-        if entry.is_dir():
-            yield from kept_files(entry, ignored)
-        elif entry.is_file():
-            yield entry
