@@ -14,6 +14,7 @@ import pytest
 from goqueue.protocols.http.wire.endpoint import HttpRequestFailed
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import Broker, Simulation, simulate
+from tests.callers import callers_of
 from tests.http.raw import Closed, RawHttp, SimServer, request, serving
 
 SEEDS = pytest.mark.seeds(10, long_count=300)
@@ -505,3 +506,17 @@ def test_raw_http_reads_what_it_is_sent() -> None:
 
 async def _two(client: RawHttp) -> tuple[Any, Any]:
     return await client.reply(), await client.reply()
+
+
+def test_admission_knows_the_user_agent_of_every_request() -> None:
+    async def test(_simulation: Simulation, server: SimServer) -> None:
+        callers = callers_of(server.server.broker)
+        client = await server.client()
+        for agent in ("first/1", "first/1", "second/2"):
+            assert (await client.call("GET", "/topics", **{"user-agent": agent})).status == 200
+        assert (await client.call("GET", "/topics")).status == 200
+        client.close()
+        assert [caller.client_id for caller in callers] == ["first/1", "first/1", "second/2", ""]
+        assert {caller.protocol for caller in callers} == {"http"}
+
+    run(1, test)

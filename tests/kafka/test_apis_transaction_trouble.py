@@ -30,19 +30,19 @@ def no_room_for_coordinators(server: SimServer) -> None:
 
 def guarded_disk(server: SimServer) -> None:
     """Let the disk guard refuse writes."""
-    server.server.broker.pipeline.is_disk_guarded = True
+    server.server.broker.admission.is_disk_guarded = True
 
 
 def draining(server: SimServer) -> None:
     """Let the broker be about to stop."""
-    server.server.broker.pipeline.is_draining = True
+    server.server.broker.admission.is_draining = True
 
 
 def end_trouble(server: SimServer) -> None:
     """Let everything work again."""
     server.disk.heal()
-    pipeline = server.server.broker.pipeline
-    pipeline.is_disk_guarded = pipeline.is_draining = False
+    admission = server.server.broker.admission
+    admission.is_disk_guarded = admission.is_draining = False
 
 
 TROUBLES = pytest.mark.parametrize("trouble", [no_room_for_coordinators, guarded_disk, draining])

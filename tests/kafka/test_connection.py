@@ -7,10 +7,11 @@ import struct
 
 import pytest
 
-from goqueue.broker.messages.produce import OPERATION
+from goqueue.broker.messages.produce import PUBLISH
 from goqueue.protocols.kafka.apis import APIS
 from goqueue.protocols.kafka.wire.connection import KafkaConnection
 from goqueue.testing import Simulation, simulate
+from tests.callers import callers_of
 from tests.kafka.generate import OFFERED
 from tests.kafka.messages import members, request_bytes, response_class, response_values
 from tests.kafka.raw import API_VERSIONS, FETCH, METADATA, PRODUCE, Closed, frame
@@ -87,8 +88,8 @@ def test_of_requests_in_a_row_each_has_its_own_outcome(seed: int) -> None:
                 result = produced(await client.reply())
                 assert (result["error_code"], result["base_offset"]) == ((0, offset) if good else (2, -1))
                 offset += good
-            tallies = server.server.broker.pipeline.tallies
-            counted = {key.outcome: each.count for key, each in tallies.items() if key.operation == OPERATION}
+            stats = server.server.broker.admission.stats
+            counted = {key.outcome: each.count for key, each in stats.items() if key.operation == PUBLISH.name}
             assert counted.get("ok", 0) == offset
             assert counted.get("corrupt_batch", 0) == len(is_good) - offset
 
@@ -439,3 +440,19 @@ def test_a_client_without_a_name_is_served(seed: int) -> None:
             assert response_values(METADATA, 1, (await client.raw_reply())[4:])["topics"] == []
 
     simulate(main, seed)
+
+
+def test_admission_knows_the_client_id_of_every_request() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with serving(simulation) as server:
+            callers = callers_of(server.server.broker)
+            client = await server.client()
+            body = request_bytes(METADATA, 1, {"topics": []})
+            for number, client_id in enumerate([b"first", b"first", b"second", b"\xff"]):
+                client.write(frame(METADATA, 1, number, body, client_id=client_id))
+                await client.raw_reply()
+            assert [caller.client_id for caller in callers] == ["first", "first", "second", "\ufffd"]
+            assert {caller.protocol for caller in callers} == {"kafka"}
+            assert len({caller.address for caller in callers}) == 1
+
+    simulate(main, 1)

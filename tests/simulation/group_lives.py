@@ -274,7 +274,7 @@ class World:
         """Stop the broker in order: everybody who waits is told, and what it knew is remembered."""
         life.is_over = True
         broker = life.broker
-        broker.pipeline.is_draining = True
+        broker.admission.is_draining = True
         broker.release()
         _, waiting = await asyncio.wait(tasks, timeout=_ANSWER_SECONDS_MAX)
         if waiting:

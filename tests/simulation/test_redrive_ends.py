@@ -120,11 +120,11 @@ def test_a_redrive_that_has_staged_nothing_ends_though_the_disk_is_nearly_full()
         await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
         command = Start("1" * 32, "orders.dlq", broker.topic("orders.dlq").topic.id, Terms(), {0: (0, 1)})
         await broker.redrives.submit(command.id, command)
-        broker.pipeline.is_disk_guarded = True
+        broker.admission.is_disk_guarded = True
         await cancel_redrive(broker, CALLER, command.id)
         broker.redrives.driver.look_at_all()
         await let_pass(0.1)
-        assert broker.pipeline.is_disk_guarded
+        assert broker.admission.is_disk_guarded
         (job,) = await LookAtRedrives().perform(broker)
         assert job.state is RedriveState.CANCELLED
 

@@ -1,4 +1,4 @@
-"""The broker: it composes catalogue, open topics, coordinators and the pipeline, and decides nothing itself.
+"""The broker: it composes catalogue, open topics, coordinators and the admission, and decides nothing itself.
 
 Everything durable is a log below the data directory, named `TOPIC-PARTITION`; the catalogue is the topic
 `__catalog`. A topic can be used once the catalogue has it durably and its logs are open. Owned by one event loop.
@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.broker.admission import Pipeline
+from goqueue.broker.admission import Admission
 from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.dead_letters.stats import LetterCounts
 from goqueue.broker.events import BatchUnreadable, DiskGuard, PartitionUnavailable, RemovalFailed, UnknownDirectory
@@ -139,7 +139,7 @@ class Broker:
         self.threads = threads
         self._syncs = syncs
         self.opened = OpenedBatches(self._report_unreadable)
-        self.pipeline = Pipeline(clock)
+        self.admission = Admission(clock)
         self.tasks = Tasks(sink)
         self.catalog = Catalog()
         self.producer_ids = ProducerIds()
@@ -464,8 +464,8 @@ class Broker:
         """Look how full the disk is, and refuse or take writes accordingly."""
         free = self.disk.free_fraction(self.directory)
         is_refusing = free < self.options.disk_guard_free_fraction
-        if is_refusing != self.pipeline.is_disk_guarded:
-            self.pipeline.is_disk_guarded = is_refusing
+        if is_refusing != self.admission.is_disk_guarded:
+            self.admission.is_disk_guarded = is_refusing
             self.sink.emit(DiskGuard(is_refusing, round(free * 100)))
 
     def _report_unknown_directories(self, present: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.broker.admission import BUCKETS_S, TallyKey
+from goqueue.broker.admission import BUCKETS_S, OperationKey
 from goqueue.model.visible_text import visible_lines
 from goqueue.observe.group_metrics import GroupSnapshot
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
@@ -84,7 +84,7 @@ class _Telling(Collector):
         yield from tell_queues(snapshot.queues)
 
 
-def _requests(requests: Mapping[TallyKey, Durations]) -> Iterator[Metric]:
+def _requests(requests: Mapping[OperationKey, Durations]) -> Iterator[Metric]:
     counts = CounterMetricFamily(
         "goqueue_requests",
         "Operations that ended, by outcome: ok, or the code of an error.",

@@ -72,14 +72,14 @@ class HealthChecks:
         broken = list(_broken(broker))
         return Health(
             [
-                Check("draining", "the broker is about to stop" if broker.pipeline.is_draining else ""),
+                Check("draining", "the broker is about to stop" if broker.admission.is_draining else ""),
                 Check("listeners", f"no port is open for {', '.join(closed)}" if closed else ""),
                 Check("catalog", _fault_of_catalog(broker)),
                 Check("partitions", _shown(broken)),
                 Check("disk", await self._fault_of_disk()),
                 Check(
                     "disk_space",
-                    "the disk is nearly full, so writes are refused" if broker.pipeline.is_disk_guarded else "",
+                    "the disk is nearly full, so writes are refused" if broker.admission.is_disk_guarded else "",
                 ),
             ]
         )

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.admission import TallyKey
+from goqueue.broker.admission import OperationKey
 from goqueue.broker.broker import Broker
 from goqueue.errors import GoQueueError
 from goqueue.observe.group_metrics import GroupSnapshot, look_at_groups
@@ -58,7 +58,7 @@ class PartitionRow(NamedTuple):
 class Snapshot:
     """All that is told, as it was at one moment."""
 
-    requests: Mapping[TallyKey, Durations]
+    requests: Mapping[OperationKey, Durations]
     connections: int
     dropped: Mapping[str, int]
     gauges: Mapping[str, float]
@@ -106,14 +106,14 @@ class Metrics:
                     rows.append(PartitionRow((name, str(index)), _numbers(partition)))
         return Snapshot(
             {
-                key: Durations(tally.count, tally.seconds, tuple(tally.by_bucket))
-                for key, tally in broker.pipeline.tallies.items()
+                key: Durations(stats.count, stats.seconds, tuple(stats.by_bucket))
+                for key, stats in broker.admission.stats.items()
             },
             self._door.connections,
             dict(self._door.dropped),
             {
-                "goqueue_disk_guarded": broker.pipeline.is_disk_guarded,
-                "goqueue_draining": broker.pipeline.is_draining,
+                "goqueue_disk_guarded": broker.admission.is_disk_guarded,
+                "goqueue_draining": broker.admission.is_draining,
                 "goqueue_topics": len(broker.topics),
                 "goqueue_partitions": total,
                 "goqueue_partitions_omitted": max(0, total - PARTITIONS_MAX),

@@ -138,7 +138,7 @@ class Server:
 
     async def stop(self) -> None:
         """Drain, within the time that the settings give, then close everything."""
-        self.broker.pipeline.is_draining = True
+        self.broker.admission.is_draining = True
         self.broker.release()
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():

@@ -10,7 +10,7 @@ from enum import StrEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.dead_letters.reading import Letter, Stretch
 from goqueue.broker.dead_letters.stats import COUNTED_MAX, Count, Run
 from goqueue.broker.dead_letters.topics import chosen_topics, find_letters
@@ -110,8 +110,8 @@ class Merged:
         return sum(each.unreadable for each in self._stretches)
 
 
-@operation("dead_letters.browse")
-async def browse_letters(broker: Broker, name: str, look: Look) -> Page:
+@operation("dead_letters.browse", on="topic")
+async def browse_letters(broker: Broker, caller: Caller, name: str, look: Look) -> Page:
     """Return a page of the dead letters of a topic, or of a topic of dead letters itself."""
     look.selection.check()
     place = find_letters(broker, name)
@@ -136,8 +136,8 @@ async def browse_letters(broker: Broker, name: str, look: Look) -> Page:
     return Page(topic.topic.name, found, left, is_cut=left is not None and not is_full, unreadable=merged.unreadable)
 
 
-@operation("dead_letters.count")
-async def count_letters(broker: Broker, name: str, selection: Selection) -> Count:
+@operation("dead_letters.count", on="topic")
+async def count_letters(broker: Broker, caller: Caller, name: str, selection: Selection) -> Count:
     """Count the dead letters of a topic by reason, the newest first, as far as may be."""
     selection.check()
     place = find_letters(broker, name)
@@ -149,8 +149,8 @@ async def count_letters(broker: Broker, name: str, selection: Selection) -> Coun
     return await _counted(broker, place.topic, selection)
 
 
-@operation("dead_letters.list")
-async def list_letters(broker: Broker) -> Sequence[Count]:
+@operation("dead_letters.list", on="cluster")
+async def list_letters(broker: Broker, caller: Caller) -> Sequence[Count]:
     """Count the letters of all topics that are there for them, in the order of their names."""
     chosen = chosen_topics(broker)
     names = [name for name in sorted(broker.topics) if is_for_dead_letters(name) or name in chosen]

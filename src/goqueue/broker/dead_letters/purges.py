@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import INSIDE, operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.dead_letters.reading import read_some
 from goqueue.broker.dead_letters.topics import require_letters
 from goqueue.broker.topics.admin import delete_records, require_deletes
@@ -26,8 +26,8 @@ LOOKED_AT_MAX = 100_000
 _HINT = "topics whose names end in .dlq are purged whatever they hold; this one can be deleted as a whole"
 
 
-@operation("dead_letters.purge")
-async def purge_letters(broker: Broker, name: str, *, is_dry: bool = False) -> tuple[str, int]:
+@operation("dead_letters.purge", on="topic")
+async def purge_letters(broker: Broker, caller: Caller, name: str, *, is_dry: bool = False) -> tuple[str, int]:
     """Delete all dead letters of a topic; return the topic where they were, and up to how many went, durably.
 
     If it `is_dry`, nothing is deleted, and those are counted that would be. RedriveRunning if a redrive is under way
@@ -46,16 +46,16 @@ async def purge_letters(broker: Broker, name: str, *, is_dry: bool = False) -> t
     count = 0
     for index, end in enumerate(ends):
         start = topic.partition(index).log.start_offset
-        count += max((end if is_dry else await _delete(broker, topic, index, end)) - start, 0)
+        count += max((end if is_dry else await _delete(broker, caller, topic, index, end)) - start, 0)
     return topic.topic.name, count
 
 
-async def _delete(broker: Broker, topic: OpenTopic, index: int, end: int) -> int:
+async def _delete(broker: Broker, caller: Caller, topic: OpenTopic, index: int, end: int) -> int:
     """Delete the letters of a partition before an offset; return where it begins now."""
     if topic.topic.id not in broker.topics_by_id:
         # Another one may have its name by now, and what it holds was not looked at.
         raise UnknownTopic(f"topic {topic.topic.name!r} was deleted meanwhile")
-    return await delete_records(broker, INSIDE, topic.topic.name, index, end)
+    return await delete_records(broker, caller, topic.topic.name, index, end)
 
 
 async def _ends(topic: OpenTopic) -> Sequence[int]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.membership import check_group_name, consumer_heartbeat
 from goqueue.broker.groups.positions import Positions
 from goqueue.errors import Conflict, InconsistentProtocol, UnknownMember
@@ -21,7 +21,6 @@ from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeart
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
-    from goqueue.broker.admission import Caller
     from goqueue.broker.broker import Broker
 
 
@@ -80,8 +79,8 @@ def _find(broker: Broker, name: str, member_id: str) -> Standing | None:
     return Standing(group, group.members[member_id])
 
 
-@operation("groups.assignment")
-async def standing_of(broker: Broker, group: str, member_id: str) -> Standing:
+@operation("groups.assignment", on="group")
+async def standing_of(broker: Broker, caller: Caller, group: str, member_id: str) -> Standing:
     """Return where a member stands, once all of it is durable; UnknownMember if there is none."""
     member_of(broker, group, member_id)
     await broker.groups.machine(group)

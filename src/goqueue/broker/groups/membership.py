@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.topics.private import require_public
 from goqueue.errors import (
     GoQueueError,
@@ -39,8 +39,8 @@ NAME_BYTES_MAX = 1000
 METADATA_BYTES_MAX = 4096
 
 
-@operation("groups.join")
-async def join_group(broker: Broker, command: Join) -> Joined:
+@operation("groups.join", on="group", at="command.group")
+async def join_group(broker: Broker, caller: Caller, command: Join) -> Joined:
     """Join a classic group; returns when the round is over that makes the caller a member."""
     check_group_name(command.group)
     require_no_queue(broker, command.group)
@@ -58,31 +58,31 @@ def _check_session(broker: Broker, session_timeout_ms: int) -> None:
         )
 
 
-@operation("groups.sync")
-async def sync_group(broker: Broker, command: Sync) -> Synced:
+@operation("groups.sync", on="group", at="command.group")
+async def sync_group(broker: Broker, caller: Caller, command: Sync) -> Synced:
     """Return the assignment of a member, once the leader has brought it."""
     check_group_name(command.group)
     synced: Synced = await broker.groups.submit(command.group, command)
     return synced
 
 
-@operation("groups.heartbeat")
-async def heartbeat(broker: Broker, command: Heartbeat) -> None:
+@operation("groups.heartbeat", on="group", at="command.group")
+async def heartbeat(broker: Broker, caller: Caller, command: Heartbeat) -> None:
     """Keep a member of a classic group alive; RebalanceInProgress calls it to join again."""
     check_group_name(command.group)
     await broker.groups.submit(command.group, command)
 
 
-@operation("groups.leave")
-async def leave_group(broker: Broker, command: Leave) -> Sequence[GoQueueError | None]:
+@operation("groups.leave", on="group", at="command.group")
+async def leave_group(broker: Broker, caller: Caller, command: Leave) -> Sequence[GoQueueError | None]:
     """Let members of a classic group go; returns an error or None for each."""
     check_group_name(command.group)
     results: Sequence[GoQueueError | None] = await broker.groups.submit(command.group, command)
     return results
 
 
-@operation("groups.consumer_heartbeat")
-async def consumer_heartbeat(broker: Broker, command: ConsumerHeartbeat) -> ConsumerReply:
+@operation("groups.consumer_heartbeat", on="group", at="command.group")
+async def consumer_heartbeat(broker: Broker, caller: Caller, command: ConsumerHeartbeat) -> ConsumerReply:
     """Join, stay in or leave a group whose broker assigns, and learn what is assigned."""
     check_group_name(command.group)
     if command.epoch == JOIN_EPOCH:
@@ -98,8 +98,8 @@ async def consumer_heartbeat(broker: Broker, command: ConsumerHeartbeat) -> Cons
 # -- offsets
 
 
-@operation("groups.commit")
-async def commit_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
+@operation("groups.commit", on="group", at="command.group")
+async def commit_offsets(broker: Broker, caller: Caller, command: CommitOffsets) -> Sequence[GoQueueError | None]:
     """Set offsets of a group, durably; returns an error or None for each."""
     return await set_offsets(broker, command)
 
@@ -132,9 +132,10 @@ class Reader(NamedTuple):
     epoch: int
 
 
-@operation("groups.offsets")
+@operation("groups.offsets", on="group")
 async def fetch_offsets(
     broker: Broker,
+    caller: Caller,
     group: str,
     partitions: Sequence[TopicPartition] | None = None,
     *,
@@ -170,9 +171,9 @@ def _check_reader(name: str, group: Group | None, reader: Reader) -> None:
         raise StaleMemberEpoch(f"member {member.id} is in epoch {member.epoch}, not {reader.epoch}")
 
 
-@operation("groups.delete_offsets")
+@operation("groups.delete_offsets", on="group")
 async def delete_offsets(
-    broker: Broker, group: str, partitions: Sequence[TopicPartition]
+    broker: Broker, caller: Caller, group: str, partitions: Sequence[TopicPartition]
 ) -> Sequence[GoQueueError | None]:
     """Forget offsets of a group; returns an error or None for each."""
     check_group_name(group)
@@ -180,8 +181,8 @@ async def delete_offsets(
     return results
 
 
-@operation("groups.delete")
-async def delete_group(broker: Broker, group: str) -> None:
+@operation("groups.delete", on="group")
+async def delete_group(broker: Broker, caller: Caller, group: str) -> None:
     """Forget a group without members, and its offsets."""
     check_group_name(group)
     require_no_queue(broker, group, "goqueue queue delete and DELETE /queues/{group} forget queue groups")
@@ -205,8 +206,8 @@ class Listing(NamedTuple):
     is_complete: bool
 
 
-@operation("groups.list")
-async def list_groups(broker: Broker) -> Listing:
+@operation("groups.list", on="cluster")
+async def list_groups(broker: Broker, caller: Caller) -> Listing:
     """Return all groups, as far as they can be told."""
     found = [Listed(name, machine.find(name)) for machine in broker.groups.machines for name in machine.names()]
     return Listing(sorted(found, key=lambda listed: listed.name), knows_all_groups(broker))
@@ -219,8 +220,8 @@ def knows_all_groups(broker: Broker) -> bool:
     return broker.groups.is_whole and not any(log.fault for log in logs)
 
 
-@operation("groups.describe")
-async def find_group(broker: Broker, name: str) -> Listed | None:
+@operation("groups.describe", on="group")
+async def find_group(broker: Broker, caller: Caller, name: str) -> Listed | None:
     """Return a group with its members as they are now; None if nothing is known of it."""
     check_group_name(name)
     machine = broker.groups.peek(name)

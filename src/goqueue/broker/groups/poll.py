@@ -15,7 +15,7 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.members import Standing, member_of
 from goqueue.broker.groups.membership import commit_offsets
 from goqueue.broker.groups.positions import MemberPositions, Position, Positions
@@ -40,7 +40,6 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over, turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.admission import Caller
     from goqueue.broker.broker import Broker
     from goqueue.machines.groups.machine import Groups
 
@@ -129,8 +128,8 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
     return Polled(mine.number, standing, records, next_offsets, {**mine.astray, **errors}, has_forgotten)
 
 
-@operation("groups.poll")
-async def admit(broker: Broker, poll: Poll) -> None:
+@operation("groups.poll", on="group", at="poll.group")
+async def admit(broker: Broker, caller: Caller, poll: Poll) -> None:
     """Raise what keeps a member from polling; all that its group has decided so far is durable at return."""
     _current(broker, poll)
     await broker.groups.machine(poll.group)

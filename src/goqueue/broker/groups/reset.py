@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.membership import check_group_name, set_offsets
 from goqueue.broker.messages.offsets import NO_OFFSET, find_offset
 from goqueue.errors import GoQueueError, GroupNotEmpty, InconsistentProtocol, UnknownGroup, UnknownMember
@@ -20,7 +20,6 @@ from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
-    from goqueue.broker.admission import Caller
     from goqueue.broker.broker import Broker
     from goqueue.runtime.partition import Partition
 
@@ -99,8 +98,8 @@ class _Known(NamedTuple):
     other: int | None
 
 
-@operation("groups.plan_reset")
-async def look_up_scope(broker: Broker, reset: Reset) -> Mapping[TopicPartition, _Known]:
+@operation("groups.plan_reset", on="group", at="reset.group")
+async def look_up_scope(broker: Broker, caller: Caller, reset: Reset) -> Mapping[TopicPartition, _Known]:
     """Return the partitions that a reset is about, with the offsets that are known of them."""
     if broker.queues.find(reset.group) is not None:
         raise InconsistentProtocol(
@@ -160,8 +159,10 @@ async def _offset(broker: Broker, caller: Caller, reset: Reset, partition: Parti
             return known.other
 
 
-@operation("groups.reset_offsets")
-async def carry_out(broker: Broker, group: str, moves: Sequence[Move]) -> Mapping[TopicPartition, GoQueueError]:
+@operation("groups.reset_offsets", on="group")
+async def carry_out(
+    broker: Broker, caller: Caller, group: str, moves: Sequence[Move]
+) -> Mapping[TopicPartition, GoQueueError]:
     """Commit what was planned; return what was refused."""
     machine = broker.groups.peek(group)
     if machine is not None and is_in_use(machine.find(group)):

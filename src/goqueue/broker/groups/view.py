@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.lag import Lag, lag_of, messages_behind, total_lag
 from goqueue.broker.groups.members import MemberProgress, progress_of
 from goqueue.broker.groups.membership import check_group_name, knows_all_groups
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 
-@operation("groups.overview")
-async def overview(broker: Broker) -> Overviews:
+@operation("groups.overview", on="cluster")
+async def overview(broker: Broker, caller: Caller) -> Overviews:
     """Return all groups, each in a line, as far as they can be told."""
     found = []
     for machine in broker.groups.machines:
@@ -67,8 +67,8 @@ def _lags(broker: Broker, group: Group | None, offsets: Mapping[TopicPartition, 
         yield messages_behind(partition, None if committed is None else committed.offset)
 
 
-@operation("groups.view")
-async def view_group(broker: Broker, name: str) -> GroupView:
+@operation("groups.view", on="group")
+async def view_group(broker: Broker, caller: Caller, name: str) -> GroupView:
     """Return all that is known of a group; UnknownGroup if that is nothing."""
     queue = broker.queues.find(name)
     if queue is not None:
@@ -97,15 +97,15 @@ async def view_group(broker: Broker, name: str) -> GroupView:
     )
 
 
-@operation("groups.books")
-async def books_of(broker: Broker, name: str) -> Books:
+@operation("groups.books", on="group")
+async def books_of(broker: Broker, caller: Caller, name: str) -> Books:
     """Return the rebalances of a group; UnknownGroup if there is none."""
     group, _ = _find(broker, name)
     return _books(name, group)
 
 
-@operation("groups.all_books")
-async def all_books(broker: Broker) -> Sequence[Books]:
+@operation("groups.all_books", on="cluster")
+async def all_books(broker: Broker, caller: Caller) -> Sequence[Books]:
     """Return the rebalances of all groups that had any, in order of their names."""
     found = [_books(name, group) for machine in broker.groups.machines for name, group in machine.groups.items()]
     return sorted((books for books in found if books.total), key=lambda books: books.name)

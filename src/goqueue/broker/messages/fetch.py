@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import OK, Caller
+from goqueue.broker.admission import OK, Caller, declare
 from goqueue.broker.topics.private import private_topic
 from goqueue.errors import GoQueueError
 from goqueue.machines.producer import AbortedTransaction
@@ -21,7 +21,7 @@ from goqueue.runtime.partition import Partition
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
-OPERATION = "messages.fetch"
+FETCH = declare("messages.fetch", on="topic", at="wanted")
 
 
 class Wanted(NamedTuple):
@@ -78,7 +78,7 @@ class Fetch:
     def begin(self) -> None:
         """Read now; if there is too little, wait for more."""
         try:
-            self._began = self._broker.pipeline.enter()
+            self._began = self._broker.admission.enter(FETCH)
         except GoQueueError as error:
             self._began = self._broker.clock.monotonic()
             self._finish([Fetched(b"", error) for _ in self._wanted])
@@ -180,7 +180,7 @@ class Fetch:
         self.is_over = True
         self._stop_waiting()
         fault = next((result.error for result in results if result.error), None)
-        self._broker.pipeline.leave(OPERATION, self._caller.protocol, self._began, fault.code if fault else OK)
+        self._broker.admission.leave(FETCH, self._caller, self._began, fault.code if fault else OK)
         self._done(results)
 
     def _stop_waiting(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.log.epochs import EpochEnd
 from goqueue.runtime.waiters import turns
 
@@ -34,9 +34,10 @@ class Found(NamedTuple):
     leader_epoch: int
 
 
-@operation("offsets.find")
+@operation("offsets.find", on="topic")
 async def find_offset(
     broker: Broker,
+    caller: Caller,
     topic: str,
     index: int,
     where: Place | int,
@@ -64,8 +65,10 @@ def _at(partition: Partition, offset: int) -> Found:
     return Found(offset, NO_TIMESTAMP, partition.leader_epoch)
 
 
-@operation("offsets.end_of_epoch")
-async def end_of_epoch(broker: Broker, topic: str, index: int, epoch: int, *, known_epoch: int = NO_EPOCH) -> EpochEnd:
+@operation("offsets.end_of_epoch", on="topic")
+async def end_of_epoch(
+    broker: Broker, caller: Caller, topic: str, index: int, epoch: int, *, known_epoch: int = NO_EPOCH
+) -> EpochEnd:
     """Return the greatest epoch not above the given one and where it ends; -1 each if there is none."""
     partition = broker.topic(topic).partition(index)
     partition.check_epoch(known_epoch)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from typing_extensions import override
 
-from goqueue.broker.admission import OK, Caller, Pipeline
+from goqueue.broker.admission import OK, Admission, Caller, declare
 from goqueue.broker.transactions.coordination import add_partitions, known, verify
 from goqueue.errors import GoQueueError, NotEnoughReplicas, ProducerFenced, TopicProtected, TransactionFenced
 from goqueue.machines.transactions.values import ProducerIdentity
@@ -35,7 +35,7 @@ from goqueue.runtime.partition import Appended, Outcome, Partition
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
-OPERATION = "messages.publish"
+PUBLISH = declare("messages.publish", on="topic", at="requests", writes=True)
 _IN_SYNC = 1
 
 
@@ -155,11 +155,11 @@ class Run(Publish):
 class _Burst:
     """What all requests of a burst share. Those that succeed at once are counted together."""
 
-    __slots__ = ("_began", "_pipeline", "_protocol", "is_being_settled", "succeeded")
+    __slots__ = ("_admission", "_began", "_caller", "is_being_settled", "succeeded")
 
-    def __init__(self, pipeline: Pipeline, protocol: str, began: float) -> None:
-        self._pipeline = pipeline
-        self._protocol = protocol
+    def __init__(self, admission: Admission, caller: Caller, began: float) -> None:
+        self._admission = admission
+        self._caller = caller
         self._began = began
         self.is_being_settled = True
         self.succeeded = 0
@@ -169,7 +169,7 @@ class _Burst:
         if self.is_being_settled and outcome is OK:
             self.succeeded += count
         else:
-            self._pipeline.leave(OPERATION, self._protocol, self._began, outcome, count)
+            self._admission.leave(PUBLISH, self._caller, self._began, outcome, count)
 
 
 def publish(broker: Broker, caller: Caller, requests: Sequence[Publish], *, is_moved: bool = False) -> None:
@@ -179,14 +179,14 @@ def publish(broker: Broker, caller: Caller, requests: Sequence[Publish], *, is_m
     What `is_moved` was taken by the broker before, and may be of any size.
     """
     try:
-        began = broker.pipeline.enter(writes=True)
+        began = broker.admission.enter(PUBLISH)
     except GoQueueError as error:
         began = broker.clock.monotonic()
         for request in requests:
             request.outcomes = [error] * len(request.sections)
     else:
         _append(broker, requests, is_moved=is_moved)
-    burst = _Burst(broker.pipeline, caller.protocol, began)
+    burst = _Burst(broker.admission, caller, began)
     for request in requests:
         request.settle(burst)
     burst.is_being_settled = False

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import INSIDE, operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.membership import check_group_name
 from goqueue.broker.messages.offsets import NO_OFFSET, find_offset
 from goqueue.broker.queues.start_positions import ensure_group, ensure_partitions, require_topic
@@ -88,8 +88,8 @@ class QueueMove(NamedTuple):
     again: int = 0
 
 
-@operation("queues.list")
-async def list_queues(broker: Broker) -> Sequence[QueueView]:
+@operation("queues.list", on="cluster")
+async def list_queues(broker: Broker, caller: Caller) -> Sequence[QueueView]:
     """Return all queue groups, in the order of their names."""
     groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
     views = []
@@ -99,14 +99,16 @@ async def list_queues(broker: Broker) -> Sequence[QueueView]:
     return views
 
 
-@operation("queues.describe")
-async def describe_queue(broker: Broker, name: str) -> QueueView:
+@operation("queues.describe", on="queue")
+async def describe_queue(broker: Broker, caller: Caller, name: str) -> QueueView:
     """Return a queue group; UnknownQueue if there is none."""
     return _view(broker, require_queue(broker, name))
 
 
-@operation("queues.configure")
-async def configure_queue(broker: Broker, name: str, changed: Callable[[QueueSettings], QueueSettings]) -> QueueView:
+@operation("queues.configure", on="queue")
+async def configure_queue(
+    broker: Broker, caller: Caller, name: str, changed: Callable[[QueueSettings], QueueSettings]
+) -> QueueView:
     """Change the settings of a group, which is made if need be; durable at return."""
     check_group_name(name)
     known = broker.queues.find(name)
@@ -115,26 +117,30 @@ async def configure_queue(broker: Broker, name: str, changed: Callable[[QueueSet
     return _view(broker, await ensure_group(broker, name, Configure(name, settings)))
 
 
-@operation("queues.pause")
-async def pause_queue(broker: Broker, name: str, reason: str) -> QueueView:
+@operation("queues.pause", on="queue")
+async def pause_queue(broker: Broker, caller: Caller, name: str, reason: str) -> QueueView:
     """Deliver nothing to a group until it is resumed; without a reason, resume it."""
     require_queue(broker, name)
     await broker.queues.submit(name, Pause(name, reason))
     return _view(broker, require_queue(broker, name))
 
 
-@operation("queues.plan_seek")
-async def plan_seek(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueView, Sequence[QueueMove]]:
+@operation("queues.plan_seek", on="queue")
+async def plan_seek(
+    broker: Broker, caller: Caller, name: str, seek: QueueSeek
+) -> tuple[QueueView, Sequence[QueueMove]]:
     """Return a group as it is, and what a seek would do to it; changes nothing."""
     opened = require_topic(broker, seek.topic)
     group = require_queue(broker, name)
     usable = [each for each in opened.partitions if isinstance(each, Partition)]
-    moves = [await _planned(broker, group, partition, seek) for partition in _sought(opened, seek, usable)]
+    moves = [await _planned(broker, caller, group, partition, seek) for partition in _sought(opened, seek, usable)]
     return _view(broker, group), moves
 
 
-@operation("queues.seek")
-async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueView, Sequence[QueueMove]]:
+@operation("queues.seek", on="queue")
+async def seek_queue(
+    broker: Broker, caller: Caller, name: str, seek: QueueSeek
+) -> tuple[QueueView, Sequence[QueueMove]]:
     """Go on with a topic elsewhere, and return what was done; whatever is in flight there is forgotten.
 
     The topic may be one with which the group has not begun yet.
@@ -144,13 +150,13 @@ async def seek_queue(broker: Broker, name: str, seek: QueueSeek) -> tuple[QueueV
     moves = []
     for partition in _sought(opened, seek, usable):
         await turns(1)
-        moves.append(await move_partition(broker, name, partition, seek))
+        moves.append(await move_partition(broker, caller, name, partition, seek))
     return _view(broker, require_queue(broker, name)), moves
 
 
-async def move_partition(broker: Broker, name: str, partition: Partition, seek: QueueSeek) -> QueueMove:
+async def move_partition(broker: Broker, caller: Caller, name: str, partition: Partition, seek: QueueSeek) -> QueueMove:
     """Move a group in one partition, with which it has begun."""
-    move = await _planned(broker, require_queue(broker, name), partition, seek)
+    move = await _planned(broker, caller, require_queue(broker, name), partition, seek)
     await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
     return move
 
@@ -159,8 +165,10 @@ def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> 
     return usable if seek.partitions is None else [opened.partition(index) for index in sorted({*seek.partitions})]
 
 
-async def _planned(broker: Broker, group: QueueGroup, partition: Partition, seek: QueueSeek) -> QueueMove:
-    offset = await _offset(broker, partition, seek)
+async def _planned(
+    broker: Broker, caller: Caller, group: QueueGroup, partition: Partition, seek: QueueSeek
+) -> QueueMove:
+    offset = await _offset(broker, caller, partition, seek)
     where = partition.place
     window = group.windows.get(where)
     if window is None or window.topic_id != broker.topic(seek.topic).topic.id:
@@ -169,7 +177,7 @@ async def _planned(broker: Broker, group: QueueGroup, partition: Partition, seek
     return QueueMove(where, window.cursor, offset, window.in_flight, skipped, max(window.cursor - offset, 0))
 
 
-async def _offset(broker: Broker, partition: Partition, seek: QueueSeek) -> int:
+async def _offset(broker: Broker, caller: Caller, partition: Partition, seek: QueueSeek) -> int:
     start, end = partition.log.start_offset, partition.last_stable_offset
     if seek.where is StartAt.EARLIEST:
         return start
@@ -177,12 +185,12 @@ async def _offset(broker: Broker, partition: Partition, seek: QueueSeek) -> int:
         return end
     if seek.is_offset:
         return min(max(seek.where, start), end)
-    found = await find_offset(broker, INSIDE, partition.topic, partition.index, seek.where)
+    found = await find_offset(broker, caller, partition.topic, partition.index, seek.where)
     return end if found.offset == NO_OFFSET else found.offset
 
 
-@operation("queues.delete")
-async def delete_queue(broker: Broker, name: str) -> None:
+@operation("queues.delete", on="queue")
+async def delete_queue(broker: Broker, caller: Caller, name: str) -> None:
     """Forget a group, with all that is in flight; durable at return.
 
     GroupNotEmpty while share consumers are in it, or receives under way: these would make it anew, with other settings.

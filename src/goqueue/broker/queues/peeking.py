@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.queues.admin import require_queue
 from goqueue.broker.queues.candidates import look
 from goqueue.broker.queues.start_positions import require_topic, start_of, start_offset, usable_partitions
@@ -34,8 +34,10 @@ _NOBODY = Taker("", 0, 0, 0)
 _NO_TIME = Now(0, 0)
 
 
-@operation("queues.peek")
-async def peek_queue(broker: Broker, name: str, topic: str, limit: int) -> Sequence[tuple[TopicPartition, Record]]:
+@operation("queues.peek", on="queue")
+async def peek_queue(
+    broker: Broker, caller: Caller, name: str, topic: str, limit: int
+) -> Sequence[tuple[TopicPartition, Record]]:
     """Return messages of a topic that the next receive would bring if the group is not paused, and lease none."""
     opened = require_topic(broker, topic)
     group = require_queue(broker, name)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.queues.receiving import Looked, Receiving, View, Wish, held_up, shortfall_of, sight_of
 from goqueue.broker.queues.settling import Saying, Statement
 from goqueue.broker.queues.start_positions import prepare, require_topics
@@ -22,7 +22,6 @@ from goqueue.machines.queues.steps import Result
 from goqueue.model.topic import check_name
 
 if TYPE_CHECKING:
-    from goqueue.broker.admission import Caller
     from goqueue.broker.broker import Broker
 
 
@@ -69,8 +68,8 @@ async def _topic_made(broker: Broker, topics: Sequence[str], deadline: float) ->
         await waits.topic(deadline)
 
 
-@operation("queues.receive")
-async def receive_now(broker: Broker, wish: Wish) -> Looked:
+@operation("queues.receive", on="queue", at="wish.source.group")
+async def receive_now(broker: Broker, caller: Caller, wish: Wish) -> Looked:
     """Lease messages to a consumer, as far as there are any; without a round if there can be none."""
     view = View(*await prepare(broker, *wish.source))
     sight = sight_of(view, wish)
@@ -116,8 +115,8 @@ async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> 
     return _News.SOME
 
 
-@operation("queues.settle")
-async def settle(broker: Broker, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
+@operation("queues.settle", on="queue")
+async def settle(broker: Broker, caller: Caller, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
     """Say of leased messages what became of them; return the result of each, durable.
 
     Raises what has kept all their groups from it; if others could be used, that is the result of each of its receipts.

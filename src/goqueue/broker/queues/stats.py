@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.queues.admin import PartitionView, partition_view
 from goqueue.broker.queues.counters import QueueTally
 from goqueue.machines.queues.group import QueueGroup
@@ -36,8 +36,8 @@ class QueueStats:
     tally: QueueTally
 
 
-@operation("queues.stats")
-async def queue_stats(broker: Broker) -> Sequence[QueueStats]:
+@operation("queues.stats", on="cluster")
+async def queue_stats(broker: Broker, caller: Caller) -> Sequence[QueueStats]:
     """Return all queue groups, in the order of their names and topics."""
     return await look_at_queues(broker)
 

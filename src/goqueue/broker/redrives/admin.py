@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from goqueue.broker.admission import INSIDE, operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.dead_letters.browsing import start_of
 from goqueue.broker.dead_letters.reading import Letter, read_some
 from goqueue.broker.dead_letters.topics import require_letters
@@ -51,12 +51,12 @@ class Preview(NamedTuple):
     error: str = ""
 
 
-@operation("redrives.start", writes=True)
-async def start_redrive(broker: Broker, name: str, terms: Terms) -> RedriveView:
+@operation("redrives.start", on="topic", writes=True)
+async def start_redrive(broker: Broker, caller: Caller, name: str, terms: Terms) -> RedriveView:
     """Begin to publish the dead letters of a topic again that are there now; the job is durable at return."""
     topic, terms = _checked(broker, name, terms)
     if terms.target is not None:
-        await open_for_writing(broker, INSIDE, terms.target)
+        await open_for_writing(broker, caller, terms.target)
     spans = _spans(topic, terms)
     command = Start(broker.entropy.uuid().hex, topic.topic.name, topic.topic.id, terms, spans)
     job: Redrive = await broker.redrives.submit(command.id, command)
@@ -64,8 +64,8 @@ async def start_redrive(broker: Broker, name: str, terms: Terms) -> RedriveView:
     return RedriveView(job, None)
 
 
-@operation("redrives.preview")
-async def preview_redrive(broker: Broker, name: str, terms: Terms) -> Preview:
+@operation("redrives.preview", on="topic")
+async def preview_redrive(broker: Broker, caller: Caller, name: str, terms: Terms) -> Preview:
     """Return what a redrive would do now, and change nothing."""
     topic, terms = _checked(broker, name, terms)
     redriven = broker.redrives.redriven
@@ -95,15 +95,15 @@ async def preview_redrive(broker: Broker, name: str, terms: Terms) -> Preview:
     return Preview(topic.topic.name, moves, is_cut=False, error=error)
 
 
-@operation("redrives.list")
-async def list_redrives(broker: Broker) -> Sequence[RedriveView]:
+@operation("redrives.list", on="cluster")
+async def list_redrives(broker: Broker, caller: Caller) -> Sequence[RedriveView]:
     """Return all redrives that are remembered, the one that began last first."""
     jobs = [job for machine in broker.redrives.machines for job in machine.all]
     return [_view(broker, job) for job in jobs]
 
 
-@operation("redrives.describe")
-async def find_redrive(broker: Broker, redrive_id: str) -> RedriveView:
+@operation("redrives.describe", on="redrive")
+async def find_redrive(broker: Broker, caller: Caller, redrive_id: str) -> RedriveView:
     """Return a redrive; UnknownRedrive if there is none."""
     machine = broker.redrives.peek(redrive_id)
     if machine is None:
@@ -111,8 +111,8 @@ async def find_redrive(broker: Broker, redrive_id: str) -> RedriveView:
     return _view(broker, machine.find(redrive_id))
 
 
-@operation("redrives.cancel")
-async def cancel_redrive(broker: Broker, redrive_id: str) -> RedriveView:
+@operation("redrives.cancel", on="redrive")
+async def cancel_redrive(broker: Broker, caller: Caller, redrive_id: str) -> RedriveView:
     """Have a redrive end behind the batch that is under way; what it has moved stays so. Harmless if it has ended."""
     if broker.redrives.peek(redrive_id) is None:
         raise UnknownRedrive(f"there is no redrive {redrive_id[:100]!r}")

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.errors import Invalid
 from goqueue.machines.decision import Now
 from goqueue.machines.runs.job_values import JOB_ID, JobReport, JobView
@@ -25,8 +25,8 @@ _BEGAN_MIN = datetime(1970, 1, 1, tzinfo=UTC)
 _BEGAN_END = datetime(2200, 1, 1, tzinfo=UTC)
 
 
-@operation("jobs.report")
-async def report_job(broker: Broker, run_id: str, report: JobReport) -> None:
+@operation("jobs.report", on="job")
+async def report_job(broker: Broker, caller: Caller, run_id: str, report: JobReport) -> None:
     """Take what a run of a job says."""
     if not _ID.fullmatch(run_id):
         raise Invalid(
@@ -38,14 +38,14 @@ async def report_job(broker: Broker, run_id: str, report: JobReport) -> None:
     broker.job_runs.report(run_id, report, _now(broker))
 
 
-@operation("jobs.list")
-async def list_jobs(broker: Broker) -> Sequence[JobView]:
+@operation("jobs.list", on="cluster")
+async def list_jobs(broker: Broker, caller: Caller) -> Sequence[JobView]:
     """Return all runs of jobs that were heard of lately, those that began last first."""
     return broker.job_runs.all(_now(broker))
 
 
-@operation("jobs.describe")
-async def find_job(broker: Broker, run_id: str) -> JobView:
+@operation("jobs.describe", on="job")
+async def find_job(broker: Broker, caller: Caller, run_id: str) -> JobView:
     """Return how a run of a job is."""
     return broker.job_runs.find(run_id, _now(broker))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.errors import Invalid
 from goqueue.machines.decision import Now
 from goqueue.machines.runs.pipeline_values import PIPELINE_NAME, PLAN_BYTES_MAX, PipelineView, RunReport, Wish
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _NAME = re.compile(PIPELINE_NAME)
 
 
-@operation("pipelines.report")
-async def report_run(broker: Broker, pipeline: str, report: RunReport, plan: bytes | None) -> Wish:
+@operation("pipelines.report", on="pipeline")
+async def report_run(broker: Broker, caller: Caller, pipeline: str, report: RunReport, plan: bytes | None) -> Wish:
     """Take what a run of a pipeline says, and return what is wished of it."""
     if not _NAME.fullmatch(pipeline):
         raise Invalid(
@@ -36,8 +36,8 @@ async def report_run(broker: Broker, pipeline: str, report: RunReport, plan: byt
     return broker.pipeline_runs.report(pipeline, report, plan, _now(broker))
 
 
-@operation("pipelines.list")
-async def list_pipelines(broker: Broker) -> Sequence[PipelineView]:
+@operation("pipelines.list", on="cluster")
+async def list_pipelines(broker: Broker, caller: Caller) -> Sequence[PipelineView]:
     """Return all pipelines that were heard of lately, by name."""
     return seen_pipelines(broker)
 
@@ -47,20 +47,20 @@ def seen_pipelines(broker: Broker) -> Sequence[PipelineView]:
     return broker.pipeline_runs.all(_now(broker))
 
 
-@operation("pipelines.describe")
-async def find_pipeline(broker: Broker, pipeline: str) -> PipelineView:
+@operation("pipelines.describe", on="pipeline")
+async def find_pipeline(broker: Broker, caller: Caller, pipeline: str) -> PipelineView:
     """Return how a pipeline is."""
     return broker.pipeline_runs.find(pipeline, _now(broker))
 
 
-@operation("pipelines.stop")
-async def stop_pipeline(broker: Broker, pipeline: str) -> PipelineView:
+@operation("pipelines.stop", on="pipeline")
+async def stop_pipeline(broker: Broker, caller: Caller, pipeline: str) -> PipelineView:
     """Let the run of a pipeline know with its next report that it is to stop; return how it is until then."""
     return broker.pipeline_runs.stop(pipeline, _now(broker))
 
 
-@operation("pipelines.forget")
-async def forget_pipeline(broker: Broker, pipeline: str) -> None:
+@operation("pipelines.forget", on="pipeline")
+async def forget_pipeline(broker: Broker, caller: Caller, pipeline: str) -> None:
     """Forget a pipeline that does not run."""
     broker.pipeline_runs.forget(pipeline, _now(broker))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.membership import check_group_name
 from goqueue.broker.presence import Presence
 from goqueue.broker.queues.start_positions import ensure_group, ensure_partitions, require_topic
@@ -29,7 +29,6 @@ from goqueue.machines.queues.group import QueueGroup
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.admission import Caller
     from goqueue.broker.broker import Broker
 
 
@@ -63,8 +62,10 @@ async def share_fetch(
     return ShareFetched(acked, shared, sources.faults, sources.group.settings.visibility_ms)
 
 
-@operation("shares.fetch")
-async def begin_fetch(broker: Broker, turn: Turn, presence: Presence) -> tuple[ShareSession, AckResults, Sources]:
+@operation("shares.fetch", on="queue", at="turn.key.group")
+async def begin_fetch(
+    broker: Broker, caller: Caller, turn: Turn, presence: Presence
+) -> tuple[ShareSession, AckResults, Sources]:
     """Open, continue or close a session, settle what it says, and find its partitions."""
     _check_key(turn.key)
     if turn.epoch == OPENING_EPOCH:
@@ -83,8 +84,8 @@ async def begin_fetch(broker: Broker, turn: Turn, presence: Presence) -> tuple[S
     return session, acked, await _sources(broker, session, group, faults)
 
 
-@operation("shares.acknowledge")
-async def share_acknowledge(broker: Broker, turn: Turn, presence: Presence) -> tuple[AckResults, int]:
+@operation("shares.acknowledge", on="queue", at="turn.key.group")
+async def share_acknowledge(broker: Broker, caller: Caller, turn: Turn, presence: Presence) -> tuple[AckResults, int]:
     """Settle what a session says; return what has failed, and how long a lease lasts."""
     _check_key(turn.key)
     if turn.epoch == OPENING_EPOCH:

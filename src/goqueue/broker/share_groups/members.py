@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.membership import check_group_name
 from goqueue.broker.queues.start_positions import ensure_group
 from goqueue.broker.topics.private import require_public
@@ -27,8 +27,8 @@ class ShareListing(NamedTuple):
     is_complete: bool
 
 
-@operation("shares.heartbeat")
-async def share_heartbeat(broker: Broker, command: ShareHeartbeat) -> ShareReply:
+@operation("shares.heartbeat", on="queue", at="command.group")
+async def share_heartbeat(broker: Broker, caller: Caller, command: ShareHeartbeat) -> ShareReply:
     """Let a member join, stay or leave, and tell it where to look; the group is made if need be."""
     check_group_name(command.group)
     check_share_heartbeat(command)
@@ -40,15 +40,15 @@ async def share_heartbeat(broker: Broker, command: ShareHeartbeat) -> ShareReply
     return reply
 
 
-@operation("shares.list")
-async def list_share_groups(broker: Broker) -> ShareListing:
+@operation("shares.list", on="cluster")
+async def list_share_groups(broker: Broker, caller: Caller) -> ShareListing:
     """Return all queue groups as share groups, most of them without members."""
     names = sorted(name for machine in broker.queues.machines for name in machine.groups)
     return ShareListing([_view(broker, name) for name in names], broker.queues.is_whole)
 
 
-@operation("shares.describe")
-async def describe_share_group(broker: Broker, name: str) -> ShareGroup:
+@operation("shares.describe", on="queue")
+async def describe_share_group(broker: Broker, caller: Caller, name: str) -> ShareGroup:
     """Return a group with its members as they are now; UnknownGroup if there is none."""
     check_group_name(name)
     if not is_share_group(broker, name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.queues.admin import QueueSeek, move_partition, require_queue
 from goqueue.broker.queues.start_positions import ensure_partitions, require_topic
 from goqueue.errors import Draining, GoQueueError
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 
-@operation("shares.alter_offsets")
+@operation("shares.alter_offsets", on="queue")
 async def alter_share_offsets(
-    broker: Broker, name: str, offsets: Mapping[TopicPartition, int]
+    broker: Broker, caller: Caller, name: str, offsets: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, GoQueueError | None]:
     """Let a group go on at other offsets; return an error or None for each partition.
 
@@ -38,7 +38,7 @@ async def alter_share_offsets(
         await turns(1)
         outcomes[place] = None
         try:
-            if broker.pipeline.is_draining:
+            if broker.admission.is_draining:
                 raise Draining("the broker is about to stop", hint="try again; another one may take its place")
             broker.shares.check_empty(name)
             opened = require_topic(broker, place.topic)
@@ -46,14 +46,16 @@ async def alter_share_offsets(
             if place.topic not in begun:
                 await ensure_partitions(broker, group, [opened])
                 begun.add(place.topic)
-            await move_partition(broker, name, partition, QueueSeek(place.topic, offset, is_offset=True))
+            await move_partition(broker, caller, name, partition, QueueSeek(place.topic, offset, is_offset=True))
         except GoQueueError as error:
             outcomes[place] = error.without_frames()
     return outcomes
 
 
-@operation("shares.delete_offsets")
-async def delete_share_offsets(broker: Broker, name: str, topics: Sequence[str]) -> Mapping[str, GoQueueError | None]:
+@operation("shares.delete_offsets", on="queue")
+async def delete_share_offsets(
+    broker: Broker, caller: Caller, name: str, topics: Sequence[str]
+) -> Mapping[str, GoQueueError | None]:
     """Forget how far a group is with topics; it begins with them as its settings say when it asks for them again."""
     require_queue(broker, name)
     broker.shares.check_empty(name)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.events import TopicChanged, TopicCreated, TopicDeleted
 from goqueue.errors import (
     Draining,
@@ -36,9 +36,10 @@ CREATED_ON_DEMAND_MAX = 100
 _FOUND_AT_ONCE = 256
 
 
-@operation("topics.create", writes=True)
+@operation("topics.create", on="topic", writes=True)
 async def create_topic(
     broker: Broker,
+    caller: Caller,
     name: str,
     *,
     partitions: int | None = None,
@@ -65,7 +66,7 @@ async def _create(
         _require_room_for(broker, count)
         return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
     async with broker.creations:
-        if broker.pipeline.is_draining:
+        if broker.admission.is_draining:
             raise Draining("the broker is about to stop", hint="try again; another one may take its place")
         return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
 
@@ -86,9 +87,14 @@ async def _make(broker: Broker, command: CreateTopic) -> Topic:
     return topic
 
 
-@operation("topics.find")
+@operation("topics.find", on="topic")
 async def find_topics(
-    broker: Broker, wanted: Sequence[str | UUID] | None, *, may_create: bool = False, presence: Presence | None = None
+    broker: Broker,
+    caller: Caller,
+    wanted: Sequence[str | UUID] | None,
+    *,
+    may_create: bool = False,
+    presence: Presence | None = None,
 ) -> Sequence[OpenTopic | GoQueueError]:
     """Return topics by name or id, or why there is none; all of them for None, in order of their names.
 
@@ -100,7 +106,7 @@ async def find_topics(
     found: list[OpenTopic | GoQueueError] = []
     left = CREATED_ON_DEMAND_MAX if may_create else 0
     for each in wanted:
-        if broker.pipeline.is_draining or (presence is not None and presence.is_over):
+        if broker.admission.is_draining or (presence is not None and presence.is_over):
             left = 0
         is_missing = isinstance(each, str) and each not in broker.topics
         if is_missing or (len(found) + 1) % _FOUND_AT_ONCE == 0:
@@ -119,8 +125,8 @@ async def _find(broker: Broker, wanted: str | UUID, *, may_create: bool) -> Open
         return error.without_frames()
 
 
-@operation("topics.create_on_demand")
-async def ensure_topic(broker: Broker, name: str) -> OpenTopic:
+@operation("topics.create_on_demand", on="topic")
+async def ensure_topic(broker: Broker, caller: Caller, name: str) -> OpenTopic:
     """Return a topic, making it with defaults if the broker is allowed to; UnknownTopic if it is not."""
     return broker.topics.get(name) or await _ensure(broker, name, may_create=True)
 
@@ -129,7 +135,7 @@ async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
     check_name(name)
     if not may_create or not broker.options.auto_create_topics or is_internal(name):
         return broker.topic(name)
-    broker.pipeline.require_room()
+    broker.admission.require_room()
     # Somebody else may be faster; then it is made by now.
     with suppress(TopicExists):
         await _create(broker, name, None, 1, {}, is_dry_run=False)
@@ -139,13 +145,13 @@ async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
 async def ensure_internal_topic(broker: Broker, name: str, partitions: int, config: Mapping[str, str]) -> None:
     """Make a topic that holds the broker's own state, unless it is there."""
     if name not in broker.topics:
-        broker.pipeline.require_room()
+        broker.admission.require_room()
         with suppress(TopicExists):
             await _create(broker, name, partitions, 1, config, is_dry_run=False)
 
 
-@operation("topics.grow", writes=True)
-async def grow_topic(broker: Broker, name: str, partitions: int, *, is_dry_run: bool = False) -> Topic:
+@operation("topics.grow", on="topic", writes=True)
+async def grow_topic(broker: Broker, caller: Caller, name: str, partitions: int, *, is_dry_run: bool = False) -> Topic:
     """Give a topic more partitions, which can be used at return."""
     _refuse_internal(name)
     command = GrowTopic(name, partitions)
@@ -170,9 +176,14 @@ async def _grow(broker: Broker, command: GrowTopic) -> Topic:
     return topic
 
 
-@operation("topics.alter")
+@operation("topics.alter", on="topic")
 async def alter_topic(
-    broker: Broker, name: str, edit: Callable[[OpenTopic], Mapping[str, str]], *, is_dry_run: bool = False
+    broker: Broker,
+    caller: Caller,
+    name: str,
+    edit: Callable[[OpenTopic], Mapping[str, str]],
+    *,
+    is_dry_run: bool = False,
 ) -> Topic:
     """Give a topic the settings of its own that `edit` makes of those it has; it is asked when no other change runs."""
     _refuse_internal(name)
@@ -197,8 +208,8 @@ async def _alter(
     return opened.topic
 
 
-@operation("topics.delete")
-async def delete_topic(broker: Broker, wanted: str | UUID) -> None:
+@operation("topics.delete", on="topic")
+async def delete_topic(broker: Broker, caller: Caller, wanted: str | UUID) -> None:
     """Delete a topic, named or by its id, with all its records; at return its name is free."""
     opened = broker.topic_by_id(wanted) if isinstance(wanted, UUID) else broker.topic(wanted)
     name = opened.topic.name
@@ -215,14 +226,14 @@ async def _remove(broker: Broker, wanted: str | UUID) -> None:
     broker.sink.emit(TopicDeleted(topic.name))
 
 
-@operation("topics.describe")
-async def describe_topic(broker: Broker, name: str) -> OpenTopic:
+@operation("topics.describe", on="topic")
+async def describe_topic(broker: Broker, caller: Caller, name: str) -> OpenTopic:
     """Return one topic; UnknownTopic if there is none."""
     return broker.topic(name)
 
 
-@operation("records.delete")
-async def delete_records(broker: Broker, name: str, index: int, offset: int) -> int:
+@operation("records.delete", on="topic")
+async def delete_records(broker: Broker, caller: Caller, name: str, index: int, offset: int) -> int:
     """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
     opened = broker.topic(name)
     partition = opened.partition(index)

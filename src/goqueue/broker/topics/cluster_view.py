@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.errors import GoQueueError
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
@@ -42,8 +42,8 @@ class CatalogLog(NamedTuple):
     high_watermark: int
 
 
-@operation("cluster.describe_logs")
-async def describe_logs(broker: Broker, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
+@operation("cluster.describe_logs", on="cluster")
+async def describe_logs(broker: Broker, caller: Caller, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
     """Return the logs of some partitions, or of all for None; partitions that are unknown or unusable are left out."""
     sizes: dict[TopicPartition, int] = {}
     wanted = _all_partitions(broker) if wanted is None else wanted
@@ -58,8 +58,8 @@ async def describe_logs(broker: Broker, wanted: Sequence[TopicPartition] | None)
     return LogDirectory(broker.directory.name, sizes)
 
 
-@operation("cluster.leadership")
-async def leadership_of(broker: Broker, partition: TopicPartition) -> Leadership:
+@operation("cluster.leadership", on="topic", at="partition.topic")
+async def leadership_of(broker: Broker, caller: Caller, partition: TopicPartition) -> Leadership:
     """Return whether a partition has its leader; UnknownTopic or UnknownPartition if there is none."""
     opened = broker.topic(partition.topic)
     if partition.partition < 0 or partition.partition >= len(opened.partitions):
@@ -69,15 +69,15 @@ async def leadership_of(broker: Broker, partition: TopicPartition) -> Leadership
     return Leadership.LED if isinstance(found, Partition) and not found.log.fault else Leadership.UNAVAILABLE
 
 
-@operation("cluster.describe_catalog")
-async def describe_catalog(broker: Broker) -> CatalogLog:
+@operation("cluster.describe_catalog", on="cluster")
+async def describe_catalog(broker: Broker, caller: Caller) -> CatalogLog:
     """Return how far the log of the catalogue is."""
     partition = broker.catalog_partition
     return CatalogLog(partition.leader_epoch, partition.log.end_offset, partition.high_watermark)
 
 
-@operation("cluster.list_configurable")
-async def list_topic_names(broker: Broker) -> Sequence[str]:
+@operation("cluster.list_configurable", on="cluster")
+async def list_topic_names(broker: Broker, caller: Caller) -> Sequence[str]:
     """Return the names of all topics, which have settings, in order."""
     return sorted(broker.topics)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.membership import check_group_name, require_no_queue, set_offsets
 from goqueue.broker.transactions.producers import take_producer_id
 from goqueue.errors import (
@@ -50,9 +50,9 @@ ANSWER_WITHIN_S = 10.0
 """Less than clients wait for a reply, so that they hear why it takes so long."""
 
 
-@operation("transactions.init", writes=True)
+@operation("transactions.init", on="transaction", writes=True)
 async def init_transactions(
-    broker: Broker, transactional_id: str, timeout_ms: int, known: ProducerIdentity | None = None
+    broker: Broker, caller: Caller, transactional_id: str, timeout_ms: int, known: ProducerIdentity | None = None
 ) -> ProducerIdentity:
     """Give the producer of a transactional id its identity; whoever acted under it before is fenced.
 
@@ -90,8 +90,10 @@ async def ended(broker: Broker, command: Init | End | Abort, *, deadline: float 
         ) from None
 
 
-@operation("transactions.begin")
-async def begin_transaction(broker: Broker, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+@operation("transactions.begin", on="transaction")
+async def begin_transaction(
+    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerIdentity
+) -> Transaction:
     """Make sure that a transaction can begin: the identity is the present one, and the last transaction is over.
 
     Nothing changes. A transaction begins, and its time, with the first partition or group that becomes part of it.
@@ -104,9 +106,10 @@ async def begin_transaction(broker: Broker, transactional_id: str, identity: Pro
     return transaction
 
 
-@operation("transactions.add_partitions", writes=True)
+@operation("transactions.add_partitions", on="transaction", writes=True)
 async def add_partitions(
     broker: Broker,
+    caller: Caller,
     transactional_id: str,
     identity: ProducerIdentity,
     partitions: frozenset[TopicPartition],
@@ -130,17 +133,25 @@ def _refusal(broker: Broker, partition: TopicPartition) -> GoQueueError | None:
     return None
 
 
-@operation("transactions.add_offsets", writes=True)
-async def add_offsets(broker: Broker, transactional_id: str, identity: ProducerIdentity, group: str) -> None:
+@operation("transactions.add_offsets", on="transaction", writes=True)
+async def add_offsets(
+    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerIdentity, group: str
+) -> None:
     """Say that a transaction is going to set offsets of a group; whoever sets them waits until that is `known`."""
     check_group_name(group)
     require_no_queue(broker, group)
     await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, group))
 
 
-@operation("transactions.commit_offsets", writes=True)
+@operation("transactions.commit_offsets", on="transaction", writes=True)
 async def commit_transaction_offsets(
-    broker: Broker, transactional_id: str, identity: ProducerIdentity, command: CommitOffsets, *, adds_group: bool
+    broker: Broker,
+    caller: Caller,
+    transactional_id: str,
+    identity: ProducerIdentity,
+    command: CommitOffsets,
+    *,
+    adds_group: bool,
 ) -> Sequence[GoQueueError | None]:
     """Set offsets of a group when the transaction commits; returns an error or None for each.
 
@@ -163,9 +174,10 @@ async def commit_transaction_offsets(
     return await set_offsets(broker, replace(command, producer_id=identity.producer_id))
 
 
-@operation("transactions.end", writes=True)
+@operation("transactions.end", on="transaction", writes=True)
 async def end_transaction(
     broker: Broker,
+    caller: Caller,
     transactional_id: str,
     identity: ProducerIdentity,
     *,
@@ -193,22 +205,22 @@ def _is_empty(broker: Broker, transactional_id: str, identity: ProducerIdentity)
     return False
 
 
-@operation("transactions.abort", writes=True)
-async def abort_transaction(broker: Broker, transactional_id: str) -> None:
+@operation("transactions.abort", on="transaction", writes=True)
+async def abort_transaction(broker: Broker, caller: Caller, transactional_id: str) -> None:
     """Abort whatever transaction is under way, over the head of its producer, who is fenced."""
     _find(broker, transactional_id)
     await ended(broker, Abort(transactional_id))
 
 
-@operation("transactions.list")
-async def list_transactions(broker: Broker) -> Sequence[Transaction]:
+@operation("transactions.list", on="cluster")
+async def list_transactions(broker: Broker, caller: Caller) -> Sequence[Transaction]:
     """Return all transactional ids, in their order."""
     found = [transaction for machine in broker.transactions.machines for transaction in machine.all()]
     return sorted(found, key=lambda transaction: transaction.id)
 
 
-@operation("transactions.describe")
-async def find_transaction(broker: Broker, transactional_id: str) -> Transaction:
+@operation("transactions.describe", on="transaction")
+async def find_transaction(broker: Broker, caller: Caller, transactional_id: str) -> Transaction:
     """Return what is known of a transactional id; UnknownTransaction if nothing is."""
     return _find(broker, transactional_id)
 
@@ -221,8 +233,8 @@ class TransactionTally(NamedTuple):
     ended: Mapping[Cause, int]
 
 
-@operation("transactions.tally")
-async def tally_transactions(broker: Broker) -> TransactionTally:
+@operation("transactions.tally", on="cluster")
+async def tally_transactions(broker: Broker, caller: Caller) -> TransactionTally:
     """Count transactions: as they are now, and those that were ended since the broker started."""
     states: Counter[TransactionState] = Counter()
     ended: Counter[Cause] = Counter()
@@ -237,8 +249,8 @@ async def tally_transactions(broker: Broker) -> TransactionTally:
     return TransactionTally(states, oldest, ended)
 
 
-@operation("producers.heartbeat")
-async def find_producer(broker: Broker, identity: ProducerIdentity) -> Transaction:
+@operation("producers.heartbeat", on="producer")
+async def find_producer(broker: Broker, caller: Caller, identity: ProducerIdentity) -> Transaction:
     """Return the transactional id that a producer acts under, if its identity is still the present one."""
     for machine in broker.transactions.machines:
         found = machine.find_producer(identity.producer_id)
@@ -247,8 +259,8 @@ async def find_producer(broker: Broker, identity: ProducerIdentity) -> Transacti
     raise UnknownTransaction(f"no transactional id belongs to producer {identity.producer_id}")
 
 
-@operation("producers.list")
-async def list_producers(broker: Broker, topic: str, index: int) -> Sequence[tuple[int, ProducerState]]:
+@operation("producers.list", on="topic")
+async def list_producers(broker: Broker, caller: Caller, topic: str, index: int) -> Sequence[tuple[int, ProducerState]]:
     """Return the producers that a partition knows, with their ids."""
     return list(broker.topic(topic).partition(index).log.producers)
 

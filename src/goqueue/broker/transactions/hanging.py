@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.events import DoubtfulTransaction, HangingTransaction
 from goqueue.broker.transactions.coordination import ended
 from goqueue.errors import CoordinatorUnavailable, GoQueueError, InvalidTransactionState, ProducerFenced
@@ -87,16 +87,17 @@ def _is_waiting_for(broker: Broker, producer_id: int, group: str) -> bool:
     return any(transaction is not None and group in transaction.groups for transaction in known)
 
 
-@operation("transactions.list_open")
-async def list_open_transactions(broker: Broker, topic: str, index: int) -> Sequence[OpenTransaction]:
+@operation("transactions.list_open", on="topic")
+async def list_open_transactions(broker: Broker, caller: Caller, topic: str, index: int) -> Sequence[OpenTransaction]:
     """Return the transactions that are open in a partition, the oldest first."""
     partition = broker.topic(topic).partition(index)
     return sorted(_open_in(broker, partition), key=lambda found: found.first_offset)
 
 
-@operation("transactions.end_hanging", writes=True)
+@operation("transactions.end_hanging", on="topic", writes=True)
 async def end_hanging_transaction(
     broker: Broker,
+    caller: Caller,
     topic: str,
     index: int,
     producer_id: int,
@@ -127,9 +128,15 @@ async def end_hanging_transaction(
     await partition.flusher.durable(_end(partition, found, is_commit=is_commit))
 
 
-@operation("transactions.abort_of_producer", writes=True)
+@operation("transactions.abort_of_producer", on="topic", writes=True)
 async def abort_transactions_of(
-    broker: Broker, partitions: Iterable[TopicPartition], producer_id: int, epoch: int, *, deadline: float
+    broker: Broker,
+    caller: Caller,
+    partitions: Iterable[TopicPartition],
+    producer_id: int,
+    epoch: int,
+    *,
+    deadline: float,
 ) -> Mapping[TopicPartition, GoQueueError | None]:
     """Abort through its coordinator what a producer has open in partitions; return an error or None for each.
 

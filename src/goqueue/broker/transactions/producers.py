@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.machines.catalog import TakeProducerIds
 from goqueue.machines.transactions.values import ProducerIdentity
 
@@ -23,8 +23,8 @@ class ProducerIds:
         self.end = 0
 
 
-@operation("producers.init", writes=True)
-async def new_producer(broker: Broker) -> ProducerIdentity:
+@operation("producers.init", on="cluster", writes=True)
+async def new_producer(broker: Broker, caller: Caller) -> ProducerIdentity:
     """Return a producer id that nobody has had before."""
     return ProducerIdentity(await take_producer_id(broker), 0)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from goqueue.broker.admission import operation
+from goqueue.broker.admission import Caller, operation
 from goqueue.broker.transactions.coordination import answer_by, ended
 from goqueue.errors import Invalid, InvalidTransactionState, ProducerMismatch, TransactionFenced
 from goqueue.machines.transactions.sinks import BatchCommit, CommittedBatch
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 
-@operation("sinks.commit", writes=True)
-async def commit_batch(broker: Broker, sink: str, batch: int, stages: Sequence[Stage]) -> BatchCommit:
+@operation("sinks.commit", on="sink", writes=True)
+async def commit_batch(broker: Broker, caller: Caller, sink: str, batch: int, stages: Sequence[Stage]) -> BatchCommit:
     """Commit what the tasks of a sink have staged for a batch, all of it or nothing, unless that has happened already.
 
     At return it has happened to these stages in all partitions; CoordinatorUnavailable if that takes too long, and
@@ -43,8 +43,8 @@ async def _ended(broker: Broker, stage: Stage, deadline: float) -> None:
         await ended(broker, command, deadline=deadline)
 
 
-@operation("sinks.describe")
-async def find_sink(broker: Broker, sink: str) -> CommittedBatch | None:
+@operation("sinks.describe", on="sink")
+async def find_sink(broker: Broker, caller: Caller, sink: str) -> CommittedBatch | None:
     """Return the last batch that a sink has committed, if it is known to have committed any."""
     key = sink_key(sink)
     if broker.transactions.peek(key) is None:
@@ -53,8 +53,8 @@ async def find_sink(broker: Broker, sink: str) -> CommittedBatch | None:
     return machine.last_batch(key)
 
 
-@operation("sinks.forget", writes=True)
-async def forget_sink(broker: Broker, sink: str) -> None:
+@operation("sinks.forget", on="sink", writes=True)
+async def forget_sink(broker: Broker, caller: Caller, sink: str) -> None:
     """Forget which batches a sink has committed, so that it may begin anew; what is staged is left alone."""
     key = sink_key(sink)
     if broker.transactions.peek(key) is not None:

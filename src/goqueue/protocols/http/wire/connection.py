@@ -73,6 +73,7 @@ class HttpConnection(asyncio.Protocol):
         self._front = front
         self._transport: asyncio.Transport
         self._caller = Caller("http")
+        self._agent = b""
         self._reader = RequestReader(front.limits.http_body_bytes_max, front.hosts)
         # Requests that are whole, and bytes that were not looked at: both wait for the request before to be answered.
         self.waiting: deque[Request] = deque()
@@ -233,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def _answer(self, request: Request) -> None:
         try:
-            answer = await self._front.switch.answer(self._caller, request)
+            answer = await self._front.switch.answer(self._caller_of(request), request)
             is_last = self._is_ending and not self.waiting
             common = self._front.common_headers()
             if request.origin:
@@ -255,6 +256,14 @@ class HttpConnection(asyncio.Protocol):
             self._end_turn()
             self._pace()
         self._go_on()
+
+    def _caller_of(self, request: Request) -> Caller:
+        """Return the caller, with the User-Agent of a request: most clients send the same with every one."""
+        agent = next((value for name, value in request.headers if name == b"user-agent"), b"")
+        if agent != self._agent:
+            self._agent = agent
+            self._caller = self._caller._replace(client_id=agent.decode("latin-1"))
+        return self._caller
 
     # -- the end
 

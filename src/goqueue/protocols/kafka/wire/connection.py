@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -98,6 +99,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._plan: Plan | None = None
         self._transport: asyncio.Transport | None = None
         self._context: Context | None = None
+        self._client_id = b""
         self._patience = Patience(front.loop, front.limits, is_owed=lambda: bool(self._replies.owed), drop=self._drop)
         self.host = ""
         self.address = ""
@@ -231,7 +233,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if key == PRODUCE and self._follow_plan(version, correlation, frame):
             return
         cursor = Cursor(frame, _HEADER.size, elements_max=self._front.limits.request_elements_max)
-        client_id = cursor.take(client_id_size) if client_id_size > 0 else b""
+        client_id = self._take_client_id(cursor, client_id_size)
         api = APIS.get(key)
         if key == API_VERSIONS:
             self._publish_burst()
@@ -424,6 +426,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reply(slot, [frame_head(correlation, len(body), is_flexible=is_flexible), body])
         if not api.lets_others_pass:
             self._release()
+
+    def _take_client_id(self, cursor: Cursor, size: int) -> bytes:
+        """Read the client id of a request, and remember it for the caller: most clients send the same every time."""
+        client_id = cursor.take(size) if size > 0 else b""
+        if client_id != self._client_id:
+            # Requests before this one are published with the client id that came with them.
+            self._publish_burst()
+            self._client_id = client_id
+            context = self._require_context()
+            caller = context.caller._replace(client_id=client_id.decode("utf-8", "replace"))
+            self._context = replace(context, caller=caller)
+        return client_id
 
     def _require_context(self) -> Context:
         assert self._context is not None
