@@ -68,7 +68,7 @@ test: $(STAMP) $(CLASSES) ## Install, then run all tests
 	$(BIN)/pytest
 
 test-quick: $(STAMP) ## Run the tests that answer in a minute and a half: units, properties, some simulations
-	$(BIN)/pytest --quick tests/unit tests/property tests/simulation tests/kafka
+	$(BIN)/pytest --quick tests/unit tests/bench tests/property tests/simulation tests/kafka
 
 test-long: $(STAMP) $(CLASSES) ## Run the long forms of the fault and property tests as well
 	$(BIN)/pytest -m "long or not long" --long
@@ -125,11 +125,11 @@ bench: $(BENCH_STAMP) ## Run all benchmarks and store their results
 
 bench-peers: $(BENCH_STAMP) ## Compare with the peers that are installed (bench/install-peers installs them)
 	mkdir -p docs/images
-	$(BENCH_BIN)/python -m bench.peers --output bench/results/peers.json
-	$(BENCH_BIN)/python -m bench.peers.chart bench/results/peers.json docs/images/peers.png docs/images/peers.svg
+	$(BENCH_BIN)/python -m goqueue_bench.peers --output bench/results/peers.json
+	$(BENCH_BIN)/python -m goqueue_bench.peers.chart bench/results/peers.json docs/images/peers.png docs/images/peers.svg
 
 readme: $(STAMP) ## Put the stored results into README.md
-	$(BIN)/python bench/readme.py
+	$(BIN)/python -m goqueue_bench.readme
 
 clean: ## Remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

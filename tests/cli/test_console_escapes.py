@@ -14,9 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 import goqueue.cli
-from goqueue.bench.machine import Machine
-from goqueue.bench.measure import Result
-from goqueue.cli.bench import results as bench_results
 from goqueue.cli.doctor.findings import Finding, show_findings
 from goqueue.cli.pipelines.output import show_mistakes
 from goqueue.cli.pipelines.run_output import Lines
@@ -25,6 +22,9 @@ from goqueue.cli.terminal.output import Format
 from goqueue.cli.terminal.streams import console, write_line
 from goqueue.spark.pipelines.spec.nodes import Mistake, Place, Severity
 from goqueue.spark.pipelines.write.sinks import ShownRows
+from goqueue_bench.cli import results as bench_results
+from goqueue_bench.machine import Machine
+from goqueue_bench.measure import Result
 from tests.cli.test_terminal_escapes import EVIL, RAW
 
 # The first part, which no column is too narrow for.

@@ -14,7 +14,7 @@ import pytest
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from goqueue.bench.broker import private_broker
+from goqueue_bench.broker_process import private_broker
 with private_broker(Path(sys.argv[1])) as broker:
     print(broker.pid, flush=True)
     time.sleep(3600)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from goqueue.bench.cpu import process_cpu_seconds
+from goqueue_bench.cpu import process_cpu_seconds
 from tests.kafka.process import ServeProcess
 
 SHARE = 1_000

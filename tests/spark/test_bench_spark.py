@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goqueue.bench.broker import private_broker
-from goqueue.bench.kafka_connection import private_topic
-from goqueue.bench.measure import BenchmarkFailed
-from goqueue.bench.spark_cases import discard, group, read_all, require_read
-from goqueue.bench.spark_rows import PARTITIONS, Lab, Rows, committed_messages, fill, new_rows, write
+from goqueue_bench.broker_process import private_broker
+from goqueue_bench.kafka.connection import private_topic
+from goqueue_bench.measure import BenchmarkFailed
+from goqueue_bench.spark.cases import discard, group, read_all, require_read
+from goqueue_bench.spark.rows import PARTITIONS, Lab, Rows, committed_messages, fill, new_rows, write
 from tests.cli.command import INSTALLED
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from bench.readme import BLOCKS, BROKER, COORDINATION, LOG, README, SPARK, Block, render_broker, renew, stored
+
+from goqueue_bench.readme import BLOCKS, BROKER, COORDINATION, LOG, README, SPARK, Block, render_broker, renew, stored
 
 MACHINE = {
     "cpu": "A chip",

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from goqueue import __version__
-from goqueue.cli.bench import commands as bench
+from goqueue.cli.bench import add_bench
 from goqueue.cli.consume import command as consume
 from goqueue.cli.dead_letters import commands as dlq
 from goqueue.cli.demo import command as demo
@@ -73,7 +73,7 @@ app.command()(doctor.doctor)
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(spark.app, name="spark")
-app.add_typer(bench.app, name="bench")
+add_bench(app)
 
 
 def _show_version(is_asked: bool) -> None:  # noqa: FBT001 - the signature that typer calls

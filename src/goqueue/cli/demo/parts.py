@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
-from goqueue.bench.broker import parse_ready
 from goqueue.cli.demo.orders import CUSTOMERS, TOPIC, Orders, Tally
 from goqueue.client import Client, messages
 from goqueue.errors import GoQueueError, Unavailable
 from goqueue.seams.children import dying_with_parent
 from goqueue.seams.entropy import SystemEntropy
+from goqueue.server.ready_line import parse_ready_line
 
 PIPELINE_FILE = "orders.yaml"
 _LOG = "broker.log"
@@ -99,7 +99,7 @@ class BrokerProcess:
         assert process.stdout is not None
         with process.stdout as output:
             for line in output:
-                self._addresses = self._addresses or parse_ready(line.decode("utf-8", "replace")) or {}
+                self._addresses = self._addresses or parse_ready_line(line.decode("utf-8", "replace")) or {}
                 if self._addresses:
                     is_ready.set()
         # It has closed its output, and will not become ready any more.

@@ -13,6 +13,7 @@ import typer
 from goqueue.cli.connection import DEFAULT_SERVER
 from goqueue.cli.server.config import takes_settings
 from goqueue.errors import DataDirectoryLocked, PortInUse
+from goqueue.server.ready_line import ready_line
 from goqueue.server.settings_sources import Loaded
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _naming_holders(data_dir: Path) -> Iterator[None]:
 
 def _announce(addresses: Mapping[str, Address]) -> None:
     """Print the line that programs wait for, and for people what to try next."""
-    typer.echo("ready " + " ".join(f"{name}={_shown(*address)}" for name, address in addresses.items()))
+    typer.echo(ready_line({name: _shown(*address) for name, address in addresses.items()}))
     reached = {name: _shown(_REACHED_AT.get(host, host), port) for name, (host, port) in addresses.items()}
     url = f"http://{reached['http']}"
     server = "" if url == DEFAULT_SERVER else f" --server {url}"

@@ -1,0 +1,1 @@
+"""The benchmark of a modest client beside heavy ones."""

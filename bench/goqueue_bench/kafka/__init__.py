@@ -1,0 +1,1 @@
+"""Kafka clients of the benchmarks: confluent-kafka, and bare sockets."""

@@ -1,0 +1,1 @@
+"""Benchmarks of publishing and reading through a broker."""
