@@ -68,7 +68,7 @@ test: $(STAMP) $(CLASSES) ## Install, then run all tests
 	$(BIN)/pytest
 
 test-quick: $(STAMP) ## Run the tests that answer in a minute and a half: units, properties, some simulations
-	$(BIN)/pytest --quick tests/unit tests/bench tests/property tests/simulation tests/kafka
+	$(BIN)/pytest --quick tests/unit tests/bench tests/property tests/simulation tests/protocols/kafka
 
 test-long: $(STAMP) $(CLASSES) ## Run the long forms of the fault and property tests as well
 	$(BIN)/pytest -m "long or not long" --long

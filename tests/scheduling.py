@@ -24,7 +24,7 @@ _STORED_SECONDS_MIN: Final = 1.0
 
 # Directories of `--quick`, and how long a file may take to be among them. Simulations with seeds always are, with few.
 _SIMULATION: Final = "tests/simulation/"
-_QUICK: Final = ("tests/unit/", "tests/property/", _SIMULATION, "tests/kafka/")
+_QUICK: Final = ("tests/unit/", "tests/property/", _SIMULATION, "tests/protocols/kafka/")
 _QUICK_SECONDS_MAX: Final = 2.0
 QUICK_SEEDS_MAX: Final = 2
 

@@ -23,8 +23,10 @@ class GoQueueError(Exception):
     def __init_subclass__(cls, *, code: str = "", retriable: bool | None = None) -> None:
         """Set `code` and `retriable` of a subclass; what is not given is inherited."""
         super().__init_subclass__()
-        cls.code = code or cls.code
-        cls.retriable = cls.retriable if retriable is None else retriable
+        if code:
+            cls.code = code
+        if retriable is not None:
+            cls.retriable = retriable
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message} ({hint})" if hint else message)

@@ -12,7 +12,7 @@ from goqueue.records.layout import patch
 from goqueue_bench.kafka import wire
 from goqueue_bench.measure import BenchmarkFailed
 from goqueue_bench.messages.replay import check_messages, follow
-from tests.kafka import messages
+from tests.protocols.kafka import messages
 
 TOPIC = "bench"
 

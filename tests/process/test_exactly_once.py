@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from tests.kafka.process import ServeProcess, raw
-from tests.kafka.transaction_kit import LIST_TRANSACTIONS
 from tests.process.txn_history import History, check
 from tests.process.txn_worker import GIVEN_UP
+from tests.protocols.kafka.process import ServeProcess, raw
+from tests.protocols.kafka.transaction_kit import LIST_TRANSACTIONS
 
 SOURCE, TARGET, GROUP = "inputs", "outputs", "workers"
 INPUT_PARTITIONS, OUTPUT_PARTITIONS = 4, 3

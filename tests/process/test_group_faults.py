@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.kafka.process import ServeProcess
 from tests.process.group_history import History, check
+from tests.protocols.kafka.process import ServeProcess
 
 TOPIC, GROUP = "orders", "readers"
 PARTITIONS = 4

@@ -15,8 +15,8 @@ from random import Random
 import pytest
 
 from goqueue.client import Client, NewMessage, Patience, messages, queues, topics
-from tests.kafka.process import ServeProcess
 from tests.process.queue_history import QueueHistory, check
+from tests.protocols.kafka.process import ServeProcess
 
 TOPIC, GROUP = "orders", "billing"
 PARTITIONS = 2

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from goqueue_bench.cpu import process_cpu_seconds
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 
 SHARE = 1_000
 # What is done must cost nothing, and each message in flight about what a dictionary takes for it.

@@ -12,7 +12,7 @@ import pytest
 
 from goqueue.client import Client, NewMessage, dead_letters, messages, topics
 from goqueue.client.dead_letters import Redrive
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 
 TOPIC, LETTERS = "orders", "orders.dlq"
 PARTITIONS = 3

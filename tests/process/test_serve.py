@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.kafka.process import WAIT_S, ServeProcess
+from tests.protocols.kafka.process import WAIT_S, ServeProcess
 
 
 def free_port() -> int:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from goqueue.client import Client, dead_letters
 from goqueue.testing import Broker
 from tests.clients.adapters.confluent_shares import ConfluentShare, take
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 
 TOPIC, GROUP = "orders", "workers"
 WAIT_S = 180.0

@@ -8,7 +8,6 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.catalog import (
@@ -23,6 +22,7 @@ from goqueue.machines.catalog import (
     TakeProducerIds,
 )
 from goqueue.machines.decision import KeyedRecord, Now
+from tests.unit.machines.compaction import COMPACTIONS, compactions
 
 NAMES = st.sampled_from(["a", "b", "c", "..", "no way"])
 COUNTS = st.integers(-1, 6)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.classic_kit import Stage
-from tests.unit.consumer_bytes import assignment, subscription
 from typing_extensions import override
 
 from goqueue.errors import GoQueueError, MemberIdRequired
 from goqueue.machines.groups.classic import group as classic_group
 from goqueue.machines.groups.classic.values import Joined, Leaver, Protocol, Synced
 from goqueue.model.topic import TopicPartition
+from tests.unit.machines.groups.classic.classic_kit import Stage
+from tests.unit.machines.groups.classic.consumer_bytes import assignment, subscription
 
 CLIENTS = st.integers(0, 4)
 KNOWN = {

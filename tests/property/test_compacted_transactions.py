@@ -7,7 +7,11 @@ from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.log_kit import (
+
+from goqueue.log.log import Log
+from goqueue.model.log_settings import Cleanup
+from goqueue.testing import SimDisk
+from tests.unit.log.log_kit import (
     DAY_MS,
     NOW_MS,
     SETTINGS,
@@ -22,10 +26,6 @@ from tests.unit.log_kit import (
     settle,
     stored_batches,
 )
-
-from goqueue.log.log import Log
-from goqueue.model.log_settings import Cleanup
-from goqueue.testing import SimDisk
 
 COMPACTING = replace(SETTINGS, cleanup=Cleanup.COMPACT, min_cleanable_dirty_ratio=0, delete_retention_ms=DAY_MS)
 PRODUCERS = 3

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.errors import Fenced, InstanceInUse, UnknownMember
 from goqueue.machines.decision import KeyedRecord, Now
@@ -33,6 +32,7 @@ from goqueue.machines.groups.consumer.values import (
 from goqueue.machines.groups.keys import decode_key
 from goqueue.machines.groups.values import KnownTopic
 from goqueue.model.topic import TopicPartition
+from tests.unit.machines.compaction import COMPACTIONS, compactions
 
 Partitions = frozenset[TopicPartition]
 

@@ -7,8 +7,6 @@ from uuid import UUID
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.property.delivery_model import Message, NaiveQueue
-from tests.unit.compaction import compactions
 from typing_extensions import override
 
 from goqueue.errors import StaleReceipt
@@ -33,6 +31,8 @@ from goqueue.machines.queues.values import LetterPlace, Verdict
 from goqueue.machines.queues.window import Window
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.topic import TopicPartition
+from tests.property.delivery_model import Message, NaiveQueue
+from tests.unit.machines.compaction import compactions
 
 GROUP = "billing"
 PARTITIONS = (TopicPartition("orders", 0), TopicPartition("orders", 1))

@@ -7,8 +7,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.unit.consumer_bytes import assignment
-from tests.unit.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, commit, join
 
 from goqueue.errors import MemberIdRequired
 from goqueue.machines.groups.classic.values import ClassicGroup, Joined, Leave, Leaver, Sync
@@ -16,6 +14,8 @@ from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTop
 from goqueue.machines.groups.consumer import group as consumer_group
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerReply
 from goqueue.machines.groups.machine import Groups
+from tests.unit.machines.groups.classic.consumer_bytes import assignment
+from tests.unit.machines.groups.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, commit, join
 
 NAMES = st.sampled_from(["g", "h"])
 MEMBERS = st.sampled_from(["a", "b", "c"])

@@ -7,13 +7,22 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.kafka.generate import OFFERED, message
-from tests.kafka.messages import NO_ID, Plain, build, read, request_bytes, request_class, response_class, write
 
 from goqueue.protocols.kafka.apis import FETCH, PRODUCE
 from goqueue.protocols.kafka.wire.decode import Cursor, Request, decode
 from goqueue.protocols.kafka.wire.encode import encode
 from goqueue.protocols.kafka.wire.schema import newest_version
+from tests.protocols.kafka.generate import OFFERED, message
+from tests.protocols.kafka.messages import (
+    NO_ID,
+    Plain,
+    build,
+    read,
+    request_bytes,
+    request_class,
+    response_class,
+    write,
+)
 
 # Produce is parsed by hand and its reply written by hand, and so is that of Fetch: see the tests of these two.
 READ_BY_SHAPE = [(key, version) for key, version in OFFERED if key != PRODUCE]

@@ -8,14 +8,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.kafka.generate import OFFERED, message
-from tests.kafka.messages import members, request_bytes, request_class
-from tests.kafka.stub import NO_TOPICS
 
 from goqueue.errors import InvalidAcks, MalformedRequest
 from goqueue.protocols.kafka.api.messages.produce import parse
 from goqueue.protocols.kafka.apis import PRODUCE
 from goqueue.protocols.kafka.wire.decode import Cursor, decode, skip_tags
+from tests.protocols.kafka.generate import OFFERED, message
+from tests.protocols.kafka.messages import members, request_bytes, request_class
+from tests.protocols.kafka.stub import NO_TOPICS
 
 HUGE_COUNTS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x00\x00\x00", b"\x7f\xff")
 # What reading may cost beside the request itself; a request of these tests has a few hundred bytes.

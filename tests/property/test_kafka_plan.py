@@ -6,9 +6,6 @@ import struct
 from random import Random
 
 import pytest
-from tests.kafka.messages import Plain, request_bytes
-from tests.kafka.raw import frame
-from tests.kafka.stub import ONE_TOPIC
 
 from goqueue.errors import DiskFull, GoQueueError, MalformedRequest
 from goqueue.protocols.kafka.api.messages.produce import ProduceRequest, parse, reply_body
@@ -16,6 +13,9 @@ from goqueue.protocols.kafka.api.messages.produce_plan import Plan, plan_of
 from goqueue.protocols.kafka.apis import APIS, PRODUCE
 from goqueue.protocols.kafka.wire.decode import Cursor, skip_tags
 from goqueue.runtime.partition import Appended
+from tests.protocols.kafka.messages import Plain, request_bytes
+from tests.protocols.kafka.raw import frame
+from tests.protocols.kafka.stub import ONE_TOPIC
 
 HEADER_BYTES = 10
 VERSIONS = range(APIS[PRODUCE].first, APIS[PRODUCE].last + 1)

@@ -7,10 +7,6 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from tests.kafka.generate import message
-from tests.kafka.kafka_python import consumer, producer
-from tests.kafka.messages import Plain, request_bytes, request_class, response_values
-from tests.kafka.stub import NO_TOPICS
 
 from goqueue.broker.messages.fetch import Fetched
 from goqueue.errors import DiskFull, GoQueueError, InvalidRecord, LogOffline, UnknownPartition
@@ -21,6 +17,10 @@ from goqueue.protocols.kafka.api.messages.produce import parse, reply_body
 from goqueue.protocols.kafka.apis import APIS, FETCH, PRODUCE
 from goqueue.protocols.kafka.wire.decode import Cursor, decode
 from goqueue.runtime.partition import Appended
+from tests.protocols.kafka.generate import message
+from tests.protocols.kafka.kafka_python import consumer, producer
+from tests.protocols.kafka.messages import Plain, request_bytes, request_class, response_values
+from tests.protocols.kafka.stub import NO_TOPICS
 
 PRODUCE_VERSIONS = range(APIS[PRODUCE].first, APIS[PRODUCE].last + 1)
 FETCH_VERSIONS = range(APIS[FETCH].first, APIS[FETCH].last + 1)

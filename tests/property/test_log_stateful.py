@@ -7,8 +7,6 @@ from contextlib import suppress
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.simulation.log_model import LogModel
-from tests.unit.log_kit import NOW_MS, abort, commit, flush, in_transaction, open_log, remove_files, upkeep
 
 from goqueue.errors import OffsetOutOfRange
 from goqueue.log import names
@@ -18,6 +16,8 @@ from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.testing import RecordingSink, SimDisk
+from tests.simulation.log_model import LogModel
+from tests.unit.log.log_kit import NOW_MS, abort, commit, flush, in_transaction, open_log, remove_files, upkeep
 
 SIZES = st.lists(st.integers(0, 200), min_size=1, max_size=3)
 TIMES = st.integers(-1, 60)

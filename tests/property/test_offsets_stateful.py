@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable
 from goqueue.model.topic import TopicPartition
+from tests.unit.machines.compaction import COMPACTIONS, compactions
 
 GROUPS = st.sampled_from(["g", "h", "gh", ""])
 PRODUCERS = st.sampled_from([-1, 0, 1, 2**62])

@@ -8,7 +8,6 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.unit.compaction import COMPACTIONS, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import KeyedRecord, Now
@@ -26,6 +25,7 @@ from goqueue.machines.redrives.values import (
     Start,
     Terms,
 )
+from tests.unit.machines.compaction import COMPACTIONS, compactions
 
 TOPICS = st.sampled_from([UUID(int=1), UUID(int=2)])
 ENDS = {0: 9000, 1: 5}

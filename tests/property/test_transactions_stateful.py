@@ -14,8 +14,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.property.transaction_model import LAST_EPOCH, Known, Model, Refusal, commands_of_anybody, handled, state_of
-from tests.unit.compaction import COMPACTIONS, compacted, compactions
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Answer, KeyedRecord, Now
@@ -34,6 +32,8 @@ from goqueue.machines.transactions.values import (
     TransactionState,
 )
 from goqueue.model.topic import TopicPartition
+from tests.property.transaction_model import LAST_EPOCH, Known, Model, Refusal, commands_of_anybody, handled, state_of
+from tests.unit.machines.compaction import COMPACTIONS, compacted, compactions
 
 NOBODY, HOLDER = -1, -2
 WALL_MS = 1_700_000_000_000

@@ -14,9 +14,9 @@ from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers
 from goqueue.records.reader import read_records
 from goqueue.testing import SeededEntropy
-from tests.kafka.messages import Plain
-from tests.kafka.raw import FETCH, PRODUCE, Closed, RawClient
-from tests.kafka.requests import ALL, LEADER, NONE, fetch, fetched, new_producer, produce, produced
+from tests.protocols.kafka.messages import Plain
+from tests.protocols.kafka.raw import FETCH, PRODUCE, Closed, RawClient
+from tests.protocols.kafka.requests import ALL, LEADER, NONE, fetch, fetched, new_producer, produce, produced
 from tests.simulation.broker_ledger import Ledger, Place, Promise
 
 IN_FLIGHT_MAX = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from goqueue.testing import SeededEntropy
-from tests.kafka.raw import RawClient
-from tests.kafka.requests import create_topic, delete_records, delete_topic, grow_topic, set_config
+from tests.protocols.kafka.raw import RawClient
+from tests.protocols.kafka.requests import create_topic, delete_records, delete_topic, grow_topic, set_config
 from tests.simulation.broker_clients import Life, sessions
 from tests.simulation.broker_ledger import Place
 from tests.simulation.broker_topics import Present, State, Topics

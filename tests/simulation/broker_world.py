@@ -20,9 +20,9 @@ from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import PowerLoss, SeededEntropy, SimDisk, Simulation, simulate
 from goqueue.testing.disk_faults import Fault
 from goqueue.testing.loop import Unhandled
-from tests.kafka.raw import DESCRIBE_CONFIGS, RawClient
-from tests.kafka.requests import EARLIEST, fetch, fetched, metadata, offset_at
-from tests.kafka.server import HOST, SimServer
+from tests.protocols.kafka.raw import DESCRIBE_CONFIGS, RawClient
+from tests.protocols.kafka.requests import EARLIEST, fetch, fetched, metadata, offset_at
+from tests.protocols.kafka.server import HOST, SimServer
 from tests.simulation.broker_clients import Consumer, IdempotentProducer, Life, PlainProducer, records_of
 from tests.simulation.broker_ledger import Ledger, Place, Stored
 from tests.simulation.broker_owner import FLUSH, PASSING, STABLE, Owner

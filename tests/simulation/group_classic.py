@@ -11,7 +11,7 @@ from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.model.topic import TopicPartition
 from tests.simulation.group_life import Life
-from tests.unit.consumer_bytes import assignment, subscription
+from tests.unit.machines.groups.classic.consumer_bytes import assignment, subscription
 
 TOPIC = "orders"
 

@@ -27,7 +27,7 @@ from goqueue.runtime.partition import Appended, Outcome, Partition
 from goqueue.runtime.shard import Shard
 from goqueue.seams.disk import remove_tree
 from goqueue.testing.loop import SimulationError
-from tests.kafka.raw import Closed
+from tests.protocols.kafka.raw import Closed
 from tests.simulation.broker_world import BrokerWorld, Ending
 from tests.simulation.mutants import seeds_to_try
 

@@ -10,9 +10,9 @@ from goqueue.broker.admission import INSIDE
 from goqueue.broker.queues.receive_and_settle import receive
 from goqueue.broker.queues.receiving import Source, Wish
 from goqueue.testing import SimDisk, Simulation, simulate
-from tests.kafka.requests import create_topic
-from tests.kafka.server import SimServer, serving
-from tests.kafka.share_kit import publish
+from tests.protocols.kafka.requests import create_topic
+from tests.protocols.kafka.server import SimServer, serving
+from tests.protocols.kafka.share_kit import publish
 
 HOUR_MS = 3_600_000
 VISIBILITY_S = 15

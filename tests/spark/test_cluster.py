@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 import goqueue
 from goqueue.spark.java import Place, find_java
 from tests.cli.command import INSTALLED
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 from tests.spark import cluster_faults
 from tests.spark.cluster_kit import READY_S, Cluster
 from tests.spark.read_kit import publish

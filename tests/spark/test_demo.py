@@ -20,7 +20,7 @@ from confluent_kafka import Consumer
 from pyarrow import dataset
 
 from goqueue.client import Client, Message, messages
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 
 SECONDS_MAX = 600.0
 REVENUE, DEAD = "orders.revenue", "orders.dlq"

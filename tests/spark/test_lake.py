@@ -34,7 +34,7 @@ from goqueue.spark.pipelines.write import attempts
 from goqueue.spark.pipelines.write import delta as run_delta
 from goqueue.spark.pipelines.write.file_commits import FileCommits
 from goqueue.spark.pipelines.write.file_systems import Files, HadoopFiles
-from tests.kafka.process import WAIT_S, ServeProcess
+from tests.protocols.kafka.process import WAIT_S, ServeProcess
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import publish
 from tests.spark.sink_kit import create_topic

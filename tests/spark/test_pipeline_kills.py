@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from goqueue.spark.pipelines.run.query import State
-from tests.kafka.process import WAIT_S, ServeProcess
+from tests.protocols.kafka.process import WAIT_S, ServeProcess
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import publish
 from tests.spark.sink_kit import committed, create_topic, open_transactions

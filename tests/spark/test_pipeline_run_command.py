@@ -21,7 +21,7 @@ from goqueue.client import Client, pipelines
 from goqueue.client.pipeline_values import PipelineReport
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, installed_environ
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 from tests.spark.read_kit import WAIT_S, publish
 from tests.spark.sink_kit import create_topic
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 from tests.spark.sink_kit import committed, create_topic, open_transactions, require_once, run_query, write_input
 
 if TYPE_CHECKING:

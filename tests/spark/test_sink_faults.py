@@ -18,7 +18,7 @@ import pytest
 from typing_extensions import override
 
 from goqueue.spark.sink.writers import GoQueueStreamWriter
-from tests.kafka.process import WAIT_S, ServeProcess
+from tests.protocols.kafka.process import WAIT_S, ServeProcess
 from tests.spark.sink_kit import (
     committed,
     create_topic,
@@ -29,7 +29,7 @@ from tests.spark.sink_kit import (
     run_query,
     write_input,
 )
-from tests.unit.lossy_relay import lossy_relay
+from tests.unit.client.lossy_relay import lossy_relay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from goqueue.client import Client, groups
 from goqueue.testing.broker import Broker
-from tests.kafka.process import ServeProcess
+from tests.protocols.kafka.process import ServeProcess
 from tests.spark.read_kit import (
     WAIT_S,
     Stream,

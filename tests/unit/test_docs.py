@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from tests.clients.installed import CURL, is_installed, without
 from tests.spark.quick_java import QUICK_DRIVERS
 

@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.scheduling import is_quick, longest_first, require_session_is_shared, scope_of, stored_durations, workers
 
-DURATIONS = {"tests/http/test_a.py": 5.0, "tests/unit/test_slow.py": 60.0, "tests/simulation/test_faults.py": 50.0}
+DURATIONS = {
+    "tests/protocols/http/test_a.py": 5.0,
+    "tests/unit/test_slow.py": 60.0,
+    "tests/simulation/test_faults.py": 50.0,
+}
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,17 @@ def made(*nodeids: str) -> list[Any]:
 
 
 def test_longest_files_come_first_and_stay_whole() -> None:
-    given = made("tests/x.py::a", "tests/http/test_a.py::a", "tests/unit/test_slow.py::b", "tests/http/test_a.py::b")
+    given = made(
+        "tests/x.py::a",
+        "tests/protocols/http/test_a.py::a",
+        "tests/unit/test_slow.py::b",
+        "tests/protocols/http/test_a.py::b",
+    )
     ordered = [test.nodeid for test in longest_first(given, DURATIONS)]
     assert ordered == [
         "tests/unit/test_slow.py::b",
-        "tests/http/test_a.py::a",
-        "tests/http/test_a.py::b",
+        "tests/protocols/http/test_a.py::a",
+        "tests/protocols/http/test_a.py::b",
         "tests/x.py::a",
     ]
 
@@ -54,7 +64,7 @@ def test_quick_run_has_short_files_and_simulations_with_seeds() -> None:
 
     assert is_in("tests/unit/test_new.py::a")
     assert not is_in("tests/unit/test_slow.py::a")
-    assert not is_in("tests/http/test_new.py::a")
+    assert not is_in("tests/protocols/http/test_new.py::a")
     assert is_in("tests/simulation/test_faults.py::a", "seeds")
     assert not is_in("tests/simulation/test_faults.py::a")
 

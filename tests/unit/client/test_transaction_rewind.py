@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from tests.unit.lossy_relay import LossyRelay, lossy_relay
 
 from goqueue.client import AsyncClient, Client, Message, NewMessage, Patience, StartAt, groups, messages, transactions
 from goqueue.errors import Conflict, GoQueueError, TransactionFenced, Unavailable
 from goqueue.testing import Broker
+from tests.unit.client.lossy_relay import LossyRelay, lossy_relay
 
 COUNT = 100
 GROUP = "billing"

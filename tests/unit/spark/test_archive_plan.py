@@ -7,7 +7,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.unit.spark.archive_files import described
 
 from goqueue.client.kafka import Place, TopicPartition
 from goqueue.errors import InvalidSettings
@@ -31,6 +30,7 @@ from goqueue.spark.source.options import Kind, parse_options
 from goqueue.spark.source.options_values import OFFSET_MAX, ArchiveUse, AtOffsets, AtTime
 from goqueue.spark.source.plan import Range, slices_of
 from goqueue.spark.source.stream_steps import next_step, readable, within
+from tests.unit.spark.archive_files import described
 
 ID = UUID(int=1)
 LOG = Log(ID, {0: Span(5, 20), 1: Span(0, 0), 2: Span(8, 30)})

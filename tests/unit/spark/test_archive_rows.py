@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.spark.archive_files import described, rows, stored
 
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive.commits import Change, load, write
@@ -25,6 +24,7 @@ from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.archive.write import number_of
 from goqueue.spark.jobs.archive.verify import check_cluster, clusters_of
 from goqueue.spark.source.columns import SCHEMA, schema_of
+from tests.unit.spark.archive_files import described, rows, stored
 
 DAY_MS = 86_400_000
 ID = UUID(int=1)

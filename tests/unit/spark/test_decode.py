@@ -19,6 +19,13 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from goqueue.errors import Invalid
+from goqueue.records.builder import NewRecord, assemble, build_batch, empty_batch
+from goqueue.records.compression import Codec
+from goqueue.records.layout import LOG_APPEND_TIME_BIT, read_header, write_header
+from goqueue.records.payload import Columns, encode
+from goqueue.spark.source.columns import SCHEMA
 from tests.unit.spark.codec_kit import (
     END,
     RECORDS,
@@ -29,13 +36,6 @@ from tests.unit.spark.codec_kit import (
     rows_of,
     values_of,
 )
-
-from goqueue.errors import Invalid
-from goqueue.records.builder import NewRecord, assemble, build_batch, empty_batch
-from goqueue.records.compression import Codec
-from goqueue.records.layout import LOG_APPEND_TIME_BIT, read_header, write_header
-from goqueue.records.payload import Columns, encode
-from goqueue.spark.source.columns import SCHEMA
 
 GOLDEN = sorted((Path(__file__).parent.parent.parent / "golden").glob("*.bin"))
 HEADER = StructType().add("key", StringType()).add("value", BinaryType())

@@ -9,13 +9,13 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.spark.codec_kit import RECORDS, TIMESTAMP_MAX, Row, decoded, naive_row
 
 from goqueue.errors import CorruptBatch, TooLarge
 from goqueue.records.builder import NewRecord, assemble, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES, BatchHeader, read_header
 from goqueue.records.reader import read_records
+from tests.unit.spark.codec_kit import RECORDS, TIMESTAMP_MAX, Row, decoded, naive_row
 
 PLACE = re.escape("topic t, partition 3, offset 0: ")
 

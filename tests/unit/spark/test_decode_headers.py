@@ -5,12 +5,12 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from tests.unit.spark.codec_kit import Row, decoded, naive_rows
 
 from goqueue.errors import CorruptBatch, TooLarge
 from goqueue.records.builder import NewRecord, assemble, build_batch
 from goqueue.records.layout import read_header
 from goqueue.records.payload import Headers
+from tests.unit.spark.codec_kit import Row, decoded, naive_rows
 
 TRACE = "0123456789abcdef0123456789abcdef"
 TRACEPARENT = f"00-{TRACE}-0123456789abcdef-01".encode()

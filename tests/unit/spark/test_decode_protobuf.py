@@ -12,11 +12,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
-from tests.decode_values_kit import descriptor_set, message, message_class
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import Decoded, fields_of, reader_of
 from goqueue.spark.values.spec import Decoding, Format, Prefix
+from tests.decode_values_kit import descriptor_set, message, message_class
 
 ORDER = descriptor_set(
     message("First", ("x", "int32")),

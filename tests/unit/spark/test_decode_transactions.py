@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.spark.codec_kit import decoded, values_of
 
 from goqueue.records.builder import NewRecord, build_batch, empty_batch
 from goqueue.records.control import ControlType, build_marker
 from goqueue.records.layout import CONTROL_BIT, read_header, write_header
+from tests.unit.spark.codec_kit import decoded, values_of
 
 ALICE, BOB = 1, 2
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.spark.codec_kit import RECORD, RECORDS, arrow_batches
 
 from goqueue.errors import Invalid, TooLarge
 from goqueue.records.builder import NewRecord, build_batch
@@ -19,6 +18,7 @@ from goqueue.records.layout import read_header, validate
 from goqueue.records.reader import read_records
 from goqueue.spark.records.encode import Producer, bytes_alone, encode
 from goqueue.spark.source.columns import SCHEMA
+from tests.unit.spark.codec_kit import RECORD, RECORDS, arrow_batches
 
 NOW = 1_700_000_000_000
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.decode_values_kit import ORDER, descriptor_set, message
 
 from goqueue.errors import InvalidSettings
 from goqueue.spark.source.options import Kind, parse_options
 from goqueue.spark.values.spec import Decoding, Format, Prefix
+from tests.decode_values_kit import ORDER, descriptor_set, message
 
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}
 EXAMPLE = "set decode.schema, for example id BIGINT, amount DOUBLE, or decode.schemaFile"

@@ -8,8 +8,6 @@ from uuid import UUID
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from tests.kafka.messages import Plain
-from tests.kafka_data.scripted import FETCH, LIST_OFFSETS, TOPIC, TOPIC_ID, ScriptedCluster, fetched, scripted
 
 from goqueue.client import Client, topics
 from goqueue.client.kafka import KafkaData, Place, TopicPartition
@@ -21,6 +19,8 @@ from goqueue.spark.source.options import Kind, parse_options
 from goqueue.spark.source.plan import Range
 from goqueue.spark.source.reader import GoQueueReader, read_task
 from goqueue.testing.broker import Broker
+from tests.client.kafka.scripted import FETCH, LIST_OFFSETS, TOPIC, TOPIC_ID, ScriptedCluster, fetched, scripted
+from tests.protocols.kafka.messages import Plain
 
 NEW_ID = UUID(int=8)
 UNKNOWN_TOPIC_ID, LEADER_NOT_AVAILABLE = 100, 5

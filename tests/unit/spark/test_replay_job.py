@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 from rich.console import Console
-from tests.cli.command import Command
 from typing_extensions import override
 
 from goqueue.cli.consume.start import parse_start
@@ -36,6 +35,7 @@ from goqueue.spark.pipelines.run.failures import Failure
 from goqueue.spark.pipelines.run.progress import QueryProgress
 from goqueue.spark.pipelines.run.query import BatchDone, QueryFailed, State
 from goqueue.spark.source.offsets_loss import DataLost, Loss, deleted, removed, settle
+from tests.cli.command import Command
 
 NOW_MS = 1_000_000
 HELD = {0: Held(5, 20), 1: Held(0, 8)}

@@ -1,1 +1,0 @@
-"""The HTTP interface, tested through its connections."""  # noqa: A005 - it is tests.http

@@ -1,0 +1,1 @@
+"""Property tests: laws and stateful models."""

@@ -1,0 +1,1 @@
+"""Tests of the protocols through their connections."""

@@ -1,0 +1,1 @@
+"""The HTTP interface, tested through its connections."""

@@ -1,0 +1,1 @@
+"""Tests of dead letters through HTTP."""

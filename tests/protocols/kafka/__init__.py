@@ -1,0 +1,1 @@
+"""Tests of the Kafka listener, frame by frame."""
