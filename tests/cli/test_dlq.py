@@ -59,8 +59,8 @@ def test_letters_are_listed_and_shown_with_their_causes(goqueue: Command, letter
     cursor = first.stderr.split("--cursor ")[1].strip()
     (rest,) = goqueue.rows("dlq", "show", letters, "--limit", 2, "--cursor", cursor, kind="dead_letter")
     assert rest["value"] == "order0"
-    assert "there are no such dead letters" in goqueue("dlq", "show", letters, "--key", "k").stderr
-    assert "is no time" in goqueue.refused("dlq", "show", letters, "--since", "soon", exit_code=2)
+    assert "no dead letters match" in goqueue("dlq", "show", letters, "--key", "k").stderr
+    assert "is not a time" in goqueue.refused("dlq", "show", letters, "--since", "soon", exit_code=2)
 
 
 def test_letters_are_chosen_by_keys_that_are_no_text(goqueue: Command, topic: str) -> None:
@@ -74,7 +74,7 @@ def test_letters_are_chosen_by_keys_that_are_no_text(goqueue: Command, topic: st
         told: list[Any] = goqueue.rows("dlq", "redrive", name, *chosen, "--dry-run", kind="preview")
         assert told[0]["moves"]["failed"] == 1
     for command in ("show", "redrive"):
-        assert "no base64" in goqueue.refused("dlq", command, name, "--key-base64", "YQ", exit_code=2)
+        assert "not base64" in goqueue.refused("dlq", command, name, "--key-base64", "YQ", exit_code=2)
         both = ("--key", "k", "--key-base64", "aw==")
         assert "--key-base64" in goqueue.refused("dlq", command, name, *both, exit_code=2)
 
@@ -93,11 +93,11 @@ def test_what_letters_say_does_not_move_the_cursor_of_a_terminal(goqueue: Comman
 
 def test_letters_are_published_again(goqueue: Command, letters: str) -> None:
     told = goqueue.done("dlq", "redrive", letters, "--first-offset", 1, "--dry-run")
-    assert told == f"would publish 2 dead letters of {letters}.dlq again\n"
+    assert told == f"would republish 2 dead letters of {letters}.dlq\n"
     done = redrive(goqueue, letters, "--first-offset", 1, "--wait")
     assert (done["state"], done["moves"]["moved"], done["progress"]) == ("done", 2, 1.0)
     told = goqueue.done("dlq", "redrive", letters, "--wait")
-    for part in ("done: all letters were looked at", "2 that were published again by an earlier redrive"):
+    for part in ("done: all letters were looked at", "2 that an earlier redrive republished"):
         assert part in told
     status = goqueue.done("dlq", "status", done["id"])
     assert f"redrive {done['id']}" in status
@@ -115,8 +115,8 @@ def test_whoever_waits_for_a_redrive_hears_that_letters_have_failed(goqueue: Com
     goqueue.done("produce", f"{letters}.dlq", stdin=b"by hand\n")
     told = goqueue.done("dlq", "redrive", letters, "--dry-run").splitlines()
     assert told == [
-        f"would publish 3 dead letters of {letters}.dlq again",
-        "1 can never be published, the last one: a letter does not say which topic it comes from",
+        f"would republish 3 dead letters of {letters}.dlq",
+        "1 cannot be republished; last error: a letter does not say which topic it comes from",
     ]
     waited: list[Any] = goqueue.rows("dlq", "redrive", letters, "--wait", kind="redrive", exit_code=1)
     (done,) = waited
@@ -131,7 +131,7 @@ def test_a_redrive_is_cancelled(goqueue: Command, letters: str) -> None:
     assert "is running" in goqueue.refused("dlq", "redrive", letters)
     (done,) = goqueue.rows("dlq", "cancel", job["id"], kind="redrive")
     assert (done["state"], done["reason"]) == ("cancelled", "cancelled")
-    assert "state            cancelled\n" in goqueue.done("dlq", "status", job["id"])
+    assert "state        cancelled\n" in goqueue.done("dlq", "status", job["id"])
 
 
 def test_whoever_waits_may_leave_and_the_redrive_goes_on(
@@ -150,7 +150,7 @@ def test_whoever_waits_may_leave_and_the_redrive_goes_on(
         _, told = waiting.communicate(timeout=_WAIT_S)
     assert waiting.returncode == 130
     redrive_id = told.split()[1]
-    assert f"redrive {redrive_id} goes on; `goqueue dlq cancel {redrive_id}` ends it" in told
+    assert f"redrive {redrive_id} continues; cancel it with `goqueue dlq cancel {redrive_id}`" in told
     (job,) = goqueue.rows("dlq", "status", redrive_id, kind="redrive")
     assert job["state"] == "running"
     goqueue.done("dlq", "cancel", redrive_id)

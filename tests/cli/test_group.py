@@ -168,7 +168,7 @@ def test_delete_of_a_group_asks_for_its_name_and_tells_what_goes(goqueue: Comman
     what = f"group {group}: 2 offsets, 6 messages unread"
     assert goqueue.done("group", "delete", group, "--dry-run") == f"would delete {what}\n"
     reason = goqueue.refused("group", "delete", group, stdin=b"no\n")
-    assert f"This deletes {what}, for good." in reason
+    assert f"This permanently deletes {what}." in reason
     assert "nothing was deleted" in reason
     result = goqueue("group", "delete", group, stdin=f"{group}\n".encode())
     assert result.stdout == f"deleted {what}\n"

@@ -9,9 +9,9 @@ import pytest
 
 from goqueue.cli.consume.merge import Feed, merged
 from goqueue.cli.consume.reading import open_feeds
-from goqueue.cli.consume.start import BEGINNING
 from goqueue.client import Message
 from goqueue.errors import LogOffline
+from goqueue.model.start_position import BEGINNING
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from goqueue.cli.pipelines.stop import stop_pipeline
+from goqueue.cli.pipelines.watch import stop_pipeline
 from goqueue.client import Client, Pipeline, PipelineReport, QueryProgress, pipelines
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
@@ -107,7 +107,7 @@ def test_a_pipeline_is_described(goqueue: Command, client: Client, name: str) ->
     shown = goqueue.done("pipeline", "describe", name)
     assert shown.startswith(f"pipeline {name}\n")
     for words in (
-        "state        running, and asked to stop",
+        "state        running, stop requested",
         "about        Orders of today",
         "run          a1b2",
         "master       local[2]",
@@ -155,7 +155,7 @@ def test_a_run_that_fails_while_it_stops_is_a_failure(goqueue: Command, client: 
     with reporting(client, name, said("failed", error="the disk is full")):
         done = goqueue("pipeline", "stop", name)
     assert done.exit_code == 1
-    assert done.stdout == f"pipeline {name} has stopped, but it has failed: the disk is full\n"
+    assert done.stdout == f"pipeline {name} has stopped with an error: the disk is full\n"
 
 
 def test_another_run_that_takes_over_shows_that_the_first_is_gone(goqueue: Command, client: Client, name: str) -> None:
@@ -175,7 +175,7 @@ def test_whoever_waits_is_told_so_and_not_for_ever(goqueue: Command, client: Cli
     client.send(pipelines.report(name, said()))
     late = goqueue("pipeline", "stop", name, "--timeout", "2")
     assert late.exit_code == 1
-    assert f"waiting for pipeline {name} to stop; it is running, 4,000 messages behind" in late.stderr
+    assert f"waiting for pipeline {name} to stop; it is running, lag 4,000 messages" in late.stderr
     assert f"asked pipeline {name} to stop; it is still running after " in late.stdout
 
 
@@ -185,7 +185,7 @@ def test_a_lost_pipeline_is_not_known_to_have_stopped() -> None:
         broker.advance(20)
         shown = Command(broker.http)("pipeline", "stop", "orders")
         assert shown.exit_code == 1
-        assert shown.stdout.startswith("pipeline orders is lost: nothing was heard of it for 20")
+        assert shown.stdout.startswith("pipeline orders is lost: no report for 20")
         assert client.send(pipelines.report("orders", said())).is_stop, "it is told when it comes back"
         broker.advance(20)
         assert " lost " in Command(broker.http).done("pipeline", "list")

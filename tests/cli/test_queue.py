@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import ShareConsumer
 
 from goqueue.broker.messages.publish import MESSAGES_MAX
-from goqueue.cli.queues import words as queue_words
-from goqueue.cli.terminal.tables import time_text
+from goqueue.cli.queues import arguments as queue_arguments
+from goqueue.cli.terminal.times import time_text
 from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
 from goqueue.model.units import parse_duration_ms
 from goqueue.protocols.http.api.messages import WAIT_MS_MAX
@@ -89,7 +89,7 @@ def test_each_command_that_receives_is_a_consumer_of_its_own(goqueue: Command, q
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("receive", "g", "t", "--wait", "soon"), "--wait: 'soon' is no duration: write 500ms, 30s, 5m or 1h"),
+        (("receive", "g", "t", "--wait", "soon"), "--wait: 'soon' is not a duration: write 500ms, 30s, 5m or 1h"),
         (("receive", "g", "t", "--wait", "90s"), "--wait: '90s' is too long: at most 60s"),
         (("receive", "g", "t", "--wait", "5"), "--wait: 5 has no unit: write 5s or 5ms"),
         (("receive", "g", "t", "--visibility", "13h"), "--visibility: '13h' is too long: at most 12h"),
@@ -98,23 +98,29 @@ def test_each_command_that_receives_is_a_consumer_of_its_own(goqueue: Command, q
         (("receive", "g", ""), "TOPIC: '' cannot be the name of a topic"),
         (("receive", "g", *["t"] * 101), "TOPIC: 101 topics are too many: at most 100"),
         (("peek", "g", "a b"), "TOPIC: 'a b' cannot be the name of a topic"),
-        (("nack", "receipt", "--delay", "abc"), "--delay: 'abc' is no duration"),
+        (("nack", "receipt", "--delay", "abc"), "--delay: 'abc' is not a duration"),
         (("nack", "receipt", "--reason", "r" * 4097), "--reason: 4,097 characters are too many: at most 4,096"),
         (("seek", "g", "t", "--to", "nowhere"), "--to: 'nowhere' is neither start, end, an offset, a time such as"),
         (("extend", "receipt", "--for", "1d"), "--for: '1d' is too long: at most 12h"),
-        (("pause", "g", "--reason", ""), "--reason: say why"),
-        (("alter", "g", "--set", "retries"), "--set: 'retries' is not written as NAME=VALUE"),
-        (("alter", "g", "--set", "retries=1", "--set", "retries=2"), "--set: retries is there twice"),
-        (("alter", "g", "--set", "retry=3"), "--set: 'retry' is no setting of a queue group; there are visibility_t"),
-        (("alter", "g", "--unset", "retry"), "--unset: 'retry' is no setting of a queue group; there are visibility_t"),
-        (("alter", "g", "--unset", "retries", "--set", "retries=2"), "--unset: retries is set as well"),
-        (("alter", "g"), "name what is to change: --set or --unset"),
-        (("alter", "g", "--set", "retries=many"), "--set: retries is 'many', and has to be a whole number"),
-        (("alter", "g", "--set", "backoff_factor=nan"), "backoff_factor is 'nan', and has to be a number"),
-        (("alter", "g", "--set", "visibility_timeout=abc"), "--set visibility_timeout: 'abc' is no duration: write 50"),
+        (("pause", "g", "--reason", ""), "--reason: must not be empty"),
+        (("alter", "g", "--set", "retries"), "--set: 'retries' is not NAME=VALUE"),
+        (("alter", "g", "--set", "retries=1", "--set", "retries=2"), "--set: retries is given twice"),
+        (("alter", "g", "--set", "retry=3"), "--set: 'retry' is not a setting of a queue group; the settings are vis"),
+        (
+            ("alter", "g", "--unset", "retry"),
+            "--unset: 'retry' is not a setting of a queue group; the settings are vis",
+        ),
+        (("alter", "g", "--unset", "retries", "--set", "retries=2"), "--unset: retries is also in --set"),
+        (("alter", "g"), "name a change: --set or --unset"),
+        (("alter", "g", "--set", "retries=many"), "--set: retries must be a whole number, not 'many'"),
+        (("alter", "g", "--set", "backoff_factor=nan"), "backoff_factor must be a number, not 'nan'"),
+        (
+            ("alter", "g", "--set", "visibility_timeout=abc"),
+            "--set visibility_timeout: 'abc' is not a duration: write 50",
+        ),
         (("alter", "g", "--set", "backoff=5"), "--set backoff: 5 has no unit: write 5s or 5ms"),
-        (("alter", "g", "--set", "ordering=fifo"), "ordering is 'fifo', and has to be none or key"),
-        (("alter", "g", "--set", "start=noon"), "start is 'noon', and has to be earliest, latest, a time such as"),
+        (("alter", "g", "--set", "ordering=fifo"), "ordering must be none or key, not 'fifo'"),
+        (("alter", "g", "--set", "start=noon"), "start must be earliest, latest, a time such as"),
         (("alter", "g", "--set", "dead_letters=a/b"), "--set dead_letters: 'a/b' cannot be the name of a topic"),
     ],
 )
@@ -126,11 +132,11 @@ def test_what_is_written_wrongly_is_told_before_it_is_sent(
 
 
 def test_the_words_of_the_command_line_are_those_of_the_broker(goqueue: Command) -> None:
-    assert list(queue_words._READERS) == list(QueueSettingsToChange.__struct_fields__)
-    assert parse_duration_ms(queue_words.WAIT_MAX) == WAIT_MS_MAX
-    assert parse_duration_ms(queue_words.VISIBILITY_MAX) == VISIBILITY_MS_MAX
-    assert parse_duration_ms(queue_words.DELAY_MAX) == DELAY_MS_MAX
-    assert queue_words.MESSAGES_MAX == MESSAGES_MAX
+    assert list(queue_arguments._READERS) == list(QueueSettingsToChange.__struct_fields__)
+    assert parse_duration_ms(queue_arguments.WAIT_MAX) == WAIT_MS_MAX
+    assert parse_duration_ms(queue_arguments.VISIBILITY_MAX) == VISIBILITY_MS_MAX
+    assert parse_duration_ms(queue_arguments.DELAY_MAX) == DELAY_MS_MAX
+    assert queue_arguments.MESSAGES_MAX == MESSAGES_MAX
     text = goqueue.done("queue", "alter", "--help")
     for name in QueueSettingsToChange.__struct_fields__:
         assert f" {name} " in text
@@ -177,7 +183,7 @@ def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
     assert "order4" in goqueue.done("queue", "peek", queue, queue)
     (line,) = goqueue.done("queue", "receive", queue, queue).splitlines()[2:]
     assert line.split()[-1] == "order4"
-    assert "there is nothing to receive now" in goqueue("queue", "receive", queue, queue, "--wait", "20ms").stderr
+    assert "no messages are available" in goqueue("queue", "receive", queue, queue, "--wait", "20ms").stderr
 
 
 def test_share_consumers_are_shown_whether_they_hold_something_or_not(
@@ -221,7 +227,7 @@ def test_a_group_goes_on_where_it_is_told(goqueue: Command, queue: str) -> None:
 
     refusal = goqueue.refused("queue", "seek", queue, queue, "--to", "start", stdin=b"another\n")
     assert "nothing was moved" in refusal
-    assert f"This moves {queue} in {queue}, and forgets what is in flight there:" in refusal
+    assert f"This moves {queue} in {queue}, and ends its leases there:" in refusal
     goqueue.done("queue", "seek", queue, queue, "--to", "1h ago", stdin=queue.encode() + b"\n")
     assert [each["value"] for each in receive(goqueue, queue)] == [f"order{number}" for number in range(5)]
     goqueue.done("queue", "seek", queue, queue, "--to", "end", "--partition", 0, "--yes")
@@ -256,7 +262,7 @@ def test_a_group_is_altered_paused_resumed_purged_and_deleted(goqueue: Command, 
     assert (row["paused"], row["pause_reason"]) == (True, "the database moves")
     paused = goqueue("queue", "receive", queue, queue)
     assert "the group is paused: the database moves" in paused.stderr
-    assert goqueue.done("queue", "resume", queue) == f"resumed {queue}, with 5 messages to be done\n"
+    assert goqueue.done("queue", "resume", queue) == f"resumed {queue}, with 5 messages to process\n"
 
     (row,) = goqueue.rows("queue", "resume", queue, kind="queue")
     assert row["paused"] is False

@@ -7,8 +7,10 @@ import re
 import pytest
 
 from goqueue.cli.doctor.install import satisfies
-from goqueue.cli.terminal.tables import Column, Row, count_text, print_facts, print_table, size_text, time_text
-from goqueue.cli.topics.settings import in_words
+from goqueue.cli.terminal.output import Format
+from goqueue.cli.terminal.tables import Column, Table, count_text, print_facts, size_text
+from goqueue.cli.terminal.times import time_text
+from goqueue.cli.topics import in_words
 
 
 def test_sizes_have_the_unit_in_which_they_are_short() -> None:
@@ -57,28 +59,44 @@ def test_settings_are_told_in_words(name: str, value: str, words: str) -> None:
     assert in_words(name, value) == words
 
 
-def test_a_table_is_aligned_and_ends_its_lines_early(capsys: pytest.CaptureFixture[str]) -> None:
-    columns = [Column("name"), Column("size", is_number=True), Column("note", spared=1)]
-    print_table(columns, [Row(["a", "1", ""]), Row(["[bold]long name[/bold]", "22,222", ":smile: x"])])
+def test_table_aligns_columns_and_trims_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    table: Table[tuple[str, int | None, str]] = Table(
+        "thing",
+        Column("name", lambda each: each[0]),
+        Column("size", lambda each: each[1], is_number=True),
+        Column("note", lambda each: each[2], spared=1),
+        Column("trouble", lambda each: "", is_hidden_if_empty=True),
+    )
+    table.print([("a", None, ""), ("[bold]long name[/bold]", 22222, ":smile: x")])
     assert capsys.readouterr().out.splitlines() == [
         "name                      size  note",
         "──────────────────────  ──────  ─────────",
-        "a                            1",
+        "a                            -",
         "[bold]long name[/bold]  22,222  :smile: x",
     ]
 
 
-def test_a_narrow_terminal_gets_fewer_columns_and_whole_cells(
+def test_table_prints_rows_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    table: Table[Column[str]] = Table("thing", Column("name", lambda each: each.heading), row=lambda each: {"a": 1})
+    table.show([Column("x", str)], Format.JSON)
+    assert capsys.readouterr().out == '{"kind": "thing", "a": 1}\n'
+
+
+def test_narrow_terminal_shows_fewer_columns_and_whole_cells(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("NO_COLOR", "1")
-    columns = [Column("name"), Column("first to go", spared=2), Column("second to go", spared=1)]
-    rows = [Row(["x" * 30, "y" * 11, "z" * 12])]
+    table: Table[str] = Table(
+        "thing",
+        Column("name", lambda _: "x" * 30),
+        Column("first to go", lambda _: "y" * 11, spared=2),
+        Column("second to go", lambda _: "z" * 12, spared=1),
+    )
 
     def headings(width: int) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))
-        print_table(columns, rows)
+        table.print([""])
         shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
         assert "x" * 30 in shown
         return re.split(r"\s{2,}", shown.splitlines()[0].strip())

@@ -92,7 +92,7 @@ def test_alter_shows_changes_without_making_them(goqueue: Command, topic: str) -
 def test_alter_says_if_nothing_is_to_be_changed(goqueue: Command, topic: str) -> None:
     goqueue.done("topic", "create", topic, "--config", "retention.ms=1h")
     arguments = ["--config", "retention.ms=3600000", "--partitions", 3, "--unset", "segment.ms"]
-    assert goqueue.done("topic", "alter", topic, *arguments) == f"topic {topic} is so already\n"
+    assert goqueue.done("topic", "alter", topic, *arguments) == f"topic {topic} has these settings already\n"
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], []])
@@ -109,7 +109,7 @@ def test_alter_refuses_the_same_with_and_without_a_dry_run(goqueue: Command, top
 def test_delete_asks_for_the_name_and_tells_what_goes(goqueue: Command, topic: str) -> None:
     goqueue.done("produce", topic, stdin=b"one\ntwo\n")
     reason = goqueue.refused("topic", "delete", topic, stdin=b"yes\n")
-    assert f"This deletes topic {topic}: 2 messages (" in reason
+    assert f"This permanently deletes topic {topic}: 2 messages (" in reason
     assert "in 3 partitions" in reason
     assert "nothing was deleted" in reason
     assert goqueue.refused("topic", "delete", topic, stdin=b"")

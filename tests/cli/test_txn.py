@@ -68,7 +68,7 @@ def test_the_list_is_filtered_by_state_and_producer(goqueue: Command, client: Cl
         assert names("--producer-id", producer_id) == [name]
         nothing = goqueue("txn", "list", "--producer-id", producer_id, "--state", "Empty")
         assert nothing.exit_code == 0
-        assert "none that you asked for" in nothing.stderr
+        assert "none that match" in nothing.stderr
 
 
 def test_a_transaction_is_described(goqueue: Command, client: Client, topic: str) -> None:

@@ -60,7 +60,7 @@ def seen(client: Client) -> list[bytes | None]:
 
 def by_command(broker: Broker, doomed: OpenTransaction) -> None:
     said = Command(broker.http).done("txn", "abort", "--partition", "orders:0", "--yes")
-    where = f"what producer {doomed.producer_id} has written from offset 0 on"
+    where = f"the messages of producer {doomed.producer_id} from offset 0 on"
     assert said == f"aborted in orders:0 {where}, which may have been committed: its end may be lost in damage\n"
 
 
@@ -126,7 +126,7 @@ def test_what_a_coordinator_knows_of_is_left_to_it(tmp_path: Path) -> None:
             with pytest.raises(InvalidTransactionState, match="is that of 'billing'"):
                 client.send(transactions.abort_hanging("orders", 0, found.producer_id))
             refused = Command(broker.http).refused("txn", "abort", "--partition", "orders:0", "--yes")
-            assert "to be aborted by their ids: billing" in refused
+            assert "abort the open ones by their ids: billing" in refused
         assert seen(client) == [b"x"]
         with pytest.raises(UnknownPartition):
             client.send(transactions.list_open("orders", 1))

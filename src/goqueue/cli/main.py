@@ -1,9 +1,8 @@
 """The `goqueue` command: `goqueue NOUN VERB`.
 
-Owns the root of the command tree and how failures end: exit code 0 is success, 1 a failure or a problem that was
-found, 2 a mistake in the call. An expected failure is one line on stderr, never a traceback. If the reader of the
-output leaves early, the command ends with 0 and without a word. Commands import what they need when they run, so that
-help is quick.
+Owns the root of the command tree and the exit codes: 0 for success, 1 for a failure or a problem that was found, 2 for
+wrong usage. An expected failure prints one line to stderr, never a traceback. If the reader of the output leaves early,
+the command exits with 0 and prints nothing. Commands import heavy modules when they run, so that help is quick.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from goqueue import __version__
+from goqueue.cli import dead_letters as dlq
+from goqueue.cli import topics as topic
+from goqueue.cli import transactions as txn
 from goqueue.cli.bench import add_bench
 from goqueue.cli.consume import command as consume
-from goqueue.cli.dead_letters import commands as dlq
 from goqueue.cli.demo import command as demo
 from goqueue.cli.doctor import command as doctor
 from goqueue.cli.groups import commands as group
@@ -30,14 +31,12 @@ from goqueue.cli.queues import commands as queue
 from goqueue.cli.server import config, serve
 from goqueue.cli.spark import commands as spark
 from goqueue.cli.terminal.streams import flush_output, forget_output
-from goqueue.cli.topics import commands as topic
-from goqueue.cli.transactions import commands as txn
 from goqueue.errors import GoQueueError
 from goqueue.model.visible_text import visible
 
 
 class _Commands(TyperGroup):
-    """Commands whose expected failures are shown as one line."""
+    """The root of the commands; prints an expected failure as one line."""
 
     @override
     def invoke(self, ctx: Any) -> Any:
@@ -49,7 +48,7 @@ class _Commands(TyperGroup):
             reason = f"{error} [{error.code}]"
         except OSError as error:
             if error.errno == errno.EPIPE:
-                # The reader has seen enough, as `head` has: that is no failure.
+                # A reader such as `head` has enough; that is not a failure.
                 forget_output()
                 raise typer.Exit(0) from None
             reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -91,6 +90,6 @@ def goqueue(
 ) -> None:
     """GoQueue: one broker for replayable logs and leased queues.
 
-    Exit codes: 0 success, 1 a failure or a problem that was found, 2 a mistake in the call.
+    Exit codes: 0 success, 1 a failure or a problem that was found, 2 wrong usage.
     """
     del version

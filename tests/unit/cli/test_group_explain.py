@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from goqueue.cli.groups.explain import Sentence, explained
-from goqueue.cli.groups.retention import retention_line
-from goqueue.cli.groups.words import age_text, partitions_text
+from goqueue.cli.groups.explain import Sentence, explained, partitions_text, retention_line
+from goqueue.cli.terminal.times import age_text
 from goqueue.client import Group, GroupMember, GroupOffset, GroupPartition, GroupRebalance
 from goqueue.client.group_values import Owner
 from goqueue.client.problems import Problem

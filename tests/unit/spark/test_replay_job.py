@@ -13,12 +13,12 @@ from pyarrow import fs
 from rich.console import Console
 from typing_extensions import override
 
-from goqueue.cli.consume.start import parse_start
 from goqueue.cli.jobs.replay_bounds import Held, bounds_of, check_bounds
 from goqueue.cli.jobs.replay_output import Bar, Lines
 from goqueue.cli.jobs.replay_target import target_settings
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Corrupt
+from goqueue.model.start_position import parse_start
 from goqueue.seams.disk import RealDisk, RealFile
 from goqueue.spark.jobs.replay.failures import advice, reworded
 from goqueue.spark.jobs.replay.job import ReplayStatus, ending_of, pace

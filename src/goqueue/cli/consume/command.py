@@ -11,8 +11,8 @@ import typer
 
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, complete_group, telling_what_to_do
 from goqueue.cli.consume.output import MessageFormat, Writer, writer
-from goqueue.cli.consume.start import AtOffset, FromEnd, Start, parse_start
 from goqueue.cli.terminal.streams import forget_output, require_output
+from goqueue.model.start_position import AtOffset, FromEnd, Start, parse_start
 
 _INTERRUPTED = 130
 

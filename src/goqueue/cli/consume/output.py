@@ -5,7 +5,7 @@
 | lines  | the bytes of each value and a line feed; a value that is null is an empty line. On a terminal,     |
 |        | control characters are written out                                                                 |
 | json   | a JSON object per message and line, as the HTTP interface writes it                                |
-| yaml   | a list with an entry per message, see `yaml_rows`                                                  |
+| yaml   | a list with an entry per message                                                                 |
 | table  | columns for people; on a terminal values are cut to its width, and nothing in them can control it |
 """
 
@@ -18,8 +18,8 @@ from enum import StrEnum
 from io import RawIOBase
 from typing import TYPE_CHECKING, BinaryIO
 
-from goqueue.cli.terminal.tables import time_text
-from goqueue.cli.terminal.yaml_rows import yaml_entry
+from goqueue.cli.terminal.output import yaml_entry
+from goqueue.cli.terminal.times import time_text
 from goqueue.model.visible_text import visible, visible_json
 
 if TYPE_CHECKING:

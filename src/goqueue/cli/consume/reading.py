@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import typer
 
 from goqueue.cli.consume.merge import Feed
-from goqueue.cli.consume.start import AtOffset, AtTime, FromEnd, Start
 from goqueue.client import AsyncClient, Page, Partition, Patience, messages, topics
 from goqueue.client.problems import error_of
 from goqueue.errors import GoQueueError, OffsetOutOfRange, UnknownPartition
+from goqueue.model.start_position import AtOffset, AtTime, FromEnd, Start
 
 # What is held of all partitions together, since the oldest message cannot be known before each has brought one.
 _HELD_MESSAGES = 50_000

@@ -1,22 +1,22 @@
-"""What a group is doing, in sentences. Knows what was told of the group, and nothing else."""
+"""What a group is doing and what it has to fear from retention, in sentences. Pure: works on a reply of the broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from goqueue.cli.groups.retention import retention_sentences
-from goqueue.cli.groups.words import age_text, member_name, moment_text, partitions_text
 from goqueue.cli.terminal.tables import count_text
+from goqueue.cli.terminal.times import age_text, moment_text
 from goqueue.client import Group, GroupMember, GroupOffset, GroupPartition, GroupRebalance
 
 _REBALANCES_MAX = 5
-# A third of the silence that a member is removed for.
+# A third of the usual session timeout.
 _SILENT_LONG_S = 10.0
+_NAMED_MAX = 8
 
 
 class Sentence(NamedTuple):
-    """Something worth saying, and what it is about; `is_trouble` if somebody should look at it."""
+    """A sentence and its subject; `is_trouble` asks for attention."""
 
     about: str
     text: str
@@ -24,7 +24,7 @@ class Sentence(NamedTuple):
 
 
 def explained(group: Group) -> list[Sentence]:
-    """Return what there is to say about a group: what it does, each member, how far behind, and the last rebalances."""
+    """Return sentences on the state of a group, each member, lag, retention and the last rebalances."""
     found = [_state(group)]
     for member in group.members:
         found += [_consumer(member)] if group.kind == "queue" else _member(group, member)
@@ -53,7 +53,7 @@ def _state(group: Group) -> Sentence:
 
 
 def _work(group: Group) -> str:
-    """Return what the consumers of a queue group do."""
+    """Return how many consumers of a queue group hold messages."""
     if not group.members:
         return "idle"
     busy = sum(bool(member.in_flight) for member in group.members)
@@ -64,7 +64,7 @@ def _work(group: Group) -> str:
 
 
 def _consumer(member: GroupMember) -> Sentence:
-    """Return what there is to say about a consumer of a queue group; one that receives by HTTP has only a name."""
+    """Return the sentence on a consumer of a queue group; one that receives by HTTP has only a name."""
     held = count_text(member.in_flight or 0, "message")
     if not member.topics:
         return Sentence("member", f"{member_name(member)} holds {held}.")
@@ -182,8 +182,59 @@ def _latest(rebalances: Sequence[GroupRebalance]) -> Iterable[GroupRebalance]:
 
 
 def rebalance_text(rebalance: GroupRebalance) -> str:
-    """Return when and why a rebalance was, how long it took, and what it moved."""
+    """Return when and why a rebalance began, how long it took, and what it moved."""
     duration = rebalance.duration_seconds
     lasted = "not over yet" if duration is None else f"took {age_text(duration)}"
     moved = count_text(rebalance.moves, "partition")
     return f"{moment_text(rebalance.began_at)}: {rebalance.reason}; {lasted}, moved {moved}."
+
+
+def retention_sentences(group: Group) -> Iterator[str]:
+    """Yield what retention has deleted unread, waits for, or deletes soon; nothing if the group is safe."""
+    lost, held, near = (_at_risk(group, risk) for risk in ("lost", "held", "near"))
+    if lost:
+        count = count_text(sum(each.lost for each in lost), "message")
+        yield f"Deleted before the group had read them: {count} of {_names(lost)}."
+    if held:
+        yield f"Retention is held back in {_names(held)}, since the group has not read what is old enough to go."
+    if near:
+        yield f"Retention deletes unread messages of {_names(near)} in {age_text(_least(near))}."
+
+
+def retention_line(group: Group) -> str:
+    """Return the most urgent of these in a few words, or when retention reaches the group; empty if that is unknown."""
+    lost, held, near = (_at_risk(group, risk) for risk in ("lost", "held", "near"))
+    if lost:
+        return f"{count_text(sum(each.lost for each in lost), 'message')} of {_names(lost)} deleted unread"
+    if held:
+        return f"held back in {_names(held)}"
+    if near:
+        return f"deletes unread messages of {_names(near)} in {age_text(_least(near))}"
+    known = [each for each in group.offsets if each.retention_left_seconds is not None]
+    return f"{age_text(_least(known))} until unread messages are deleted" if known else ""
+
+
+def _at_risk(group: Group, risk: str) -> list[GroupOffset]:
+    return [each for each in group.offsets if each.retention_risk == risk]
+
+
+def _names(offsets: Sequence[GroupOffset]) -> str:
+    return partitions_text(GroupPartition(each.topic, each.partition) for each in offsets)
+
+
+def _least(offsets: Sequence[GroupOffset]) -> float:
+    return min(each.retention_left_seconds or 0.0 for each in offsets)
+
+
+def partitions_text(partitions: Iterable[GroupPartition]) -> str:
+    """Return the names of the first eight partitions, and how many more there are."""
+    names = [str(each) for each in sorted(partitions)]
+    if not names:
+        return "nothing"
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def member_name(member: GroupMember) -> str:
+    """Return the client id of a member, or else its member id."""
+    return member.client_id or member.member_id

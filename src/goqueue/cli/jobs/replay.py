@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from goqueue.cli.connection import complete_topic
-from goqueue.cli.consume.start import Start, parse_start
 from goqueue.cli.jobs.replay_bounds import check_bounds
 from goqueue.cli.spark.options import BrokerOption, HttpOption, MasterOption, SparkLogsOption
 from goqueue.cli.terminal.output import Format
+from goqueue.model.start_position import Start, parse_start
 
 DEFAULT_DIRECTORY = ".goqueue/jobs"
 BATCH_DEFAULT = 500_000

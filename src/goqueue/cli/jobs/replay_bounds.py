@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
-from goqueue.cli.consume.start import AtOffset, AtTime, FromEnd, Start
+from goqueue.model.start_position import AtOffset, AtTime, FromEnd, Start
 
 
 class Held(NamedTuple):

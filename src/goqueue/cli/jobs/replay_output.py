@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from goqueue.cli.terminal.output import Format, show
 from goqueue.cli.terminal.streams import console, write_line
-from goqueue.cli.terminal.tables import Column, Row, count_text, print_table, time_text
+from goqueue.cli.terminal.tables import Column, Table, count_text
+from goqueue.cli.terminal.times import time_text
 from goqueue.seams.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from goqueue.spark.pipelines.run.query import Event, QueryFailed
 
 _LINES_EVERY_S = 1.0
-_COUNT_COLUMNS = (
-    Column("partition", is_number=True),
-    Column("messages", is_number=True),
-    Column("first offset", is_number=True, spared=2),
-    Column("last offset", is_number=True, spared=1),
-    Column("first time"),
-    Column("last time"),
+_COUNTS: Table[PartitionCount] = Table(
+    "partition",
+    Column("partition", lambda each: str(each.partition), is_number=True),
+    Column("messages", lambda each: each.messages, is_number=True),
+    Column("first offset", lambda each: str(each.first_offset), is_number=True, spared=2),
+    Column("last offset", lambda each: str(each.last_offset), is_number=True, spared=1),
+    Column("first time", lambda each: None if each.first_time_ms is None else time_text(each.first_time_ms)),
+    Column("last time", lambda each: None if each.last_time_ms is None else time_text(each.last_time_ms)),
 )
 
 
@@ -118,7 +120,7 @@ class Lines:
         del status
 
     def count(self, counts: Sequence[PartitionCount], target: str) -> None:
-        _print_counts(counts)
+        _COUNTS.print(counts)
         self.say(f"{count_text(sum(each.messages for each in counts), 'message')} would go to topic {target}")
 
     def finish(self, name: str, status: ReplayStatus, ending: str, advice: str) -> None:
@@ -223,20 +225,3 @@ def _ending_lines(name: str, status: ReplayStatus, ending: str, advice: str) -> 
     yield f"  {count_text(status.read, 'message')} read, {count_text(status.published)} published{took}"
     if advice:
         yield f"  {advice}"
-
-
-def _print_counts(counts: Sequence[PartitionCount]) -> None:
-    rows = [
-        Row(
-            (
-                str(each.partition),
-                count_text(each.messages),
-                str(each.first_offset),
-                str(each.last_offset),
-                time_text(-1 if each.first_time_ms is None else each.first_time_ms),
-                time_text(-1 if each.last_time_ms is None else each.last_time_ms),
-            )
-        )
-        for each in counts
-    ]
-    print_table(_COUNT_COLUMNS, rows)

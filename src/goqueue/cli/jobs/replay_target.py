@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from goqueue.cli.consume.start import AtTime
 from goqueue.cli.jobs.replay import ReplayOptions
 from goqueue.cli.jobs.replay_output import ReplayScreen
 from goqueue.cli.terminal.tables import count_text
 from goqueue.client import Client, topics
 from goqueue.errors import TopicExists, UnknownTopic
+from goqueue.model.start_position import AtTime
 from goqueue.model.units import duration_text
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive.lookup import PATH_SETTING

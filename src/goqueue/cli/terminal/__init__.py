@@ -1,1 +1,1 @@
-"""What commands print, and how they ask."""
+"""What all commands share: output formats, tables, times, confirmation and standard streams."""

@@ -1,17 +1,21 @@
-"""Everything that commands print, in the format that was asked for.
+"""Rows in the format that was asked for. `tables` has the tables for people.
 
-| format | shape                                                                                        |
-|--------|----------------------------------------------------------------------------------------------|
+| format | shape                                                                                         |
+|--------|-----------------------------------------------------------------------------------------------|
 | table  | a table per kind of row, in blocks, so that a million rows need no more memory than a hundred |
-| json   | one JSON object per row and line (JSON Lines); its `kind` says what it is                     |
-| yaml   | one list with an entry per row, see `yaml_rows`                                              |
+| json   | one JSON object per row and line (JSON Lines); `kind` names its type                          |
+| yaml   | one list with an entry per row                                                                |
 
-Rows are streamed: each is printed, or its block, before all have been read.
+Rows are streamed: a row or its block is printed before the next is read.
+
+The YAML is written here, because the command line installs without a YAML library. Texts and numbers are written as
+JSON, which is valid YAML, so that no parser takes a text for a boolean or a date.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -21,7 +25,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from goqueue.cli.terminal.streams import console
-from goqueue.cli.terminal.yaml_rows import yaml_entry
 from goqueue.model.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
@@ -31,23 +34,29 @@ Value = str | int | float | bool | None | Sequence["Value"] | Mapping[str, "Valu
 Row = Mapping[str, Value]
 
 _BLOCK_ROWS = 200
-# Rows of facts are wider than most screens: let the terminal wrap them rather than squeeze their columns.
+# Rows are wider than most screens; the terminal wraps them, and columns keep their width.
 _WIDTH_MAX = 10_000
+_YAML_INDENT = "  "
+_YAML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Names that some YAML parsers take for booleans or null.
+_YAML_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+# JSON writes characters above U+FFFF as surrogate pairs, which YAML does not have.
+_SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print: a table, JSON Lines or YAML.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format: table, JSON Lines or YAML.")]
 
 
 def show(kind: str, rows: Iterable[Row], output_format: Format, *, title: str = "") -> None:
-    """Print rows of one kind; a table is headed by its title, or else by the kind."""
+    """Print rows of one kind; the title of a table is `title` or the kind."""
     if output_format is Format.TABLE:
         _show_table(title or kind, rows)
         return
@@ -57,6 +66,14 @@ def show(kind: str, rows: Iterable[Row], output_format: Format, *, title: str = 
             sys.stdout.write(visible_json(json.dumps(labelled)) + "\n")
         else:
             sys.stdout.write(yaml_entry(labelled))
+
+
+def fields(value: object, *names: str) -> dict[str, Value]:
+    """Return a value as a row: all of its fields as JSON has them, or the named ones in that order."""
+    import msgspec
+
+    row: dict[str, Value] = msgspec.convert(msgspec.to_builtins(value), dict)
+    return {name: row[name] for name in names} if names else row
 
 
 def wide_console() -> Console:
@@ -98,3 +115,47 @@ def _cell(value: Value) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_cell(entry) for entry in value)
     return str(value)
+
+
+def yaml_entry(row: Mapping[str, object]) -> str:
+    """Return a row as an entry of a YAML list, with a line feed at its end."""
+    first, *rest = _yaml_lines(row)
+    return "".join(f"{line}\n" for line in [f"- {first}", *(_YAML_INDENT + line for line in rest)])
+
+
+def _yaml_lines(value: object) -> Iterator[str]:
+    """Yield the lines of a non-empty mapping or sequence, without indentation."""
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            if _is_block(below):
+                yield f"{_yaml_name(str(name))}:"
+                yield from (_YAML_INDENT + line for line in _yaml_lines(below))
+            else:
+                yield f"{_yaml_name(str(name))}: {_yaml_scalar(below)}"
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for below in value:
+            first, *rest = _yaml_lines(below) if _is_block(below) else [_yaml_scalar(below)]
+            yield f"- {first}"
+            yield from (_YAML_INDENT + line for line in rest)
+
+
+def _is_block(value: object) -> bool:
+    return isinstance(value, Mapping | Sequence) and not isinstance(value, str) and bool(value)
+
+
+def _yaml_name(name: str) -> str:
+    return name if _YAML_NAME.fullmatch(name) and name.lower() not in _YAML_WORDS else _yaml_scalar(name)
+
+
+def _yaml_scalar(value: object) -> str:
+    written = json.dumps(value)
+    if isinstance(value, str):
+        # JSON does not escape DEL, and YAML does not allow it.
+        return _SURROGATES.sub(_whole, written).replace("\x7f", "\\x7f")
+    # Many YAML parsers take 1e5 for text, and 1.0e5 for a number.
+    return written.replace("e", ".0e") if isinstance(value, float) and "." not in written else written
+
+
+def _whole(halves: re.Match[str]) -> str:
+    high, low = int(halves[2], 16), int(halves[3], 16)
+    return f"{halves[1]}\\U{0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF):08x}"

@@ -1,4 +1,7 @@
-"""Standard input and output: closed ones, those that nobody reads any more, and what may be written to a terminal."""
+"""Standard input and output: closed streams, readers that leave early, and control characters.
+
+Every command prints through `console` or `write_line`, so that no text of a client controls a terminal.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,7 @@ def require_output() -> TextIO:
 
 
 def console(**options: Any) -> Console:
-    """Return a console of rich that writes out control characters and raises BrokenPipeError.
-
-    All commands print through it, so that no text of a client controls a terminal. Rich's own way with a broken pipe is
-    to exit with 1.
-    """
+    """Return a rich console that escapes control characters, and raises BrokenPipeError instead of exiting with 1."""
     from rich.console import Console
 
     class _Console(Console):
@@ -48,30 +47,30 @@ def console(**options: Any) -> Console:
         @override
         def on_broken_pipe(self) -> None:
             self.quiet = True
-            raise BrokenPipeError(errno.EPIPE, "nobody reads the output")
+            raise BrokenPipeError(errno.EPIPE, "the reader of the output has left")
 
     return _Console(**options)
 
 
 def write_line(line: str) -> None:
-    """Write a line to standard output at once, with control characters written out."""
+    """Write a line to standard output and flush it, with control characters escaped."""
     sys.stdout.write(f"{visible_lines(line)}\n")
     sys.stdout.flush()
 
 
 def _cleaned(segment: Segment) -> Segment:
-    # What moves the cursor for rich itself is no text.
+    # Control segments are rich's own cursor movements.
     return segment if segment.control else segment._replace(text=visible_lines(segment.text))
 
 
 def forget_output() -> None:
-    """Leave nothing that would be written at exit to a pipe that nobody reads any more."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Redirect standard output to /dev/null, so that the exit writes nothing to a broken pipe."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
 
 
 def flush_output() -> None:
-    """Write what is still in the buffer of standard output, so that its failure is not one of the exit."""
+    """Flush standard output, so that a failure is reported by the command and not at exit."""
     if sys.stdout is not None:
         sys.stdout.flush()

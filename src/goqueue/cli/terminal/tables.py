@@ -1,16 +1,17 @@
-"""Tables and words for people: aligned, as wide as the terminal allows, with sizes and times that can be read.
+"""Tables and facts for people: aligned, as wide as the terminal allows, with sizes that can be read.
 
-Cells are never wrapped or shortened, so that what is copied is whole. If a terminal is too narrow for all columns,
-those that can be spared are left out; what goes elsewhere than to a terminal has all of them. Programs read the
-formats of `output` instead. Control characters in cells and facts are written out (`\\x1b`), whoever chose them.
+A noun declares its `Table` once: the kind of its rows, its columns, and how a value becomes a row of JSON or YAML.
+Cells are never wrapped or shortened, so that copied text is complete. On a narrow terminal, columns with a `spared`
+number are left out, the greatest number first; pipes and files get all columns. Control characters in cells and facts
+are escaped (`\\x1b`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from goqueue.cli.terminal.output import Format, Row, fields, show
 from goqueue.cli.terminal.streams import console
 from goqueue.model.visible_text import visible
 
@@ -20,45 +21,66 @@ if TYPE_CHECKING:
 _GAP = 2
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
+T = TypeVar("T")
 
-class Column(NamedTuple):
-    """A column; of those that can be `spared`, the greatest number goes first."""
+
+class Column(NamedTuple, Generic[T]):
+    """A column: its heading, and the cell of a value. None is shown as `-`, a number with commas."""
 
     heading: str
+    cell: Callable[[T], str | int | None]
     is_number: bool = False
     spared: int = 0
+    is_hidden_if_empty: bool = False
 
 
-class Row(NamedTuple):
-    """The cells of a row, and how it is set apart."""
+class Table(Generic[T]):
+    """How values of one type are printed: their columns for people, their rows for programs."""
 
-    cells: Sequence[str]
-    style: str = ""
+    def __init__(
+        self,
+        kind: str,
+        *columns: Column[T],
+        row: Callable[[T], Row] = fields,
+        style: Callable[[T], str] | None = None,
+    ) -> None:
+        self._kind = kind
+        self._columns = columns
+        self._row = row
+        self._style = style
+
+    def show(self, values: Sequence[T], output_format: Format) -> None:
+        """Print values in the format that was asked for."""
+        if output_format is Format.TABLE:
+            self.print(values)
+        else:
+            show(self._kind, map(self._row, values), output_format)
+
+    def print(self, values: Sequence[T], *, is_aside: bool = False) -> None:
+        """Print a table, to standard error if `is_aside`; only headings if there are no values."""
+        from rich.text import Text
+
+        screen = _console(is_aside=is_aside)
+        columns = [each for each in self._columns if not each.is_hidden_if_empty or any(map(each.cell, values))]
+        rows = [[visible(_text(column.cell(value))) for column in columns] for value in values]
+        widths = _widths(columns, rows)
+        shown = _fitting(columns, widths, screen)
+        styles = [self._style(value) if self._style else "" for value in values]
+        headings = [column.heading for column in columns]
+        rule = ["─" * width for width in widths]
+        for cells, style in ((headings, "bold"), (rule, "dim"), *zip(rows, styles, strict=True)):
+            line = (" " * _GAP).join(_aligned(cells[index], widths[index], columns[index]) for index in shown)
+            # The terminal breaks a line that is still too long, and copies it whole.
+            screen.print(Text(line.rstrip(), style=style), soft_wrap=True)
 
 
 def clean(text: str) -> str:
-    """Return what clients have chosen as a sentence can show it; cells and facts are cleaned anyway."""
+    """Escape control characters in text of clients that goes into a sentence; cells and facts are escaped anyway."""
     return visible(text)
 
 
-def print_table(columns: Sequence[Column], rows: Iterable[Row], *, is_aside: bool = False) -> None:
-    """Print a table; nothing but its headings if there are no rows. What is aside goes to standard error."""
-    from rich.text import Text
-
-    screen = _console(is_aside=is_aside)
-    rows = [Row([visible(cell) for cell in row.cells], row.style) for row in rows]
-    widths = _widths(columns, rows)
-    shown = _fitting(columns, widths, screen)
-    rule = ["─" * width for width in widths]
-    headings = [column.heading for column in columns]
-    for cells, style in ((headings, "bold"), (rule, "dim"), *rows):
-        line = (" " * _GAP).join(_aligned(cells[index], widths[index], columns[index]) for index in shown)
-        # A line that is still too long is broken by the terminal, which copies it whole.
-        screen.print(Text(line.rstrip(), style=style), soft_wrap=True)
-
-
 def print_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
-    """Print names and what they stand for, one below the other."""
+    """Print names and values, one pair a line."""
     from rich.text import Text
 
     facts = [(visible(name), visible(value)) for name, value in facts]
@@ -71,7 +93,7 @@ def print_facts(facts: Iterable[tuple[str, str]], *, title: str = "") -> None:
 
 
 def size_text(size: float) -> str:
-    """Return a size with three digits or so: `1.2 MiB`."""
+    """Return a size with about three digits: `1.2 MiB`."""
     for unit in _UNITS[:-1]:
         if abs(size) < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -80,38 +102,46 @@ def size_text(size: float) -> str:
 
 
 def count_text(count: int, noun: str = "") -> str:
-    """Return a number with commas, and of what: `1 message`, `12,345 messages`."""
+    """Return a number with commas, and its noun: `1 message`, `12,345 messages`."""
     if not noun:
         return f"{count:,}"
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def time_text(timestamp_ms: int) -> str:
-    """Return a moment by the clock on the wall here, to the millisecond; `-` if there is none."""
-    if timestamp_ms < 0:
+def data_text(data: bytes | None, chars_max: int = 60) -> str | None:
+    """Return a key or a value as a cell, shortened; None if there is none."""
+    if data is None:
+        return None
+    text = visible(data.decode("utf-8", "replace"))
+    return text if len(text) <= chars_max else text[: chars_max - 3] + "..."
+
+
+def one_line(text: str) -> str:
+    """Return text as one line without control characters; `-` if nothing is left."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()) or "-"
+
+
+def _text(cell: str | int | None) -> str:
+    if cell is None:
         return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC).astimezone()
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03}"
+    return cell if isinstance(cell, str) else f"{cell:,}"
 
 
 def _console(*, is_aside: bool = False) -> Console:
     return console(highlight=False, emoji=False, markup=False, stderr=is_aside)
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
+def _widths(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]]) -> list[int]:
     from rich.cells import cell_len
 
     return [
-        max([cell_len(column.heading), *(cell_len(row.cells[index]) for row in rows)])
+        max([cell_len(column.heading), *(cell_len(cells[index]) for cells in rows)])
         for index, column in enumerate(columns)
     ]
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], console: Console) -> list[int]:
-    """Return which columns have room."""
+def _fitting(columns: Sequence[Column[T]], widths: Sequence[int], console: Console) -> list[int]:
+    """Return the columns that fit on the terminal."""
     shown = list(range(len(columns)))
     while console.is_terminal and sum(widths[index] + _GAP for index in shown) - _GAP > console.width:
         spare = [index for index in shown if columns[index].spared]
@@ -121,7 +151,7 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], console: Console)
     return shown
 
 
-def _aligned(cell: str, width: int, column: Column) -> str:
+def _aligned(cell: str, width: int, column: Column[T]) -> str:
     from rich.cells import cell_len
 
     padding = " " * (width - cell_len(cell))
