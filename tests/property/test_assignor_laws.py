@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.machines.groups.assignors.by_name import ASSIGNORS
-from goqueue.machines.groups.assignors.subscribers import Assignment, Subscriptions
+from goqueue.machines.groups.assignors import ASSIGNORS, Assignment, Subscriptions
 from goqueue.model.topic import TopicPartition
 
 Value = TypeVar("Value")

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.machines.groups.share.assignment import assign_shares
+from goqueue.machines.groups.share.members import assign_shares
 from goqueue.model.topic import TopicPartition
 
 NAMES = st.sampled_from("tuvw")

@@ -19,7 +19,6 @@ from goqueue.machines.groups.classic import rounds as classic_rounds
 from goqueue.machines.groups.classic.values import ClassicGroup, Join, Step
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.consumer import group as consumer_group
-from goqueue.machines.groups.consumer import reconcile as consumer_reconcile
 from goqueue.machines.groups.machine import Groups
 from goqueue.runtime.shard import Shard
 from tests.simulation.group_lives import Ending
@@ -63,12 +62,12 @@ def old_epochs_can_commit(patch: Patch) -> None:
 
 def partitions_are_given_away_too_early(patch: Patch) -> None:
     """A member gets what it is to have, whether others have given it back or not."""
-    patch.setattr(consumer_reconcile, "_held_by_others", lambda *_: frozenset())
+    patch.setattr(consumer_group, "_held_by_others", lambda *_: frozenset())
 
 
 def nobody_has_to_give_back(patch: Patch) -> None:
     """Members move on to their next epoch without giving anything back."""
-    patch.setattr(consumer_reconcile, "_left", lambda *_: frozenset())
+    patch.setattr(consumer_group, "_left", lambda *_: frozenset())
 
 
 def generations_are_not_stored(patch: Patch) -> None:

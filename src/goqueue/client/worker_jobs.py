@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from goqueue.client import queues
 from goqueue.client.queues import QueueMessage, Settling
-from goqueue.model.queue_limits import REASON_CHARS_MAX
+from goqueue.model.queue_settings import REASON_CHARS_MAX
 
 BATCH_MAX = 1_000
 """How many messages are settled or renewed by one request."""

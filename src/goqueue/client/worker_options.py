@@ -9,8 +9,7 @@ from typing import Literal, Self, TypedDict
 
 from goqueue.client.durations import DURATION_HINT, Duration, seconds_of
 from goqueue.errors import Invalid
-from goqueue.model.queue_limits import CONSUMER_CHARS_MAX, TOPICS_MAX
-from goqueue.model.queue_settings import VISIBILITY_MS_MAX, VISIBILITY_MS_MIN
+from goqueue.model.queue_settings import CONSUMER_CHARS_MAX, TOPICS_MAX, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN
 from goqueue.model.topic import check_name
 from goqueue.seams.sink import Sink
 

@@ -1,11 +1,9 @@
-"""What users set for a queue group: how long a message is leased, how often and when it is tried again, in which order.
-
-Durations are in milliseconds. What is not set has its default.
-"""
+"""Settings of a queue group, and the limits of requests about queues. Durations are in milliseconds."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -23,6 +21,13 @@ DELAY_MS_MAX = 7 * 24 * 3_600_000
 RETRIES_MAX = 1_000
 BACKOFF_FACTOR_MAX = 100
 IN_FLIGHT_MAX = 100_000
+TOPICS_MAX: Final = 100
+"""The last four bound requests: the broker refuses more, the client and the command line refuse it beforehand."""
+CONSUMER_CHARS_MAX: Final = 250
+REASON_CHARS_MAX: Final = 4096
+"""Why a message failed."""
+PAUSE_CHARS_MAX: Final = 1000
+"""Why a group is paused."""
 
 
 class Ordering(StrEnum):

@@ -15,7 +15,7 @@ import typer
 from goqueue.cli.terminal.streams import require_input
 from goqueue.cli.terminal.times import moment_ms_of
 from goqueue.errors import Invalid
-from goqueue.model.queue_limits import CONSUMER_CHARS_MAX, PAUSE_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX
+from goqueue.model.queue_settings import CONSUMER_CHARS_MAX, PAUSE_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX
 from goqueue.model.topic import check_name
 from goqueue.model.units import parse_duration_ms, quoted
 

@@ -38,8 +38,7 @@ from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
 from goqueue.machines.groups.interests import GroupInterests
 from goqueue.machines.groups.keys import GroupKey, KeyKind, decode_key
-from goqueue.machines.groups.kinds import Group
-from goqueue.machines.groups.offset_commits import check_commit, check_removal, expired, refusals_of_removal, unused
+from goqueue.machines.groups.kinds import Group, check_commit, check_removal, expired, refusals_of_removal, unused
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable
 from goqueue.machines.groups.rebalance_kinds import RebalanceKind, new_rebalances
 from goqueue.machines.groups.values import KnownTopics

@@ -21,9 +21,9 @@ from typing import NamedTuple, assert_never
 from msgspec.structs import replace
 
 from goqueue.errors import ProducerMismatch, UnknownTransaction
+from goqueue.machines.deadlines import DeadlineIndex
 from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
 from goqueue.machines.transactions import steps
-from goqueue.machines.transactions.deadlines import Deadlines
 from goqueue.machines.transactions.records import read_id, read_transaction, tombstone, transaction_record
 from goqueue.machines.transactions.sinks import (
     CommittedBatch,
@@ -83,7 +83,7 @@ class Transactions:
         self._new_endings: list[Ending] = []
         self._sinks: dict[str, CommittedBatch] = {}
         self._by_producer: dict[int, str] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = DeadlineIndex()
         self._ended: Counter[Cause] = Counter()
 
     # -- what is known

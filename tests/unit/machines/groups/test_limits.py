@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from goqueue.errors import CommitTooLarge, GroupFull, GroupRequestTooLarge
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.groups.classic.joining import join
-from goqueue.machines.groups.classic.member_counts import weighed
 from goqueue.machines.groups.classic.records import changes
-from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Join, Leaver, Protocol
+from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Join, Leaver, Protocol, weighed
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerGroup, ConsumerHeartbeat, ConsumerMember
 from goqueue.machines.groups.limits import (

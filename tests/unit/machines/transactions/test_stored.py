@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from goqueue.errors import Corrupt
+from goqueue.machines.deadlines import DeadlineIndex
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.transactions.deadlines import Deadlines
 from goqueue.machines.transactions.machine import Transactions
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.values import (
@@ -91,7 +91,7 @@ def test_transactional_ids_are_due_in_order_and_each_for_itself() -> None:
 
 
 def test_deadlines_that_were_replaced_do_not_pile_up() -> None:
-    deadlines = Deadlines()
+    deadlines = DeadlineIndex()
     for number in range(10_000):
         deadlines.set("a", 10_000 - number)
         deadlines.set("b", number % 2 or None)

@@ -14,7 +14,6 @@ from goqueue.errors import (
 from goqueue.machines.decision import Answer, Now
 from goqueue.machines.groups.classic.checks import check_instance, heard, unknown_member, without
 from goqueue.machines.groups.classic.consumer_protocol import CONSUMER, subscribed_topics
-from goqueue.machines.groups.classic.member_counts import Tally, tally_of, weighed
 from goqueue.machines.groups.classic.rounds import (
     begin_round,
     chosen_protocol,
@@ -22,7 +21,17 @@ from goqueue.machines.groups.classic.rounds import (
     current_generation,
     kept_open,
 )
-from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, ClassicState, Join, Joiner, Step
+from goqueue.machines.groups.classic.values import (
+    ClassicGroup,
+    ClassicMember,
+    ClassicState,
+    Join,
+    Joiner,
+    Step,
+    Tally,
+    tally_of,
+    weighed,
+)
 from goqueue.machines.groups.limits import (
     GROUP_BYTES_MAX,
     MEMBERS_MAX,

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.groups.classic.member_counts import weighed
-from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Protocol
+from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Protocol, weighed
 from goqueue.machines.groups.keys import GroupKey, KeyKind, encode_key
 from goqueue.machines.groups.values import Rebalance
 

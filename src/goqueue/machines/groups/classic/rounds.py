@@ -9,7 +9,6 @@ from dataclasses import replace
 from goqueue.machines.decision import Answer, Now
 from goqueue.machines.groups.classic.checks import answered, in_progress
 from goqueue.machines.groups.classic.consumer_protocol import CONSUMER, assigned_partitions
-from goqueue.machines.groups.classic.member_counts import tally_of
 from goqueue.machines.groups.classic.values import (
     ClassicGroup,
     ClassicMember,
@@ -18,6 +17,7 @@ from goqueue.machines.groups.classic.values import (
     LeaderView,
     Round,
     Step,
+    tally_of,
 )
 from goqueue.machines.groups.values import REBALANCES_KEPT, Rebalance
 from goqueue.model.topic import TopicPartition

@@ -26,7 +26,7 @@ from goqueue.errors import (
     UnknownMember,
     UnsupportedAssignor,
 )
-from goqueue.machines.groups.assignors.by_name import ASSIGNORS
+from goqueue.machines.groups.assignors import ASSIGNORS
 from goqueue.machines.groups.classic.values import Leaver
 from goqueue.machines.groups.consumer.values import (
     AWAY_EPOCH,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from goqueue.machines.groups.assignors.subscribers import Subscriptions
+from goqueue.machines.groups.assignors import Subscriptions
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, MemberState
 from goqueue.machines.groups.topic_pattern import topic_pattern
 from goqueue.machines.groups.values import KnownTopics

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.machines.groups.assignors.by_name import STICKY
+from goqueue.machines.groups.assignors import STICKY
 from goqueue.machines.groups.values import Rebalance
 from goqueue.model.topic import TopicPartition
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from goqueue.errors import GroupFull, GroupRequestTooLarge, Invalid, MemberFenced, UnknownMember
 from goqueue.machines.deadlines import Deadlines
+from goqueue.machines.groups.assignors import Assignment, Subscriptions, subscribers_of
 from goqueue.machines.groups.limits import NAME_BYTES_MAX
-from goqueue.machines.groups.share.assignment import assign_shares
 from goqueue.machines.groups.share.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -33,8 +33,8 @@ from goqueue.machines.groups.share.values import (
     ShareMember,
     ShareReply,
 )
-from goqueue.machines.groups.values import KnownTopics
-from goqueue.model.topic import is_internal
+from goqueue.machines.groups.values import KnownTopics, Topics
+from goqueue.model.topic import TopicPartition, is_internal
 
 MEMBERS_MAX = 1_000
 SUBSCRIPTION_BYTES_MAX = 64 * 1024
@@ -209,3 +209,21 @@ def check_share_heartbeat(command: ShareHeartbeat) -> None:
         raise GroupRequestTooLarge(
             f"a member subscribes to too many topics: {SUBSCRIPTION_BYTES_MAX} bytes of names are allowed"
         )
+
+
+def assign_shares(subscriptions: Subscriptions, topics: Topics) -> Assignment:
+    """Return the partitions that each member reads: partitions go round over the members, or members over partitions.
+
+    Members of a share group do not own partitions, since messages are leased one by one. The assignment only spreads
+    the members, so that every partition is read, every member has one to read, and no partition has many more members
+    than another. The result does not depend on the order of the arguments.
+    """
+    dealt: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+    turn = 0
+    for topic, subscribers in subscribers_of(subscriptions, topics).items():
+        partitions, members = topics[topic], len(subscribers)
+        for number in range(max(partitions, members) if partitions else 0):
+            # The next topic goes on behind the member that came last, so that none gets more of all topics.
+            dealt[subscribers[(turn + number) % members]].append(TopicPartition(topic, number % partitions))
+        turn += partitions
+    return {member: frozenset(partitions) for member, partitions in dealt.items()}

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from goqueue.machines.groups.assignors.by_name import ASSIGNORS
-from goqueue.machines.groups.assignors.subscribers import Assignment
+from goqueue.machines.groups.assignors import ASSIGNORS, Assignment
 from goqueue.model.topic import TopicPartition
 
 Short = Mapping[str, str]

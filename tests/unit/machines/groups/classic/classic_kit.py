@@ -14,7 +14,6 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.groups.classic import group as classic_group
 from goqueue.machines.groups.classic.joining import join
-from goqueue.machines.groups.classic.member_counts import tally_of
 from goqueue.machines.groups.classic.records import changes, fold
 from goqueue.machines.groups.classic.values import (
     ClassicGroup,
@@ -29,6 +28,7 @@ from goqueue.machines.groups.classic.values import (
     Step,
     Sync,
     Synced,
+    tally_of,
 )
 from goqueue.machines.groups.keys import decode_key
 from goqueue.machines.groups.values import REBALANCES_KEPT

@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from goqueue.errors import GroupFull, MemberFenced, UnknownMember
-from goqueue.machines.groups.share.assignment import assign_shares
-from goqueue.machines.groups.share.members import MEMBERS_MAX, MemberKey, ShareMembers
+from goqueue.machines.groups.share.members import MEMBERS_MAX, MemberKey, ShareMembers, assign_shares
 from goqueue.machines.groups.share.values import LEAVE_EPOCH, SESSION_TIMEOUT_MS, ShareAssignment, ShareHeartbeat
 from goqueue.machines.groups.values import KnownTopic
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.groups.members import MemberProgress, Standing, beat, give_back, join, leave, standing_of
 from goqueue.errors import Invalid, InvalidSessionTimeout
-from goqueue.machines.groups.assignors.by_name import ASSIGNORS
+from goqueue.machines.groups.assignors import ASSIGNORS
 from goqueue.machines.groups.consumer.values import (
     AWAY_EPOCH,
     JOIN_EPOCH,

@@ -22,8 +22,14 @@ from goqueue.broker.queues.admin import (
 from goqueue.broker.queues.peeking import peek_queue
 from goqueue.errors import InvalidRecord, MalformedRequest
 from goqueue.machines.queues.values import FlightState
-from goqueue.model.queue_limits import PAUSE_CHARS_MAX
-from goqueue.model.queue_settings import BACKOFF_FACTOR_MAX, IN_FLIGHT_MAX, RETRIES_MAX, Ordering, QueueSettings
+from goqueue.model.queue_settings import (
+    BACKOFF_FACTOR_MAX,
+    IN_FLIGHT_MAX,
+    PAUSE_CHARS_MAX,
+    RETRIES_MAX,
+    Ordering,
+    QueueSettings,
+)
 from goqueue.model.start_at import StartAt
 from goqueue.model.units import duration_text
 from goqueue.protocols.http.api.groups.shapes import seconds

@@ -17,8 +17,7 @@ from goqueue.broker.queues.settling import Statement
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.machines.queues.steps import DONE, Result
 from goqueue.machines.queues.values import FlightState, Verdict
-from goqueue.model.queue_limits import CONSUMER_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX
-from goqueue.model.queue_settings import Ordering
+from goqueue.model.queue_settings import CONSUMER_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX, Ordering
 from goqueue.protocols.http.api.messages import Message, filled
 from goqueue.protocols.http.api.topics import NAME_SCHEMA
 from goqueue.protocols.http.calls import Answer, Context

@@ -9,7 +9,7 @@ from goqueue.broker.groups.membership import Listed, delete_group, find_group, l
 from goqueue.broker.queues.admin import delete_queue
 from goqueue.broker.share_groups.members import is_share_group
 from goqueue.errors import GoQueueError, UnknownGroup
-from goqueue.machines.groups.assignors.by_name import STICKY
+from goqueue.machines.groups.assignors import STICKY
 from goqueue.machines.groups.classic.consumer_protocol import CONSUMER
 from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, ClassicState
 from goqueue.machines.groups.consumer.group import state_of

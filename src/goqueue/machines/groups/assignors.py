@@ -1,29 +1,104 @@
-"""The sticky assignor: as even as the subscriptions allow, with few moves from what members have.
+"""Assignors decide which member of a group gets which partitions.
 
-Topics with the same subscribers form a *pool*: whatever is in it can go to any of them. The *load* of a member is how
-many partitions it has. The assignment is made in four steps:
+An assignor is a function of the subscriptions, the partition counts of topics, and the current assignment. Its result
+depends on nothing else, not even on the order of its arguments. Each partition of a topic that exists and has
+subscribers goes to exactly one of them; every member is in the result, even if it gets nothing.
 
-1. each member keeps what it has, if it still may;
-2. what nobody has goes to whoever has the lowest load in its pool, the pools with the fewest subscribers first;
+| name                | partitions                                                   | uses the current assignment    |
+|---------------------|--------------------------------------------------------------|--------------------------------|
+| `range`             | of each topic in one piece to each member, in order of ids   | no                             |
+| `roundrobin`        | of all topics one after another over all members             | no                             |
+| `sticky`, `uniform` | evenly, with no more moves than that takes                   | yes                            |
+
+The sticky assignor is as even as the subscriptions allow. Topics with the same subscribers form a *pool*: any of its
+partitions can go to any of them. The *load* of a member is its number of partitions. The steps are:
+
+1. each member keeps the partitions that it has and still may have;
+2. free partitions go to the member with the lowest load in their pool, the pools with the fewest subscribers first;
 3. in each pool, partitions move from the highest load to the lowest, as long as they are two or more apart;
 4. across pools, a chain of members hands on one partition each, if it leads from a member to one with a load that is
-   lower by two or more: the one in the middle keeps its load.
+   lower by two or more: members in the middle keep their load.
 
-At the end no chain, and so no single move either, makes the loads more even: the sum of their squares is the least
-possible. With one pool, also the number of partitions that stay where they are is the greatest possible. An assignment
-that is already as even as can be stays as it is.
+At the end no chain, and so no single move, makes the loads more even: the sum of their squares is the least possible.
+With one pool, the number of partitions that stay with their member is the greatest possible, too. An assignment that
+is as even as possible does not change.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 
-from goqueue.machines.groups.assignors.subscribers import Assignment, Subscriptions, subscribers_of
 from goqueue.machines.groups.values import Topics
 from goqueue.model.topic import TopicPartition
+
+Subscriptions = Mapping[str, frozenset[str]]
+"""The topics that each member, by its id, subscribes to."""
+Assignment = Mapping[str, frozenset[TopicPartition]]
+"""The partitions of each member, by its id."""
+Assignor = Callable[[Subscriptions, Topics, Assignment], Assignment]
+
+STICKY = "sticky"
+
+
+def assign_range(subscriptions: Subscriptions, topics: Topics, current: Assignment) -> Assignment:
+    """Give each subscriber of a topic a contiguous range; the first ones get one more if it does not come out even."""
+    del current
+    dealt: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+    for topic, subscribers in subscribers_of(subscriptions, topics).items():
+        share, rest = divmod(topics[topic], len(subscribers))
+        start = 0
+        for position, member in enumerate(subscribers[: topics[topic]]):
+            end = start + share + (position < rest)
+            dealt[member] += [TopicPartition(topic, partition) for partition in range(start, end)]
+            start = end
+    return _frozen(dealt)
+
+
+def assign_round_robin(subscriptions: Subscriptions, topics: Topics, current: Assignment) -> Assignment:
+    """Deal all partitions, in order, over the members in order of their ids, past those that do not subscribe."""
+    del current
+    members = sorted(subscriptions)
+    places = {member: place for place, member in enumerate(members)}
+    dealt: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+    turn = 0
+    for topic, subscribers in subscribers_of(subscriptions, topics).items():
+        for partition in range(topics[topic]):
+            member = subscribers[bisect_left(subscribers, members[turn]) % len(subscribers)]
+            dealt[member].append(TopicPartition(topic, partition))
+            turn = (places[member] + 1) % len(members)
+    return _frozen(dealt)
+
+
+def _frozen(dealt: Mapping[str, list[TopicPartition]]) -> Assignment:
+    return {member: frozenset(partitions) for member, partitions in dealt.items()}
+
+
+def subscribers_of(subscriptions: Subscriptions, topics: Topics) -> dict[str, tuple[str, ...]]:
+    """Return the subscribers of each topic that exists and has any, in order of ids; the topics in order of names.
+
+    Large groups are often alike: members with the same subscriptions are processed once, and topics with the same
+    subscribers share one tuple of them.
+    """
+    alike: dict[frozenset[str], list[str]] = {}
+    for member in sorted(subscriptions):
+        alike.setdefault(subscriptions[member], []).append(member)
+    classes = list(alike.values())
+    classes_of: dict[str, list[int]] = {}
+    for number, names in enumerate(alike):
+        for name in names & topics.keys():
+            classes_of.setdefault(name, []).append(number)
+    shared: dict[tuple[int, ...], tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
+    for name in sorted(classes_of):
+        numbers = tuple(classes_of[name])
+        if numbers not in shared:
+            shared[numbers] = tuple(sorted(member for number in numbers for member in classes[number]))
+        found[name] = shared[numbers]
+    return found
 
 
 def assign_sticky(subscriptions: Subscriptions, topics: Topics, current: Assignment) -> Assignment:
@@ -205,3 +280,11 @@ def _collected(pools: Iterable[_Pool], members: Sequence[str]) -> Assignment:
         for member, held in pool.held.items():
             dealt[member] += held
     return {member: frozenset(partitions) for member, partitions in zip(members, dealt, strict=True)}
+
+
+ASSIGNORS: Mapping[str, Assignor] = {
+    "range": assign_range,
+    "roundrobin": assign_round_robin,
+    STICKY: assign_sticky,
+    "uniform": assign_sticky,  # what Kafka's clients call it
+}

@@ -1,1 +1,0 @@
-"""Assignors: which member gets which partitions."""
