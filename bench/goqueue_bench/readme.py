@@ -1,7 +1,7 @@
-"""Puts the stored results of the benchmarks into README.md, between markers: `make readme`.
+"""Puts the stored results of the benchmarks into README.md and docs/benchmarks.md, between markers: `make readme`.
 
-Owns how a result reads in a table. Measures nothing and rounds only for display, so a figure in README.md always has
-a stored result behind it; a test compares the two.
+Owns how a result reads in a table. Measures nothing and rounds only for display, so that every figure comes from a
+stored result; a test compares the two.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
 
 LOG = "log"
@@ -37,7 +38,7 @@ Facts = Mapping[str, Any]
 Stored = Mapping[str, Facts]
 
 _DESCRIPTION = ("what", "value", "unit", "goal", "is_met")
-# How a measurement was made, not what came of it.
+# Settings of a measurement, not results.
 _SETTINGS = (
     "rounds",
     "batches",
@@ -50,7 +51,7 @@ _SETTINGS = (
     "seconds",
     "rows",
 )
-# What the stored results have besides, for those who look closer.
+# Stored with the results, and not shown.
 _LEFT_OUT = ("mb_per_s", "p999_ms")
 _NAMES = {
     "bytes_checked": ("checked", "bytes"),
@@ -86,9 +87,19 @@ _GOALS_HEAD = """
 |---|---:|---|---|---|"""
 
 
-class Block(NamedTuple):
-    """A place in README.md: the lines around it, and what stands there."""
+class Headline(NamedTuple):
+    """A row of the short table: one result, and its figures with their labels and units."""
 
+    words: str
+    document: str
+    result: str
+    figures: Mapping[str, tuple[str, str]]
+
+
+class Block(NamedTuple):
+    """A place for figures: its file, the lines around it, and what stands between them."""
+
+    file: Path
     begin: str
     end: str
     render: Callable[[Stored], str]
@@ -100,15 +111,28 @@ def stored() -> Stored:
     return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
 
 
-def renew(readme: str, results: Stored) -> str:
-    """Return the README with the figures of some results in the place of the old ones."""
+def renew(file: Path, text: str, results: Stored) -> str:
+    """Return the text of a file with the figures of some results in the place of the old ones."""
     for block in BLOCKS:
-        if readme.count(block.begin) != 1 or readme.count(block.end) != 1:
-            raise ValueError(f"README.md needs one line {block.begin!r} and one line {block.end!r}")
-        before, _, rest = readme.partition(block.begin)
+        if block.file != file:
+            continue
+        if text.count(block.begin) != 1 or text.count(block.end) != 1:
+            raise ValueError(f"{file.name} needs one line {block.begin!r} and one line {block.end!r}")
+        before, _, rest = text.partition(block.begin)
         _, _, after = rest.partition(block.end)
-        readme = f"{before}{block.begin}\n{block.render(results)}{block.end}{after}"
-    return readme
+        text = f"{before}{block.begin}\n{block.render(results)}{block.end}{after}"
+    return text
+
+
+def render_headlines(results: Stored) -> str:
+    """Return the few figures that README.md shows, as a Markdown table."""
+    rows = []
+    for words, document, result, units in _HEADLINES:
+        if document in results:
+            figures = results[document]["results"][result]
+            shown = (f"{label} {_quantity(figures[name], unit)}".strip() for name, (label, unit) in units.items())
+            rows.append(_line((words, ", ".join(shown))))
+    return _table("", rows, "| measured | result |\n|---|---|").removeprefix("\n")
 
 
 def render_log(results: Stored) -> str:
@@ -238,13 +262,41 @@ def _rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+_RATE = {"msgs_per_s": ("", "messages/s"), "broker_cpu_us_per_msg": ("broker CPU per message", "us")}
+_LATENCY = {"p50_ms": ("p50", "ms"), "p99_ms": ("p99", "ms")}
+_HEADLINES = (
+    Headline("publish in bulk with confluent-kafka, acks=all, fsync before the reply", "publish", "publish", _RATE),
+    Headline("replay with confluent-kafka", "replay", "replay_confluent", _RATE),
+    Headline("publish one message at a time, fsync before the reply", "latency", "latency_confluent", _LATENCY),
+    Headline(
+        "receive and acknowledge queue messages by HTTP, 500 at a time",
+        "queue",
+        "queue_batches",
+        {"value": ("", "messages/s")},
+    ),
+    Headline(
+        "transactions of 100 messages, 16 producers",
+        "transactions",
+        "transactions",
+        {"value": ("", "transactions/s"), **_LATENCY},
+    ),
+    Headline("batch read with Spark, two cores", "spark", "read", {"value": ("", "rows/s")}),
+)
 BLOCKS = (
     Block(
+        README,
+        "<!-- headlines: written by `make readme` from bench/results -->",
+        "<!-- end of the headlines -->",
+        render_headlines,
+    ),
+    Block(
+        BENCHMARKS,
         "<!-- figures of the broker: written by `make readme` from bench/results -->",
         "<!-- end of the broker's figures -->",
         render_broker,
     ),
     Block(
+        BENCHMARKS,
         "<!-- figures of the log: written by `make readme` from bench/results/log.json -->",
         "<!-- end of the log's figures -->",
         render_log,
@@ -252,4 +304,5 @@ BLOCKS = (
 )
 
 if __name__ == "__main__":
-    README.write_text(renew(README.read_text("utf-8"), stored()), "utf-8")
+    for path in dict.fromkeys(block.file for block in BLOCKS):
+        path.write_text(renew(path, path.read_text("utf-8"), stored()), "utf-8")

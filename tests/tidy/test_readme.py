@@ -1,14 +1,28 @@
-"""The figures in README.md are the stored ones."""
+"""The figures in README.md and docs/benchmarks.md are the stored ones."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goqueue_bench.readme import BLOCKS, BROKER, COORDINATION, LOG, README, SPARK, Block, render_broker, renew, stored
+from goqueue_bench.readme import (
+    BENCHMARKS,
+    BLOCKS,
+    BROKER,
+    COORDINATION,
+    LOG,
+    README,
+    SPARK,
+    Block,
+    render_broker,
+    render_headlines,
+    renew,
+    stored,
+)
 
 MACHINE = {
     "cpu": "A chip",
@@ -32,38 +46,50 @@ def document(settings: Mapping[str, Any], *, cores: int = 3, **results: Mapping[
     }
 
 
-def outside(readme: str, blocks: tuple[Block, ...]) -> str:
+def outside(text: str, blocks: tuple[Block, ...]) -> str:
     """Return what stands around some blocks."""
     for block in blocks:
-        readme = readme.partition(block.begin)[0] + readme.partition(block.end)[2]
-    return readme
+        text = text.partition(block.begin)[0] + text.partition(block.end)[2]
+    return text
 
 
-def test_every_figure_in_the_readme_comes_from_the_stored_results() -> None:
-    readme = README.read_text("utf-8")
-    if readme != renew(readme, stored()):
-        pytest.fail("the figures in README.md are not those of bench/results: run `make readme`")
+@pytest.mark.parametrize("file", [README, BENCHMARKS], ids=lambda file: file.name)
+def test_every_figure_comes_from_the_stored_results(file: Path) -> None:
+    text = file.read_text("utf-8")
+    if text != renew(file, text, stored()):
+        pytest.fail(f"the figures in {file.name} are not those of bench/results: run `make readme`")
 
 
 @pytest.mark.parametrize("name", [LOG, *BROKER, *COORDINATION, SPARK])
-def test_another_result_makes_another_readme(name: str) -> None:
-    readme = README.read_text("utf-8")
+def test_another_result_changes_the_page(name: str) -> None:
+    text = BENCHMARKS.read_text("utf-8")
     results = json.loads(json.dumps(stored()))
     if name not in results:
         pytest.skip(f"{name} was not measured yet")
     first = next(iter(results[name]["results"].values()))
     first["msgs_per_s" if name in BROKER else "value"] = 0.123
-    changed = renew(readme, results)
+    changed = renew(BENCHMARKS, text, results)
     assert "| 0.123" in changed
-    assert "| 0.123" not in readme
-    assert outside(changed, BLOCKS) == outside(readme, BLOCKS)
+    assert "| 0.123" not in text
+    blocks = tuple(block for block in BLOCKS if block.file == BENCHMARKS)
+    assert outside(changed, blocks) == outside(text, blocks)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_readme_without_a_place_for_the_figures_is_refused(block: Block) -> None:
-    readme = README.read_text("utf-8")
+def test_page_without_a_place_for_the_figures_is_refused(block: Block) -> None:
+    text = block.file.read_text("utf-8")
     with pytest.raises(ValueError, match="needs one line"):
-        renew(readme.replace(block.end, ""), stored())
+        renew(block.file, text.replace(block.end, ""), stored())
+
+
+def test_readme_shows_a_few_figures() -> None:
+    latency = document({}, latency_confluent={"p50_ms": 0.25, "p99_ms": 12.345})
+    assert render_headlines({"replay": document({}, replay_confluent={}), "latency": latency}).splitlines() == [
+        "| measured | result |",
+        "|---|---|",
+        "| replay with confluent-kafka | 1,234 messages/s, broker CPU per message 0.5 us |",
+        "| publish one message at a time, fsync before the reply | p50 0.25 ms, p99 12.3 ms |",
+    ]
 
 
 def test_a_line_tells_what_was_measured_and_what_its_reply_waits_for() -> None:
