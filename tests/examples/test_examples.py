@@ -37,7 +37,7 @@ def python(broker: Broker, name: str) -> list[str]:
 
 def test_kafka_client(goqueue_session_broker: Broker) -> None:
     assert sorted(python(goqueue_session_broker, "kafka_client.py")) == [
-        f"customer-{number} payment {number}" for number in range(3)
+        f"b'customer-{number}' b'payment {number}'" for number in range(3)
     ]
 
 
