@@ -19,8 +19,9 @@ from goqueue.broker.messages.reading import Polls
 from goqueue.errors import GoQueueError
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.protocols.faults import TABLE, fault_of
-from goqueue.protocols.http.calls import Answer, Context, Health, Operation, Services
-from goqueue.protocols.http.routes import OPERATIONS, errors_of
+from goqueue.protocols.http.calls import Answer, Context, Health, Services
+from goqueue.protocols.http.route import Route
+from goqueue.protocols.http.routes import ROUTES, errors_of
 from goqueue.protocols.http.wire.endpoint import Endpoint, HttpRequestFailed
 from goqueue.protocols.http.wire.requests import Request
 from goqueue.testing import ManualClock, RecordingSink, SeededEntropy, SimDisk
@@ -148,12 +149,12 @@ def services(sink: RecordingSink) -> Services:
 def test_an_error_that_nobody_expected_is_reported_and_told_without_its_inside() -> None:
     sink = RecordingSink()
 
-    async def broken(context: Context, _: None) -> Answer:
+    async def broken(context: Context) -> None:
         raise ZeroDivisionError("the secret inside")
 
-    async def main() -> Answer:
-        operation = Operation(name="test.broken", method="GET", path="/broken", summary="", handle=broken)
-        endpoint = Endpoint([operation], services(sink))
+    async def main() -> Answer[object]:
+        route = Route(name="test.broken", method="GET", path="/broken", summary="", handle=broken)
+        endpoint = Endpoint([route], services(sink))
         request = Request("GET", "/broken", b"/broken", b"", [], b"", is_last=False)
         return await endpoint.answer(INSIDE, request, "", {})
 
@@ -184,7 +185,7 @@ def test_every_error_has_a_status_that_exists() -> None:
             HTTPStatus(fault_of(error).http)
 
 
-def test_every_error_of_an_operation_is_in_the_table() -> None:
-    for operation in OPERATIONS:
-        for error in errors_of(operation):
-            assert error.code in TABLE, f"{operation.name}: {error.code}"
+def test_every_error_of_a_route_is_in_the_table() -> None:
+    for route in ROUTES:
+        for error in errors_of(route):
+            assert error.code in TABLE, f"{route.name}: {error.code}"

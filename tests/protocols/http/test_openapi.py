@@ -12,7 +12,7 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from goqueue.protocols.http.routes import OPERATIONS
+from goqueue.protocols.http.routes import ROUTES
 from goqueue.protocols.http.wire.endpoint import HttpRequestFailed
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.testing import Broker
@@ -36,7 +36,7 @@ def test_every_operation_is_described_once(document: Any) -> None:
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     }
-    assert described == {(operation.method, operation.path, operation.name) for operation in OPERATIONS}
+    assert described == {(route.method, route.path, route.name) for route in ROUTES}
     assert document["openapi"] == "3.1.0"
     assert {server["url"] for server in document["servers"]} == {"/", "/v1"}
 

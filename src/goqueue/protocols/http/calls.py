@@ -1,12 +1,10 @@
-"""What an operation is to HTTP, what it is called with, and what it answers; the vocabulary of `routes`."""
+"""What a handler is called with, and what it answers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
-
-import msgspec
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
@@ -14,13 +12,15 @@ from goqueue.broker.groups.positions import Positions
 from goqueue.broker.messages.publish import Turns
 from goqueue.broker.messages.reading import Polls
 from goqueue.broker.transactions.request_dedup import Numbering
-from goqueue.errors import GoQueueError, InvalidGroup, MalformedRequest
+from goqueue.errors import InvalidGroup, MalformedRequest
 from goqueue.protocols.http.wire.requests import Header
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 
 GROUP_NAME_MAX = 250
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Check(Protocol):
@@ -99,45 +99,10 @@ class Context(NamedTuple):
         return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
 
 
-class Answer(NamedTuple):
+class Answer(NamedTuple, Generic[T_co]):
     """A reply: `value` is told as JSON, bytes as they are, None as nothing."""
 
-    value: object = None
+    value: T_co
     status: int = 200
     media_type: str = JSON
     headers: Sequence[Header] = ()
-
-
-Handler = Callable[[Context, Any], Awaitable[Answer]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One row of the table.
-
-    `request` is the shape of the body, or of the query for methods that have no body. `reply` is the shape of the
-    reply with `status` and with each of `other_statuses`; all else is a problem document.
-    """
-
-    name: str
-    method: str
-    path: str
-    summary: str
-    handle: Handler
-    request: type[msgspec.Struct] | None = None
-    reply: type[msgspec.Struct] | None = None
-    media_type: str = JSON
-    status: int = 200
-    other_statuses: Sequence[int] = ()
-    errors: Sequence[type[GoQueueError]] = ()
-    is_strict: bool = True
-
-    @property
-    def has_body(self) -> bool:
-        """Whether a request has a body."""
-        return self.method in {"POST", "PUT", "PATCH"}
-
-    @property
-    def tag(self) -> str:
-        """What the operation is about."""
-        return self.name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the HTTP interface, made from the table of operations and the shapes in it."""
+"""The OpenAPI 3.1 document of the HTTP interface, made from the registry of routes and the shapes in it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from goqueue.protocols.faults import TABLE, UNEXPECTED
 from goqueue.protocols.http.api.groups.shapes import GROUP_SCHEMA
 from goqueue.protocols.http.api.topics import NAME_SCHEMA
 from goqueue.protocols.http.api.transactions.publish import NOT_EMPTY_SCHEMA
-from goqueue.protocols.http.calls import JSON, Operation
-from goqueue.protocols.http.routes import OPERATIONS, PREFIX, errors_of
+from goqueue.protocols.http.calls import JSON
+from goqueue.protocols.http.route import Route
+from goqueue.protocols.http.routes import PREFIX, ROUTES, errors_of
 from goqueue.protocols.http.wire.problems import INTERNAL_ERROR, MEDIA_TYPE, Problem
 
 Json = dict[str, Any]
@@ -73,7 +74,7 @@ def document() -> bytes:
 
 def description() -> Json:
     """Return the document."""
-    shapes = [shape for operation in OPERATIONS for shape in (operation.request, operation.reply) if shape is not None]
+    shapes = [shape for route in ROUTES for shape in (route.request, route.reply) if shape is not None]
     _, components = msgspec.json.schema_components([*dict.fromkeys(shapes), Problem], ref_template=_REFERENCE)
     for name, fields in _EITHER_OR.items():
         components[name]["allOf"] = [{"not": {"required": [field, f"{field}_base64"]}} for field in fields]
@@ -86,8 +87,8 @@ def description() -> Json:
     for name, types in _CONFIGS.items():
         components[name]["properties"]["config"] |= {"properties": _settings(types), "additionalProperties": False}
     paths: Json = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, components)
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _described(route, components)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -127,20 +128,20 @@ def _settings(other_types: Sequence[str]) -> Json:
     }
 
 
-def _operation(operation: Operation, components: Json) -> Json:
+def _described(route: Route, components: Json) -> Json:
     told: Json = {
-        "operationId": operation.name,
-        "summary": operation.summary,
-        "tags": [operation.tag],
-        "responses": _responses(operation),
+        "operationId": route.name,
+        "summary": route.summary,
+        "tags": [route.tag],
+        "responses": _responses(route),
     }
-    names = re.findall(r"{(\w+)}", operation.path)
+    names = re.findall(r"{(\w+)}", route.path)
     parameters = [{"name": name, "in": "path", "required": True, **_PATH_PARAMETERS[name]} for name in names]
-    if operation.request is not None and operation.has_body:
-        content = {JSON: {"schema": _reference(operation.request)}}
+    if route.request is not None and route.has_body:
+        content = {JSON: {"schema": _reference(route.request)}}
         told["requestBody"] = {"required": True, "content": content}
-    elif operation.request is not None:
-        parameters += _query_parameters(components[operation.request.__name__])
+    elif route.request is not None:
+        parameters += _query_parameters(components[route.request.__name__])
     if parameters:
         told["parameters"] = parameters
     return told
@@ -160,15 +161,15 @@ def _query_parameters(shape: Json) -> list[Json]:
     ]
 
 
-def _responses(operation: Operation) -> Json:
+def _responses(route: Route) -> Json:
     responses: Json = {}
-    for status in (operation.status, *operation.other_statuses):
-        response: Json = {"description": operation.summary if status == operation.status else "See the body."}
-        if operation.status != 204:
-            schema = {} if operation.reply is None else {"schema": _reference(operation.reply)}
-            response["content"] = {operation.media_type: schema}
+    for status in (route.status, *route.other_statuses):
+        response: Json = {"description": route.summary if status == route.status else "See the body."}
+        if route.status != 204:
+            schema = {} if route.reply is None else {"schema": _reference(route.reply)}
+            response["content"] = {route.media_type: schema}
         responses[str(status)] = response
-    for status, codes in _codes_by_status(errors_of(operation)).items():
+    for status, codes in _codes_by_status(errors_of(route)).items():
         response = responses.setdefault(str(status), {"description": "", "content": {}})
         response["description"] = "\n".join(codes)
         response["content"][MEDIA_TYPE] = {"schema": _reference(Problem)}

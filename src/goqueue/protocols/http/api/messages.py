@@ -23,12 +23,39 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from goqueue.broker.messages.produce import Acks
 from goqueue.broker.messages.publish import MESSAGES_MAX, Fate, NewMessage, new_message, publish_messages
 from goqueue.broker.messages.reading import Reading, read_messages
-from goqueue.errors import GoQueueError, InvalidRecord, MalformedRequest, NotOffered
+from goqueue.errors import (
+    Corrupt,
+    Draining,
+    GoQueueError,
+    InvalidRecord,
+    InvalidTopicName,
+    LogOffline,
+    MalformedRequest,
+    NotEnoughReplicas,
+    NotOffered,
+    OffsetOutOfRange,
+    TooLarge,
+    TopicPrivate,
+    TopicProtected,
+    UnknownPartition,
+    UnknownTopic,
+)
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.route import STORAGE_ERRORS, item_statuses, route
 from goqueue.protocols.http.wire.problems import MessageError, error_of
 from goqueue.records.reader import Record
 from goqueue.runtime.waiters import pause, pieces
+
+_OF_MESSAGES = (
+    InvalidRecord,
+    NotOffered,
+    TooLarge,
+    UnknownPartition,
+    NotEnoughReplicas,
+    Draining,
+    *STORAGE_ERRORS,
+)
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, after which dates cannot be written."""
@@ -157,8 +184,15 @@ class Messages(msgspec.Struct):
     end_offset: int
 
 
-async def publish(context: Context, request: MessagesToPublish) -> Answer:
-    """Publish messages; each has a result of its own."""
+@route(
+    "POST",
+    "/topics/{topic}/messages",
+    "messages.publish",
+    other_statuses=item_statuses(_OF_MESSAGES),
+    errors=(InvalidTopicName, UnknownTopic, TopicProtected, *_OF_MESSAGES),
+)
+async def publish(context: Context, request: MessagesToPublish) -> Answer[Results]:
+    """Publish messages, each with a result of its own."""
     is_absent = context.topic not in context.broker.topics
     fates = await publish_messages(
         context.broker,
@@ -171,7 +205,7 @@ async def publish(context: Context, request: MessagesToPublish) -> Answer:
     return told(fates, topic_created=True if is_absent else UNSET)
 
 
-def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> Answer:
+def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> Answer[Results]:
     """Return the answer that tells what became of messages, and whether their topic is a new one."""
     results = []
     failures = []
@@ -270,14 +304,20 @@ def _parsed(written: str) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
-async def read(context: Context, query: ReadQuery) -> Answer:
-    """Read messages of a partition."""
+@route(
+    "GET",
+    "/topics/{topic}/partitions/{partition}/messages",
+    "messages.read",
+    errors=(UnknownTopic, UnknownPartition, TopicPrivate, OffsetOutOfRange, LogOffline, Corrupt),
+)
+async def read(context: Context, query: ReadQuery) -> Messages:
+    """Read messages of a partition, and wait for them if there are none yet."""
     topic, partition = context.topic, context.partition
     found = await read_messages(
         context.broker, context.caller, context.services.polls, topic, partition, _reading(query)
     )
     messages = [message_of(topic, partition, record) for record in found.records]
-    return Answer(Messages(messages, found.next_offset, found.start_offset, found.end_offset))
+    return Messages(messages, found.next_offset, found.start_offset, found.end_offset)
 
 
 def _reading(query: ReadQuery) -> Reading:

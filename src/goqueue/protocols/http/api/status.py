@@ -8,7 +8,8 @@ from typing import Literal
 import msgspec
 
 from goqueue import __version__
-from goqueue.protocols.http.calls import HTML, JSON, Answer, Context, Health
+from goqueue.protocols.http.calls import HTML, Answer, Context, Health
+from goqueue.protocols.http.route import route
 
 _PAGE_POLICY = b"default-src 'none'; style-src 'unsafe-inline'"
 
@@ -59,8 +60,9 @@ class Version(msgspec.Struct):
     cluster_id: str
 
 
-async def index(context: Context, _: None) -> Answer:
-    """Lead a browser to what is here, and tell programs the same as JSON."""
+@route("GET", "/", "status.index", is_strict=False)
+async def index(context: Context) -> Answer[Index | bytes]:
+    """Where to go from here; a page for browsers."""
     from goqueue.protocols.http.index_page import LINKS, page
 
     vary = (b"vary", b"accept")
@@ -71,20 +73,23 @@ async def index(context: Context, _: None) -> Answer:
     return Answer(Index("goqueue", __version__, links), headers=[vary])
 
 
-async def livez(context: Context, _: None) -> Answer:
-    """Tell that the process runs."""
+@route("GET", "/livez", "status.livez", is_strict=False)
+async def livez(context: Context) -> Alive:
+    """Whether the process runs."""
     del context
-    return Answer(Alive())
+    return Alive()
 
 
-async def readyz(context: Context, _: None) -> Answer:
-    """Tell whether everything works that clients need."""
+@route("GET", "/readyz", "status.readyz", other_statuses=(503,), is_strict=False)
+async def readyz(context: Context) -> Answer[HealthReply]:
+    """Whether everything works that clients need; 503 if not."""
     health = await context.services.health()
     return Answer(_told(health), 200 if health.status == "ok" else 503)
 
 
-async def healthz(context: Context, _: None) -> Answer:
-    """Tell how the broker is; a failure only if it serves nobody."""
+@route("GET", "/healthz", "status.healthz", other_statuses=(503,), is_strict=False)
+async def healthz(context: Context) -> Answer[HealthReply]:
+    """How the broker is; 503 only if it serves nobody."""
     health = await context.services.health()
     return Answer(_told(health), 503 if health.status == "down" else 200)
 
@@ -93,29 +98,33 @@ def _told(health: Health) -> HealthReply:
     return HealthReply(health.status, [CheckReply(each.name, each.status, each.detail) for each in health.checks])
 
 
-async def version(context: Context, _: None) -> Answer:
-    """Tell which broker this is."""
+@route("GET", "/version", "status.version")
+async def version(context: Context) -> Version:
+    """Which broker this is."""
     broker = context.broker
     python = ".".join(map(str, sys.version_info[:3]))
-    return Answer(Version("goqueue", __version__, python, broker.options.node_id, str(broker.cluster_id)))
+    return Version("goqueue", __version__, python, broker.options.node_id, str(broker.cluster_id))
 
 
-async def metrics(context: Context, _: None) -> Answer:
-    """Expose the metrics for Prometheus."""
+@route("GET", "/metrics", "status.metrics", media_type="text/plain", is_strict=False)
+async def metrics(context: Context) -> Answer[bytes]:
+    """Metrics for Prometheus."""
     text, media_type = await context.services.metrics(context.header(b"accept"))
     return Answer(text, media_type=media_type)
 
 
-async def openapi(context: Context, _: None) -> Answer:
-    """Describe the interface to programs."""
+@route("GET", "/openapi.json", "status.openapi", is_strict=False)
+async def openapi(context: Context) -> bytes:
+    """This interface, described for programs."""
     from goqueue.protocols.http.openapi import document
 
     del context
-    return Answer(document(), media_type=JSON)
+    return document()
 
 
-async def docs(context: Context, _: None) -> Answer:
-    """Describe the interface to people."""
+@route("GET", "/docs", "status.docs", media_type=HTML, is_strict=False)
+async def docs(context: Context) -> Answer[bytes]:
+    """This interface, described for people."""
     from goqueue.protocols.http.docs_page import page
 
     del context

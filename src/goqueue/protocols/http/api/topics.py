@@ -11,11 +11,22 @@ from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics.admin import alter_topic, create_topic, delete_topic, describe_topic, find_topics, grow_topic
-from goqueue.errors import GoQueueError, LogOffline
+from goqueue.errors import (
+    GoQueueError,
+    InvalidPartitions,
+    InvalidReplication,
+    InvalidTopicName,
+    InvalidTopicSettings,
+    LogOffline,
+    TopicExists,
+    TopicProtected,
+    UnknownTopic,
+)
 from goqueue.model.topic import NAME_MAX, PARTITIONS_MAX
 from goqueue.model.topic import Topic as CatalogTopic
 from goqueue.model.topic_settings import TABLE, Source, TopicSettings
 from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.route import STORAGE_ERRORS, route
 from goqueue.protocols.http.wire.problems import MessageError, error_of
 from goqueue.runtime.partition import Partition as OwnedPartition
 
@@ -100,8 +111,23 @@ class Partitions(msgspec.Struct):
     partitions: list[Partition]
 
 
-async def create(context: Context, request: NewTopic) -> Answer:
-    """Make a topic."""
+@route(
+    "POST",
+    "/topics",
+    "topics.create",
+    status=201,
+    errors=(
+        InvalidTopicName,
+        InvalidTopicSettings,
+        InvalidPartitions,
+        InvalidReplication,
+        TopicExists,
+        TopicProtected,
+        *STORAGE_ERRORS,
+    ),
+)
+async def create(context: Context, request: NewTopic) -> Answer[Topic]:
+    """Create a topic."""
     topic = await create_topic(
         context.broker,
         context.caller,
@@ -114,21 +140,29 @@ async def create(context: Context, request: NewTopic) -> Answer:
     return Answer(_described(context, topic), 201, headers=[(b"location", location)])
 
 
-async def list_all(context: Context, query: TopicsQuery) -> Answer:
+@route("GET", "/topics", "topics.list")
+async def list_all(context: Context, query: TopicsQuery) -> Topics:
     """List all topics."""
     found = await find_topics(context.broker, context.caller, None)
     topics = [each.topic for each in found if isinstance(each, OpenTopic)]
-    return Answer(Topics([_told(each) for each in topics if query.internal or not each.is_internal]))
+    return Topics([_told(each) for each in topics if query.internal or not each.is_internal])
 
 
-async def describe(context: Context, _: None) -> Answer:
-    """Describe one topic with all its settings."""
+@route("GET", "/topics/{topic}", "topics.describe", errors=(UnknownTopic,))
+async def describe(context: Context) -> Topic:
+    """Describe a topic with all its settings."""
     opened = await describe_topic(context.broker, context.caller, context.topic)
-    return Answer(_described(context, opened.topic))
+    return _described(context, opened.topic)
 
 
-async def change(context: Context, request: TopicChange) -> Answer:
-    """Change what is named: all of it, or nothing if any of it is wrong."""
+@route(
+    "PATCH",
+    "/topics/{topic}",
+    "topics.change",
+    errors=(UnknownTopic, InvalidTopicSettings, InvalidPartitions, TopicProtected, *STORAGE_ERRORS),
+)
+async def change(context: Context, request: TopicChange) -> Topic:
+    """Change settings of a topic, or give it more partitions."""
     broker, caller, name = context.broker, context.caller, context.topic
     opened = await describe_topic(broker, caller, name)
 
@@ -142,20 +176,21 @@ async def change(context: Context, request: TopicChange) -> Answer:
         await grow_topic(broker, caller, name, request.partitions)
     if request.config:
         await alter_topic(broker, caller, name, edit)
-    return Answer(_described(context, broker.topic(name).topic))
+    return _described(context, broker.topic(name).topic)
 
 
-async def delete(context: Context, _: None) -> Answer:
+@route("DELETE", "/topics/{topic}", "topics.delete", status=204, errors=(UnknownTopic, TopicProtected, *STORAGE_ERRORS))
+async def delete(context: Context) -> None:
     """Delete a topic with all its messages."""
     await delete_topic(context.broker, context.caller, context.topic)
-    return Answer(status=204)
 
 
-async def partitions(context: Context, _: None) -> Answer:
+@route("GET", "/topics/{topic}/partitions", "topics.partitions", errors=(UnknownTopic,))
+async def partitions(context: Context) -> Partitions:
     """Tell the offsets and sizes of a topic's partitions."""
     opened = await describe_topic(context.broker, context.caller, context.topic)
     leader = context.broker.options.node_id
-    return Answer(Partitions([_partition(index, leader, each) for index, each in enumerate(opened.partitions)]))
+    return Partitions([_partition(index, leader, each) for index, each in enumerate(opened.partitions)])
 
 
 def _partition(index: int, leader: int, found: OwnedPartition | GoQueueError) -> Partition:

@@ -1,4 +1,4 @@
-"""One path: requests are read, checked and handed to their operation; what comes of it is answered.
+"""One path: requests are read, checked and handed to the handler of their route, and answered.
 
 The edge of the HTTP room: every error ends here as a problem document, and those that nobody expected are reported.
 """
@@ -15,7 +15,8 @@ import msgspec
 from goqueue.broker.admission import Caller
 from goqueue.broker.messages.publish import MESSAGES_MAX
 from goqueue.errors import GoQueueError, MalformedRequest
-from goqueue.protocols.http.calls import JSON, Answer, Context, Operation, Services
+from goqueue.protocols.http.calls import JSON, Answer, Context, Services
+from goqueue.protocols.http.route import Route
 from goqueue.protocols.http.wire.bodies import ITEMS_BEGIN_WITH, require_few_items
 from goqueue.protocols.http.wire.choices import shape_hint
 from goqueue.protocols.http.wire.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
@@ -44,19 +45,19 @@ class HttpRequestFailed(Event):
 
 
 class Endpoint:
-    """All operations of one path."""
+    """All routes of one path."""
 
-    def __init__(self, operations: Sequence[Operation], services: Services) -> None:
+    def __init__(self, routes: Sequence[Route], services: Services) -> None:
         self._services = services
         self._directory = str(services.broker.directory).encode()
-        self._by_method = {operation.method: operation for operation in operations}
+        self._by_method = {route.method: route for route in routes}
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
-        self._lists = {operation.name: _list_of(operation) for operation in operations}
+        self._lists = {route.name: _list_of(route) for route in routes}
         self._decoders = {
-            operation.name: msgspec.json.Decoder(operation.request)
-            for operation in operations
-            if operation.has_body and operation.request is not None
+            route.name: msgspec.json.Decoder(route.request)
+            for route in routes
+            if route.has_body and route.request is not None
         }
 
     @property
@@ -64,18 +65,22 @@ class Endpoint:
         """The methods that the path takes."""
         return list(self._by_method)
 
-    async def answer(self, caller: Caller, request: Request, prefix: str, variables: Mapping[str, str]) -> Answer:
+    async def answer(
+        self, caller: Caller, request: Request, prefix: str, variables: Mapping[str, str]
+    ) -> Answer[object]:
         """Return what is answered to a request, which has come below a prefix, with these variables in its path."""
         try:
-            operation = self._by_method.get(request.method)
-            if operation is None:
+            route = self._by_method.get(request.method)
+            if route is None:
                 raise MethodNotAllowed(request.method, self.methods)
-            if len(request.body) > _UNSUSPICIOUS_BYTES and (name := self._lists[operation.name]):
+            if len(request.body) > _UNSUSPICIOUS_BYTES and (name := self._lists[route.name]):
                 await require_few_items(request.body, name, MESSAGES_MAX)
-            given = self._read(operation, request)
+            given = self._read(route, request)
             context = Context(self._services, caller, prefix, variables, request.headers)
-            # Here, where it is told if it cannot be.
-            return self._told(caller, await operation.handle(context, given))
+            returned = await (route.handle(context) if route.request is None else route.handle(context, given))
+            answer = returned if isinstance(returned, Answer) else Answer(returned, route.status, route.media_type)
+            # Encoded here, so that what cannot be is answered as an unexpected error.
+            return self._told(caller, answer)
         except GoQueueError as error:
             return self._told(caller, refusal(error, request.path, hint=suggested_hint(self._services.broker, error)))
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
@@ -83,7 +88,7 @@ class Endpoint:
             self._services.broker.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
             return Answer(unexpected_problem(request.path), 500, MEDIA_TYPE)
 
-    def _told(self, caller: Caller, answer: Answer) -> Answer:
+    def _told(self, caller: Caller, answer: Answer[object]) -> Answer[object]:
         """Return an answer as bytes; other machines are not told where the data directory is."""
         told = encoded(answer)
         if isinstance(told.value, bytes) and self._directory in told.value and not is_loopback(caller.host):
@@ -91,18 +96,18 @@ class Endpoint:
             return encoded(answer)
         return told
 
-    def _read(self, operation: Operation, request: Request) -> object:
+    def _read(self, route: Route, request: Request) -> object:
         _require_text(request)
-        if operation.has_body:
+        if route.has_body:
             _require_json(request)
-            return self._decode(operation, request.body)
-        return _query(operation, request.query) if operation.is_strict else None
+            return self._decode(route, request.body)
+        return _query(route, request.query) if route.is_strict else None
 
-    def _decode(self, operation: Operation, body: bytes) -> object:
+    def _decode(self, route: Route, body: bytes) -> object:
         try:
-            return self._decoders[operation.name].decode(body)
+            return self._decoders[route.name].decode(body)
         except msgspec.ValidationError as error:
-            hint = shape_hint(error, operation.request)
+            hint = shape_hint(error, route.request)
             raise MalformedRequest(f"the body is not as it should be: {error}", hint=hint) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedRequest(f"the body is no JSON: {error}") from None
@@ -110,9 +115,9 @@ class Endpoint:
             raise MalformedRequest("the body is nested too deeply") from None
 
 
-def _list_of(operation: Operation) -> str:
-    """Return the list that an operation takes in large numbers; empty if there is none."""
-    fields = () if operation.request is None else operation.request.__struct_fields__
+def _list_of(route: Route) -> str:
+    """Return the list that a route takes in large numbers; empty if there is none."""
+    fields = () if route.request is None else route.request.__struct_fields__
     return next((name for name in ITEMS_BEGIN_WITH if name in fields), "")
 
 
@@ -142,8 +147,8 @@ def _require_json(request: Request) -> None:
     raise UnsupportedMediaType("the body must be JSON", hint=f"send it with the header Content-Type: {JSON}")
 
 
-def _query(operation: Operation, query_string: bytes) -> object:
-    if not query_string and operation.request is None:
+def _query(route: Route, query_string: bytes) -> object:
+    if not query_string and route.request is None:
         return None
     if len(query_string) > _QUERY_BYTES_MAX:
         raise MalformedRequest(f"the query has {len(query_string)} bytes, at most {_QUERY_BYTES_MAX} are taken")
@@ -154,10 +159,10 @@ def _query(operation: Operation, query_string: bytes) -> object:
     given: dict[str, Any] = dict(pairs)
     if len(given) < len(pairs):
         raise MalformedRequest("a parameter of the query is given twice")
-    if operation.request is None:
+    if route.request is None:
         raise MalformedRequest(f"the query has {', '.join(map(repr, given))[:200]}, but none is taken here")
     try:
-        return msgspec.convert(given, operation.request, strict=False)
+        return msgspec.convert(given, route.request, strict=False)
     except msgspec.ValidationError as error:
-        hint = shape_hint(error, operation.request)
+        hint = shape_hint(error, route.request)
         raise MalformedRequest(f"the query is not as it should be: {error}", hint=hint) from None

@@ -22,7 +22,7 @@ def lines(headers: Sequence[Header]) -> bytes:
     return b"".join([b"%s: %s\r\n" % header for header in headers])
 
 
-def reply(answer: Answer, common: bytes, *, is_last: bool, is_for_head: bool = False) -> tuple[bytes, bytes]:
+def reply(answer: Answer[object], common: bytes, *, is_last: bool, is_for_head: bool = False) -> tuple[bytes, bytes]:
     """Return the head and the body of a reply; `common` are the lines that all have."""
     body = b""
     head = _STATUS_LINES[answer.status] + common
@@ -37,14 +37,14 @@ def reply(answer: Answer, common: bytes, *, is_last: bool, is_for_head: bool = F
     return head, b"" if is_for_head else body
 
 
-def encoded(answer: Answer) -> Answer:
+def encoded(answer: Answer[object]) -> Answer[object]:
     """Return an answer whose value is bytes."""
     if answer.value is None or isinstance(answer.value, bytes):
         return answer
     return Answer(_encode(answer.value), *answer[1:])
 
 
-def refusal(error: GoQueueError, path: str = "", *, hint: str = "") -> Answer:
+def refusal(error: GoQueueError, path: str = "", *, hint: str = "") -> Answer[object]:
     """Return the answer that tells an error, with its own hint or a better one."""
     problem = problem_of(error, path)
     problem.hint = hint or problem.hint

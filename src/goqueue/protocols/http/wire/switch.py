@@ -41,7 +41,7 @@ class Switch:
         self._prefix = prefix
         self._find_short = lru_cache(_REMEMBERED)(self._find)
 
-    async def answer(self, caller: Caller, request: Request) -> Answer:
+    async def answer(self, caller: Caller, request: Request) -> Answer[object]:
         """Return what is answered to a request."""
         path = request.path
         way = self._find_short(path) if len(path) <= _REMEMBERED_CHARS_MAX else self._find(path)

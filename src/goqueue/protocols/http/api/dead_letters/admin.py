@@ -16,11 +16,24 @@ from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters, co
 from goqueue.broker.dead_letters.purges import purge_letters
 from goqueue.broker.dead_letters.reading import Letter
 from goqueue.broker.dead_letters.stats import Count
-from goqueue.errors import InvalidRecord, MalformedRequest
+from goqueue.errors import (
+    Conflict,
+    Corrupt,
+    Invalid,
+    InvalidRecord,
+    MalformedRequest,
+    PolicyViolation,
+    RedriveRunning,
+    TopicPrivate,
+    UnknownTopic,
+)
 from goqueue.model.dead_letter_selection import Selection
 from goqueue.model.dead_letters import original_headers
 from goqueue.protocols.http.api.messages import BASE64_PATTERN, OFFSET_MAX, PARTITION_MAX, Message, filled, timestamp_of
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
+
+_OF_LETTERS = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *COORDINATOR_ERRORS)
 
 LETTERS_MAX = 1_000
 _CURSOR_CHARS_MAX = 40_000
@@ -158,8 +171,9 @@ class PurgedLetters(msgspec.Struct):
     purged: int
 
 
-async def browse(context: Context, query: LettersQuery) -> Answer:
-    """Show dead letters of a topic."""
+@route("GET", "/topics/{topic}/dlq", "dead_letters.browse", errors=(*_OF_LETTERS, Invalid, MalformedRequest))
+async def browse(context: Context, query: LettersQuery) -> DeadLetters:
+    """Show the dead letters of a topic, or those in a topic of dead letters."""
     selection = _selection(query)
     left = None if query.cursor is UNSET else _read_cursor(query.cursor, query.order)
     look = Look(selection, query.order, query.limit, left, has_redriven=query.redriven)
@@ -171,19 +185,23 @@ async def browse(context: Context, query: LettersQuery) -> Answer:
         count = await count_letters(context.broker, context.caller, context.topic, selection)
         by_reason = dict(count.by_reason.most_common())
         told.totals = LetterTotals(count.letters, count.redriven, by_reason, count.is_cut, count.unreadable)
-    return Answer(told)
+    return told
 
 
-async def list_all(context: Context, _: None) -> Answer:
-    """List all topics for dead letters, with what is in them."""
+@route("GET", "/dlq", "dead_letters.list", errors=_OF_LETTERS)
+async def list_all(context: Context) -> AllDeadLetters:
+    """List all topics for dead letters, and count these by reason."""
     counts = await list_letters(context.broker, context.caller)
-    return Answer(AllDeadLetters([_listed(count) for count in counts]))
+    return AllDeadLetters([_listed(count) for count in counts])
 
 
-async def purge(context: Context, request: LettersPurge) -> Answer:
+@route(
+    "POST", "/topics/{topic}/dlq/purge", "dead_letters.purge", errors=(*_OF_LETTERS, RedriveRunning, PolicyViolation)
+)
+async def purge(context: Context, request: LettersPurge) -> PurgedLetters:
     """Delete all dead letters of a topic, or tell how many would go."""
     topic, count = await purge_letters(context.broker, context.caller, context.topic, is_dry=request.dry_run)
-    return Answer(PurgedLetters(topic, count))
+    return PurgedLetters(topic, count)
 
 
 def time_of(written: str | int | UnsetType) -> int | None:

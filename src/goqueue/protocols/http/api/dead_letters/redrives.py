@@ -16,12 +16,28 @@ from goqueue.broker.redrives.admin import (
     preview_redrive,
     start_redrive,
 )
+from goqueue.errors import (
+    Conflict,
+    Corrupt,
+    Invalid,
+    InvalidTopicName,
+    MalformedRequest,
+    RedriveRunning,
+    TopicPrivate,
+    TopicProtected,
+    UnknownRedrive,
+    UnknownTopic,
+)
 from goqueue.machines.redrives.values import REDRIVES_MAX, Moves, RedriveState, Terms
 from goqueue.model.dead_letter_selection import REASONS_MAX, Selection
 from goqueue.protocols.http.api.dead_letters.admin import key_of, time_of
 from goqueue.protocols.http.api.messages import OFFSET_MAX, PARTITION_MAX, Base64Bytes, Milliseconds, Moment
 from goqueue.protocols.http.api.queues.receive_and_settle import TopicName
 from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
+
+_OF_LETTERS = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *COORDINATOR_ERRORS)
+_OF_REDRIVES = (UnknownRedrive, *COORDINATOR_ERRORS)
 
 _Names = Annotated[list[Annotated[str, Meta(min_length=1, max_length=1_000)]], Meta(max_length=REASONS_MAX)]
 _Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
@@ -133,7 +149,15 @@ class Redrives(msgspec.Struct):
     redrives: list[Redrive]
 
 
-async def start(context: Context, request: RedriveRequest) -> Answer:
+@route(
+    "POST",
+    "/topics/{topic}/dlq/redrive",
+    "redrives.start",
+    status=202,
+    other_statuses=(200,),
+    errors=(*_OF_LETTERS, Invalid, MalformedRequest, InvalidTopicName, TopicProtected, RedriveRunning),
+)
+async def start(context: Context, request: RedriveRequest) -> Answer[RedriveReply]:
     """Publish dead letters again, or tell what that would do."""
     terms = Terms(
         selection=_selection(request),
@@ -150,19 +174,22 @@ async def start(context: Context, request: RedriveRequest) -> Answer:
     return Answer(RedriveReply(redrive=_told(view)), 202)
 
 
-async def list_all(context: Context, _: None) -> Answer:
-    """List redrives."""
-    return Answer(Redrives([_told(view) for view in await list_redrives(context.broker, context.caller)]))
+@route("GET", "/dlq/redrives", "redrives.list", errors=COORDINATOR_ERRORS)
+async def list_all(context: Context) -> Redrives:
+    """List redrives, the one that began last first."""
+    return Redrives([_told(view) for view in await list_redrives(context.broker, context.caller)])
 
 
-async def describe(context: Context, _: None) -> Answer:
+@route("GET", "/dlq/redrives/{redrive}", "redrives.describe", errors=_OF_REDRIVES)
+async def describe(context: Context) -> Redrive:
     """Tell how a redrive is."""
-    return Answer(_told(await find_redrive(context.broker, context.caller, context.path["redrive"])))
+    return _told(await find_redrive(context.broker, context.caller, context.path["redrive"]))
 
 
-async def cancel(context: Context, _: None) -> Answer:
-    """Cancel a redrive."""
-    return Answer(_told(await cancel_redrive(context.broker, context.caller, context.path["redrive"])))
+@route("DELETE", "/dlq/redrives/{redrive}", "redrives.cancel", errors=_OF_REDRIVES)
+async def cancel(context: Context) -> Redrive:
+    """Cancel a redrive; what it has published stays."""
+    return _told(await cancel_redrive(context.broker, context.caller, context.path["redrive"]))
 
 
 def _selection(request: RedriveRequest) -> Selection:

@@ -9,7 +9,13 @@ from goqueue.broker.groups.members import MemberProgress
 from goqueue.broker.groups.membership import delete_group
 from goqueue.broker.groups.view import all_books, books_of, overview, view_group
 from goqueue.broker.groups.view_values import Books, GroupKind, GroupState, GroupView, MemberView
-from goqueue.errors import InconsistentProtocol
+from goqueue.errors import (
+    CoordinatorUnavailable,
+    GroupNotEmpty,
+    InconsistentProtocol,
+    InvalidGroup,
+    UnknownGroup,
+)
 from goqueue.machines.groups.values import Rebalance
 from goqueue.protocols.http.api.groups.shapes import (
     GroupOffset,
@@ -21,7 +27,10 @@ from goqueue.protocols.http.api.groups.shapes import (
     told,
     told_offset,
 )
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
+
+_OF_GROUPS = (InvalidGroup, UnknownGroup, CoordinatorUnavailable)
 
 
 class GroupSummary(msgspec.Struct):
@@ -128,61 +137,66 @@ class CooperativeGroup(msgspec.Struct):
     members: list[GroupMember]
 
 
-async def list_all(context: Context, _: None) -> Answer:
+@route("GET", "/groups", "groups.list")
+async def list_all(context: Context) -> Groups:
     """List all groups."""
     found = await overview(context.broker, context.caller)
-    return Answer(Groups([GroupSummary(*each) for each in found.groups], found.is_complete))
+    return Groups([GroupSummary(*each) for each in found.groups], found.is_complete)
 
 
-async def describe(context: Context, _: None) -> Answer:
-    """Tell all that is known of a group."""
+@route("GET", "/groups/{group}", "groups.describe", errors=_OF_GROUPS)
+async def describe(context: Context) -> Group:
+    """Describe a group: its members, offsets with lag, and last rebalances."""
     view = await view_group(context.broker, context.caller, context.group)
     offsets = [told_offset(each) for each in view.offsets]
-    return Answer(
-        Group(
-            name=view.name,
-            kind=view.kind,
-            state=view.state,
-            generation=view.epoch,
-            assignor=view.assignor,
-            topics=None if view.topics is None else list(view.topics),
-            lag=total_lag(each.lag for each in view.offsets),
-            lag_seconds=greatest_lag_seconds(offsets),
-            members=_members(view),
-            offsets=offsets,
-            rebalance_count=view.books.total,
-            move_count=view.books.moves,
-            rebalances=[_rebalance(each) for each in view.books.latest],
-        )
+    return Group(
+        name=view.name,
+        kind=view.kind,
+        state=view.state,
+        generation=view.epoch,
+        assignor=view.assignor,
+        topics=None if view.topics is None else list(view.topics),
+        lag=total_lag(each.lag for each in view.offsets),
+        lag_seconds=greatest_lag_seconds(offsets),
+        members=_members(view),
+        offsets=offsets,
+        rebalance_count=view.books.total,
+        move_count=view.books.moves,
+        rebalances=[_rebalance(each) for each in view.books.latest],
     )
 
 
-async def delete(context: Context, _: None) -> Answer:
+@route(
+    "DELETE", "/groups/{group}", "groups.delete", status=204, errors=(*_OF_GROUPS, GroupNotEmpty, *COORDINATOR_ERRORS)
+)
+async def delete(context: Context) -> None:
     """Forget a group without members, and its offsets."""
     await delete_group(context.broker, context.caller, context.group)
-    return Answer(status=204)
 
 
-async def cooperative(context: Context, _: None) -> Answer:
-    """Tell who has what and is to have what, in a group whose broker assigns."""
+@route("GET", "/groups/{group}/cooperative", "groups.cooperative", errors=(*_OF_GROUPS, InconsistentProtocol))
+async def cooperative(context: Context) -> CooperativeGroup:
+    """Tell who has what, and is to have what, in a group whose broker assigns."""
     view = await view_group(context.broker, context.caller, context.group)
     if view.kind is not GroupKind.CONSUMER:
         raise InconsistentProtocol(f"the broker assigns no partitions of group {view.name!r}")
-    return Answer(CooperativeGroup(view.name, view.state, view.epoch, view.assignor, _members(view)))
+    return CooperativeGroup(view.name, view.state, view.epoch, view.assignor, _members(view))
 
 
-async def rebalance_stats(context: Context, _: None) -> Answer:
-    """Tell how often a group was rebalanced, and why."""
-    return Answer(_stats(await books_of(context.broker, context.caller, context.group)))
+@route("GET", "/groups/{group}/rebalance/stats", "groups.rebalance_stats", errors=_OF_GROUPS)
+async def rebalance_stats(context: Context) -> RebalanceStats:
+    """Tell how often a group was rebalanced, why, and for how long."""
+    return _stats(await books_of(context.broker, context.caller, context.group))
 
 
-async def all_rebalance_stats(context: Context, _: None) -> Answer:
+@route("GET", "/rebalance/stats", "groups.all_rebalance_stats")
+async def all_rebalance_stats(context: Context) -> AllRebalanceStats:
     """Tell how often groups were rebalanced, with the latest reason of each."""
     books = await all_books(context.broker, context.caller)
     under_way = sum(1 for each in books if each.latest and each.latest[-1].ended_ms < 0)
     stats = [_stats(each._replace(latest=each.latest[-1:])) for each in books]
     total, moves = sum(each.total for each in books), sum(each.moves for each in books)
-    return Answer(AllRebalanceStats(total, moves, under_way, stats))
+    return AllRebalanceStats(total, moves, under_way, stats)
 
 
 def _members(view: GroupView) -> list[GroupMember]:

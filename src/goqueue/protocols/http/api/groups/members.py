@@ -13,7 +13,20 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.groups.members import MemberProgress, Standing, beat, give_back, join, leave, standing_of
-from goqueue.errors import Invalid, InvalidSessionTimeout
+from goqueue.errors import (
+    Conflict,
+    InconsistentProtocol,
+    InstanceFenced,
+    InstanceInUse,
+    Invalid,
+    InvalidGroup,
+    InvalidSessionTimeout,
+    InvalidTopicName,
+    MemberFenced,
+    TopicPrivate,
+    UnknownMember,
+    UnsupportedAssignor,
+)
 from goqueue.machines.groups.assignors import ASSIGNORS
 from goqueue.machines.groups.consumer.values import (
     AWAY_EPOCH,
@@ -33,7 +46,28 @@ from goqueue.protocols.http.api.groups.shapes import (
     partitions_of,
     told,
 )
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
+
+_OF_JOINING = (
+    InvalidGroup,
+    InvalidTopicName,
+    TopicPrivate,
+    InvalidSessionTimeout,
+    UnsupportedAssignor,
+    InstanceInUse,
+    InconsistentProtocol,
+    Conflict,
+    *COORDINATOR_ERRORS,
+)
+_OF_MEMBERS = (
+    InvalidGroup,
+    UnknownMember,
+    MemberFenced,
+    InstanceFenced,
+    InconsistentProtocol,
+    *COORDINATOR_ERRORS,
+)
 
 _SESSION = duration_text(SESSION_TIMEOUT_MS)
 _Partitions = Annotated[list[GroupPartition], Meta(max_length=PARTITIONS_MAX)]
@@ -126,14 +160,16 @@ class CooperativeMembership(msgspec.Struct, kw_only=True):
     heartbeat_interval_ms: int
 
 
-async def join_eagerly(context: Context, request: NewMember) -> Answer:
-    """Join a group, or join again."""
-    return Answer(_eager(context, await _join(context, request)))
+@route("POST", "/groups/{group}/join", "groups.join", errors=_OF_JOINING)
+async def join_eagerly(context: Context, request: NewMember) -> Membership:
+    """Join a group, or join again and give back all that one had."""
+    return _eager(context, await _join(context, request))
 
 
-async def join_cooperatively(context: Context, request: NewMember) -> Answer:
-    """Join a group, or join again, as a member that gives back single partitions."""
-    return Answer(_cooperative(context, await _join(context, request)))
+@route("POST", "/groups/{group}/join/cooperative", "groups.join_cooperatively", errors=_OF_JOINING)
+async def join_cooperatively(context: Context, request: NewMember) -> CooperativeMembership:
+    """Join a group as a member that gives back single partitions."""
+    return _cooperative(context, await _join(context, request))
 
 
 async def _join(context: Context, request: NewMember) -> Standing:
@@ -168,45 +204,50 @@ def _check_session(written: str | int) -> None:
         )
 
 
-async def heartbeat_eagerly(context: Context, request: Member) -> Answer:
-    """Keep a member alive; tell it to join again if its generation is over."""
+@route("POST", "/groups/{group}/heartbeat", "groups.heartbeat", errors=_OF_MEMBERS)
+async def heartbeat_eagerly(context: Context, request: Member) -> Membership:
+    """Stay a member, and learn whether to join again."""
     command = _heartbeat(context, request.member_id, request.generation)
     standing = await beat(context.broker, context.caller, context.services.positions, command)
     told = _eager(context, standing)
     if told.generation != request.generation:
         told.state = "rebalancing"
-    return Answer(told)
+    return told
 
 
-async def heartbeat_cooperatively(context: Context, request: CooperativeMember) -> Answer:
-    """Keep a member alive, and take back what it does not own any more."""
+@route("POST", "/groups/{group}/heartbeat/cooperative", "groups.heartbeat_cooperatively", errors=_OF_MEMBERS)
+async def heartbeat_cooperatively(context: Context, request: CooperativeMember) -> CooperativeMembership:
+    """Stay a member, and learn what to give back and what is new."""
     owned = None if request.owned is UNSET else partitions_of(request.owned)
     command = _heartbeat(context, request.member_id, request.generation, owned)
     standing = await beat(context.broker, context.caller, context.services.positions, command)
-    return Answer(_cooperative(context, standing))
+    return _cooperative(context, standing)
 
 
-async def revoke(context: Context, request: GivenBack) -> Answer:
-    """Take back partitions that a member was asked for."""
+@route("POST", "/groups/{group}/revoke", "groups.revoke", errors=(*_OF_MEMBERS, Conflict))
+async def revoke(context: Context, request: GivenBack) -> CooperativeMembership:
+    """Give back partitions that one was asked for."""
     command = _heartbeat(context, request.member_id, request.generation)
     partitions = partitions_of(request.partitions)
     services = context.services
-    return Answer(
-        _cooperative(context, await give_back(context.broker, context.caller, services.positions, command, partitions))
+    return _cooperative(
+        context, await give_back(context.broker, context.caller, services.positions, command, partitions)
     )
 
 
-async def leave_group(context: Context, request: LeavingMember) -> Answer:
-    """Let a member go."""
+@route("POST", "/groups/{group}/leave", "groups.leave", status=204, errors=_OF_MEMBERS)
+@route("POST", "/groups/{group}/leave/cooperative", "groups.leave_cooperatively", status=204, errors=_OF_MEMBERS)
+async def leave_group(context: Context, request: LeavingMember) -> None:
+    """Leave a group."""
     command = _heartbeat(context, request.member_id, AWAY_EPOCH if request.for_a_while else LEAVE_EPOCH)
     await leave(context.broker, context.caller, context.services.positions, command)
-    return Answer(status=204)
 
 
-async def assignment(context: Context, query: AssignmentQuery) -> Answer:
-    """Tell what a member has; that is no sign of life."""
+@route("GET", "/groups/{group}/assignment", "groups.assignment", errors=_OF_MEMBERS)
+async def assignment(context: Context, query: AssignmentQuery) -> CooperativeMembership:
+    """Tell what a member has, and how far it is in a rebalance."""
     standing = await standing_of(context.broker, context.caller, context.group, query.member_id)
-    return Answer(_cooperative(context, standing))
+    return _cooperative(context, standing)
 
 
 def _heartbeat(

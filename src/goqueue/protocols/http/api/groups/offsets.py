@@ -12,7 +12,21 @@ from goqueue.broker.groups.membership import commit_offsets
 from goqueue.broker.groups.reset import Move, Reset, ResetTarget, plan_reset, reset_offsets
 from goqueue.broker.groups.view import view_group
 from goqueue.broker.messages.publish import MESSAGES_MAX
-from goqueue.errors import InvalidRecord, MalformedRequest
+from goqueue.errors import (
+    CoordinatorUnavailable,
+    GroupNotEmpty,
+    InvalidGroup,
+    InvalidRecord,
+    MalformedRequest,
+    OffsetMetadataTooLarge,
+    RebalanceInProgress,
+    StaleGeneration,
+    StaleMemberEpoch,
+    UnknownGroup,
+    UnknownMember,
+    UnknownPartition,
+    UnknownTopic,
+)
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.model.topic import TopicPartition
@@ -32,7 +46,21 @@ from goqueue.protocols.http.api.groups.shapes import (
 )
 from goqueue.protocols.http.api.messages import Milliseconds, Moment, timestamp_of
 from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, item_statuses, route
 from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+_OF_COMMITS = (
+    InvalidGroup,
+    UnknownMember,
+    UnknownTopic,
+    StaleMemberEpoch,
+    StaleGeneration,
+    RebalanceInProgress,
+    OffsetMetadataTooLarge,
+    *COORDINATOR_ERRORS,
+)
+_OF_GROUPS = (InvalidGroup, UnknownGroup, CoordinatorUnavailable)
+_OF_RESETS = (*_OF_GROUPS, GroupNotEmpty, UnknownTopic, UnknownPartition, *COORDINATOR_ERRORS)
 
 
 class OffsetToCommit(msgspec.Struct, forbid_unknown_fields=True):
@@ -111,8 +139,11 @@ class OffsetMoves(msgspec.Struct):
     moves: list[OffsetMove]
 
 
-async def commit(context: Context, request: OffsetsToCommit) -> Answer:
-    """Set offsets of a group; each has a result of its own."""
+@route(
+    "POST", "/groups/{group}/offsets", "groups.commit", other_statuses=item_statuses(_OF_COMMITS), errors=_OF_COMMITS
+)
+async def commit(context: Context, request: OffsetsToCommit) -> Answer[CommitResults]:
+    """Set offsets of a group, each with a result of its own."""
     if (request.member_id is UNSET) is not (request.generation is UNSET):
         raise MalformedRequest("a member says its id and its generation", hint="give both, or neither")
     offsets = [
@@ -133,16 +164,22 @@ async def commit(context: Context, request: OffsetsToCommit) -> Answer:
     return Answer(CommitResults(results), _status([each.error for each in results]))
 
 
-async def show(context: Context, _: None) -> Answer:
-    """Tell how far a group is in each partition."""
+@route("GET", "/groups/{group}/offsets", "groups.offsets", errors=_OF_GROUPS)
+async def show(context: Context) -> GroupOffsets:
+    """Tell how far a group is in each partition, and what it has not read."""
     view = await view_group(context.broker, context.caller, context.group)
     offsets = [told_offset(each) for each in view.offsets]
-    return Answer(
-        GroupOffsets(view.name, total_lag(each.lag for each in view.offsets), greatest_lag_seconds(offsets), offsets)
-    )
+    return GroupOffsets(view.name, total_lag(each.lag for each in view.offsets), greatest_lag_seconds(offsets), offsets)
 
 
-async def reset(context: Context, request: OffsetsReset) -> Answer:
+@route(
+    "POST",
+    "/groups/{group}/offsets/reset",
+    "groups.reset_offsets",
+    other_statuses=item_statuses(_OF_RESETS),
+    errors=_OF_RESETS,
+)
+async def reset(context: Context, request: OffsetsReset) -> Answer[OffsetMoves]:
     """Move the offsets of a group without members, or tell what that would do."""
     wanted = _wanted(context.group, request)
     carry_out = plan_reset if request.dry_run else reset_offsets

@@ -9,6 +9,15 @@ from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.groups.poll import Poll, Polled, poll_group
 from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.errors import (
+    Conflict,
+    InconsistentProtocol,
+    InstanceFenced,
+    InvalidGroup,
+    MemberFenced,
+    StaleMemberEpoch,
+    UnknownMember,
+)
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
 from goqueue.model.units import parse_bytes, parse_duration_ms
@@ -21,7 +30,17 @@ from goqueue.protocols.http.api.messages import (
     Message,
     message_of,
 )
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
+
+_OF_MEMBERS = (
+    InvalidGroup,
+    UnknownMember,
+    MemberFenced,
+    InstanceFenced,
+    InconsistentProtocol,
+    *COORDINATOR_ERRORS,
+)
 
 _SEEK = "[a-zA-Z0-9._-]{1,249}:[0-9]{1,9}:[0-9]{1,18}"
 _SEEK_PATTERN = f"^({_SEEK}(,{_SEEK})*)?$"
@@ -93,8 +112,9 @@ class PolledMessages(msgspec.Struct, kw_only=True):
     errors: list[PartitionError] | UnsetType = UNSET
 
 
-async def poll(context: Context, query: PollQuery) -> Answer:
-    """Return messages of the partitions that a member has."""
+@route("GET", "/groups/{group}/poll", "groups.poll", errors=(*_OF_MEMBERS, StaleMemberEpoch, Conflict))
+async def poll(context: Context, query: PollQuery) -> PolledMessages:
+    """Read messages of the partitions that a member has, and wait for them if there are none yet."""
     wanted = Poll(
         group=context.group,
         member_id=query.member_id,
@@ -110,7 +130,7 @@ async def poll(context: Context, query: PollQuery) -> Answer:
     )
     services = context.services
     polled = await poll_group(context.broker, context.caller, services.polls, services.positions, wanted)
-    return Answer(_told(polled))
+    return _told(polled)
 
 
 def _seeks(written: str) -> list[tuple[TopicPartition, int]]:

@@ -20,7 +20,19 @@ from goqueue.broker.queues.admin import (
     pause_queue,
 )
 from goqueue.broker.queues.peeking import peek_queue
-from goqueue.errors import InvalidRecord, MalformedRequest
+from goqueue.errors import (
+    Corrupt,
+    GroupNotEmpty,
+    InconsistentProtocol,
+    Invalid,
+    InvalidGroup,
+    InvalidRecord,
+    MalformedRequest,
+    TopicProtected,
+    UnknownPartition,
+    UnknownQueue,
+    UnknownTopic,
+)
 from goqueue.machines.queues.values import FlightState
 from goqueue.model.queue_settings import (
     BACKOFF_FACTOR_MAX,
@@ -35,9 +47,13 @@ from goqueue.model.units import duration_text
 from goqueue.protocols.http.api.groups.shapes import seconds
 from goqueue.protocols.http.api.messages import Message, message_of, timestamp_of
 from goqueue.protocols.http.api.queues.receive_and_settle import TopicName
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 from goqueue.protocols.http.wire.durations import Delay, LastingVisibility, delay_ms_of, visibility_ms_of
 from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+_OF_QUEUES = (InvalidGroup, UnknownQueue, *COORDINATOR_ERRORS)
+_OF_CHANGES = (*_OF_QUEUES, UnknownTopic, UnknownPartition, TopicProtected, MalformedRequest)
 
 _DIGITS = re.compile("[0-9]{1,15}")
 _DEFAULTS = QueueSettings()
@@ -166,47 +182,58 @@ class PeekedMessages(msgspec.Struct):
     messages: list[Message]
 
 
-async def list_all(context: Context, _: None) -> Answer:
+@route("GET", "/queues", "queues.list")
+async def list_all(context: Context) -> Queues:
     """List all queue groups."""
     views = await list_queues(context.broker, context.caller)
-    return Answer(Queues([told_queue(context, view) for view in views]))
+    return Queues([told_queue(context, view) for view in views])
 
 
-async def describe(context: Context, _: None) -> Answer:
-    """Describe a queue group."""
-    return Answer(told_queue(context, await describe_queue(context.broker, context.caller, context.group)))
+@route("GET", "/queues/{group}", "queues.describe", errors=_OF_QUEUES)
+async def describe(context: Context) -> Queue:
+    """Describe a queue group: depth, what is in flight, settings."""
+    return told_queue(context, await describe_queue(context.broker, context.caller, context.group))
 
 
-async def alter(context: Context, request: QueueSettingsToChange) -> Answer:
-    """Change the settings of a queue group."""
+@route(
+    "PATCH",
+    "/queues/{group}",
+    "queues.alter",
+    errors=(Invalid, InvalidGroup, InconsistentProtocol, *COORDINATOR_ERRORS),
+)
+async def alter(context: Context, request: QueueSettingsToChange) -> Queue:
+    """Change settings of a queue group, which is made if there is none."""
     changes = _changes(request)
     view = await configure_queue(
         context.broker, context.caller, context.group, lambda settings: replace(settings, **changes)
     )
-    return Answer(told_queue(context, view))
+    return told_queue(context, view)
 
 
-async def delete(context: Context, _: None) -> Answer:
-    """Forget a queue group."""
+@route("DELETE", "/queues/{group}", "queues.delete", status=204, errors=(*_OF_QUEUES, GroupNotEmpty))
+async def delete(context: Context) -> None:
+    """Forget a queue group, with all that is in flight."""
     await delete_queue(context.broker, context.caller, context.group)
-    return Answer(None, 204)
 
 
-async def pause(context: Context, request: PauseRequest) -> Answer:
-    """Deliver nothing to a group until it is resumed."""
+@route("POST", "/queues/{group}/pause", "queues.pause", errors=_OF_CHANGES)
+async def pause(context: Context, request: PauseRequest) -> Queue:
+    """Deliver nothing until it is resumed."""
     view = await pause_queue(context.broker, context.caller, context.group, request.reason)
-    return Answer(told_queue(context, view))
+    return told_queue(context, view)
 
 
-async def resume(context: Context, _: ResumeRequest) -> Answer:
-    """Deliver to a group again."""
-    return Answer(told_queue(context, await pause_queue(context.broker, context.caller, context.group, "")))
+@route("POST", "/queues/{group}/resume", "queues.resume", errors=_OF_CHANGES)
+async def resume(context: Context, _: ResumeRequest) -> Queue:
+    """Deliver again."""
+    return told_queue(context, await pause_queue(context.broker, context.caller, context.group, ""))
 
 
-async def peek(context: Context, query: PeekQuery) -> Answer:
-    """Show what comes next."""
+@route("GET", "/queues/{group}/peek", "queues.peek", errors=(*_OF_QUEUES, UnknownTopic, TopicProtected, Corrupt))
+async def peek(context: Context, query: PeekQuery) -> PeekedMessages:
+    """Show what the next receives would bring, and lease nothing."""
     found = await peek_queue(context.broker, context.caller, context.group, query.topic, query.limit)
-    return Answer(PeekedMessages([message_of(*where, record) for where, record in found]))
+    return PeekedMessages([message_of(*where, record) for where, record in found])
 
 
 def _changes(request: QueueSettingsToChange) -> dict[str, object]:

@@ -8,13 +8,24 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.queues.admin import QueueMove, QueueSeek, QueueView, plan_seek, seek_queue
-from goqueue.errors import MalformedRequest
+from goqueue.errors import (
+    InvalidGroup,
+    MalformedRequest,
+    TopicProtected,
+    UnknownPartition,
+    UnknownQueue,
+    UnknownTopic,
+)
 from goqueue.model.start_at import StartAt
 from goqueue.protocols.http.api.groups.shapes import PARTITIONS_MAX, PartitionIndex
 from goqueue.protocols.http.api.messages import OFFSET_MAX, Milliseconds, Moment
 from goqueue.protocols.http.api.queues.admin import Queue, time_of, told_queue
 from goqueue.protocols.http.api.queues.receive_and_settle import TopicName
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
+
+_OF_QUEUES = (InvalidGroup, UnknownQueue, *COORDINATOR_ERRORS)
+_OF_CHANGES = (*_OF_QUEUES, UnknownTopic, UnknownPartition, TopicProtected, MalformedRequest)
 
 
 class SeekRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,8 +71,9 @@ class MovedQueue(Queue, kw_only=True):
     moves: list[PartitionMove]
 
 
-async def seek(context: Context, request: SeekRequest) -> Answer:
-    """Go on with a topic elsewhere, or tell what that would do."""
+@route("POST", "/queues/{group}/seek", "queues.seek", errors=_OF_CHANGES)
+async def seek(context: Context, request: SeekRequest) -> MovedQueue:
+    """Go on with a topic elsewhere, and forget what is in flight there; a dry run tells what would happen."""
     given = [each for each in (request.to, request.offset, request.time) if each is not UNSET]
     if len(given) != 1:
         raise MalformedRequest("one of to, offset and time has to be given")
@@ -76,14 +88,15 @@ async def seek(context: Context, request: SeekRequest) -> Answer:
     wanted = QueueSeek(request.topic, where, request.offset is not UNSET, partitions)
     carry_out = plan_seek if request.dry_run else seek_queue
     view, moves = await carry_out(context.broker, context.caller, context.group, wanted)
-    return Answer(_moved(context, view, [_move(each) for each in moves], is_dry_run=request.dry_run))
+    return _moved(context, view, [_move(each) for each in moves], is_dry_run=request.dry_run)
 
 
-async def purge(context: Context, request: PurgeRequest) -> Answer:
+@route("POST", "/queues/{group}/purge", "queues.purge", errors=_OF_CHANGES)
+async def purge(context: Context, request: PurgeRequest) -> Queue:
     """Have everything done that is in a topic now."""
     wanted = QueueSeek(request.topic, StartAt.LATEST)
     view, _ = await seek_queue(context.broker, context.caller, context.group, wanted)
-    return Answer(told_queue(context, view))
+    return told_queue(context, view)
 
 
 def _moved(context: Context, view: QueueView, moves: list[PartitionMove], *, is_dry_run: bool) -> MovedQueue:

@@ -14,15 +14,29 @@ from goqueue.broker.queues.receipts import RECEIPT_CHARS_MAX
 from goqueue.broker.queues.receive_and_settle import receive, settle
 from goqueue.broker.queues.receiving import Received, Source, Wish
 from goqueue.broker.queues.settling import Statement
-from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.errors import (
+    Corrupt,
+    GoQueueError,
+    InconsistentProtocol,
+    InvalidGroup,
+    InvalidReceipt,
+    InvalidTopicName,
+    MalformedRequest,
+    StaleReceipt,
+    TopicProtected,
+    UnknownTopic,
+)
 from goqueue.machines.queues.steps import DONE, Result
 from goqueue.machines.queues.values import FlightState, Verdict
 from goqueue.model.queue_settings import CONSUMER_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX, Ordering
 from goqueue.protocols.http.api.messages import Message, filled
 from goqueue.protocols.http.api.topics import NAME_SCHEMA
 from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 from goqueue.protocols.http.wire.durations import Delay, Visibility, Wait, delay_ms_of, visibility_ms_of, wait_ms_of
 from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+_OF_RECEIPTS = (StaleReceipt, InvalidReceipt, *COORDINATOR_ERRORS)
 
 # One that is too long is no receipt, and told so with the others.
 _Receipt = Annotated[
@@ -139,8 +153,22 @@ class SettledMessages(msgspec.Struct):
     results: list[SettledMessage]
 
 
-async def receive_messages(context: Context, request: ReceiveRequest) -> Answer:
-    """Lease messages to a consumer."""
+@route(
+    "POST",
+    "/groups/{group}/receive",
+    "queues.receive",
+    errors=(
+        InvalidGroup,
+        InconsistentProtocol,
+        InvalidTopicName,
+        UnknownTopic,
+        TopicProtected,
+        Corrupt,
+        *COORDINATOR_ERRORS,
+    ),
+)
+async def receive_messages(context: Context, request: ReceiveRequest) -> ReceivedMessages:
+    """Lease messages to a consumer for a while, and wait for one if there is none."""
     given = request.visibility_timeout
     wish = Wish(
         source=Source(context.group, tuple(_topics(request)), request.ordering),
@@ -151,7 +179,7 @@ async def receive_messages(context: Context, request: ReceiveRequest) -> Answer:
     )
     received = await receive(context.broker, context.caller, wish)
     messages = [message for each in received.received for message in _messages(each, received.deadline_ms)]
-    return Answer(ReceivedMessages(messages, received.shortfall or UNSET))
+    return ReceivedMessages(messages, received.shortfall or UNSET)
 
 
 def _topics(request: ReceiveRequest) -> Sequence[str]:
@@ -174,29 +202,33 @@ def _messages(received: Received, deadline_ms: int) -> list[ReceivedMessage]:
     return messages
 
 
-async def ack(context: Context, request: Ack) -> Answer:
+@route("POST", "/messages/ack", "queues.ack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
+async def ack(context: Context, request: Ack) -> Answer[SettledMessages]:
     """Have messages done."""
     return await _settle(context, request, Statement(Verdict.ACK))
 
 
-async def nack(context: Context, request: Nack) -> Answer:
-    """Have messages tried again."""
+@route("POST", "/messages/nack", "queues.nack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
+async def nack(context: Context, request: Nack) -> Answer[SettledMessages]:
+    """Have messages tried again later."""
     delay_ms = None if request.delay is UNSET else delay_ms_of(request.delay, "delay")
     return await _settle(context, request, Statement(Verdict.NACK, delay_ms, request.reason))
 
 
-async def reject(context: Context, request: Reject) -> Answer:
+@route("POST", "/messages/reject", "queues.reject", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
+async def reject(context: Context, request: Reject) -> Answer[SettledMessages]:
     """Have messages become dead letters."""
     return await _settle(context, request, Statement(Verdict.REJECT, None, request.reason))
 
 
-async def extend(context: Context, request: Extension) -> Answer:
-    """Have leases end later, or earlier."""
+@route("POST", "/messages/visibility", "queues.visibility", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
+async def extend(context: Context, request: Extension) -> Answer[SettledMessages]:
+    """Have leases end later, or at once."""
     timeout_ms = visibility_ms_of(request.timeout, "timeout")
     return await _settle(context, request, Statement(Verdict.EXTEND, timeout_ms))
 
 
-async def _settle(context: Context, request: Receipts, statement: Statement) -> Answer:
+async def _settle(context: Context, request: Receipts, statement: Statement) -> Answer[SettledMessages]:
     receipts = request.all()
     results = await settle(context.broker, context.caller, receipts, statement)
     if results.count(DONE) == len(receipts):

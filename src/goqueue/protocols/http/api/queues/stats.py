@@ -6,7 +6,8 @@ import msgspec
 
 from goqueue.broker.queues.stats import QueueStats, queue_stats
 from goqueue.protocols.http.api.groups.shapes import seconds
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import route
 
 
 class Reliability(msgspec.Struct, kw_only=True):
@@ -43,11 +44,12 @@ class ReliabilityStats(msgspec.Struct):
     queues: list[Reliability]
 
 
-async def stats(context: Context, _: None) -> Answer:
-    """Tell what has happened in queue groups."""
+@route("GET", "/reliability/stats", "queues.stats")
+async def stats(context: Context) -> ReliabilityStats:
+    """Tell how many messages of each queue group and topic were delivered, settled, given up."""
     now_ms = context.broker.clock.now_ms()
     found = await queue_stats(context.broker, context.caller)
-    return Answer(ReliabilityStats([_told(each, now_ms) for each in found]))
+    return ReliabilityStats([_told(each, now_ms) for each in found])
 
 
 def _told(stats: QueueStats, now_ms: int) -> Reliability:

@@ -7,9 +7,11 @@ from datetime import datetime
 import msgspec
 
 from goqueue.broker.runs.jobs import find_job, list_jobs, report_job
+from goqueue.errors import Invalid, UnknownJob
 from goqueue.machines.runs.job_values import JobReport, JobState, JobView
 from goqueue.protocols.http.api.groups.shapes import Timestamp, moment
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import route
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -42,20 +44,22 @@ class Jobs(msgspec.Struct):
     jobs: list[Job]
 
 
-async def report(context: Context, body: JobReport) -> Answer:
-    """Take a report."""
+@route("POST", "/jobs/{job}/report", "jobs.report", status=204, errors=(Invalid,))
+async def report(context: Context, body: JobReport) -> None:
+    """Tell how a run of a job is."""
     await report_job(context.broker, context.caller, context.path["job"], body)
-    return Answer(status=204)
 
 
-async def list_all(context: Context, _: None) -> Answer:
-    """List runs of jobs."""
-    return Answer(Jobs([_shown(view) for view in await list_jobs(context.broker, context.caller)]))
+@route("GET", "/jobs", "jobs.list")
+async def list_all(context: Context) -> Jobs:
+    """List runs of jobs, those that began last first."""
+    return Jobs([_shown(view) for view in await list_jobs(context.broker, context.caller)])
 
 
-async def describe(context: Context, _: None) -> Answer:
-    """Describe one run."""
-    return Answer(_shown(await find_job(context.broker, context.caller, context.path["job"])))
+@route("GET", "/jobs/{job}", "jobs.describe", errors=(UnknownJob,))
+async def describe(context: Context) -> Job:
+    """Describe a run of a job."""
+    return _shown(await find_job(context.broker, context.caller, context.path["job"]))
 
 
 def _shown(view: JobView) -> Job:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.broker.runs.pipelines import find_pipeline, forget_pipeline, list_pipelines, report_run, stop_pipeline
-from goqueue.errors import MalformedRequest
+from goqueue.errors import Invalid, MalformedRequest, PipelineRunning, UnknownPipeline
 from goqueue.machines.runs.pipeline_values import (
     PLAN_BYTES_MAX,
     QUERIES_MAX,
@@ -25,7 +25,8 @@ from goqueue.machines.runs.pipeline_values import (
     Wish,
 )
 from goqueue.protocols.http.api.groups.shapes import Timestamp, moment
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import route
 
 _Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 _encode = msgspec.json.Encoder().encode
@@ -112,8 +113,9 @@ class Pipeline(_Seen, kw_only=True):
     plan: Any
 
 
-async def report(context: Context, body: PipelineReport) -> Answer:
-    """Take a report, and tell what is wished."""
+@route("POST", "/pipelines/{pipeline}/report", "pipelines.report", errors=(Invalid, PipelineRunning))
+async def report(context: Context, body: PipelineReport) -> PipelineWish:
+    """Tell how a run of a pipeline is, and hear whether it is to stop."""
     run = RunReport(
         run_id=body.run_id,
         state=body.state,
@@ -125,8 +127,8 @@ async def report(context: Context, body: PipelineReport) -> Answer:
         error=body.error,
         queries=tuple(body.queries),
     )
-    return Answer(
-        PipelineWish(await report_run(context.broker, context.caller, context.path["pipeline"], run, _plan(body.plan)))
+    return PipelineWish(
+        await report_run(context.broker, context.caller, context.path["pipeline"], run, _plan(body.plan))
     )
 
 
@@ -139,30 +141,32 @@ def _plan(plan: Any) -> bytes | None:
         raise MalformedRequest("the plan is nested too deeply") from None
 
 
-async def list_all(context: Context, _: None) -> Answer:
-    """List pipelines."""
+@route("GET", "/pipelines", "pipelines.list")
+async def list_all(context: Context) -> Pipelines:
+    """List pipelines that run, or did lately."""
     found = await list_pipelines(context.broker, context.caller)
-    return Answer(Pipelines([_summary(view) for view in found]))
+    return Pipelines([_summary(view) for view in found])
 
 
-async def describe(context: Context, _: None) -> Answer:
-    """Describe one pipeline."""
+@route("GET", "/pipelines/{pipeline}", "pipelines.describe", errors=(UnknownPipeline,))
+async def describe(context: Context) -> Pipeline:
+    """Describe a pipeline with its queries and its plan."""
     view = await find_pipeline(context.broker, context.caller, context.path["pipeline"])
     plan = None if view.plan is None else msgspec.Raw(view.plan)
-    return Answer(Pipeline(**_seen(view), queries=list(view.report.queries), plan=plan))
+    return Pipeline(**_seen(view), queries=list(view.report.queries), plan=plan)
 
 
-async def stop(context: Context, _: PipelineToStop) -> Answer:
-    """Wish that a pipeline stops."""
+@route("POST", "/pipelines/{pipeline}/stop", "pipelines.stop", errors=(UnknownPipeline,))
+async def stop(context: Context, _: PipelineToStop) -> PipelineStop:
+    """Wish that the run of a pipeline stops, and tell whether there is one."""
     view = await stop_pipeline(context.broker, context.caller, context.path["pipeline"])
-    stopped = PipelineStop(name=view.name, run_id=view.report.run_id, state=view.state, is_running=view.is_running)
-    return Answer(stopped)
+    return PipelineStop(name=view.name, run_id=view.report.run_id, state=view.state, is_running=view.is_running)
 
 
-async def forget(context: Context, _: None) -> Answer:
-    """Forget a pipeline."""
+@route("DELETE", "/pipelines/{pipeline}", "pipelines.forget", status=204, errors=(UnknownPipeline, PipelineRunning))
+async def forget(context: Context) -> None:
+    """Forget a pipeline that does not run."""
     await forget_pipeline(context.broker, context.caller, context.path["pipeline"])
-    return Answer(status=204)
 
 
 def _summary(view: PipelineView) -> PipelineSummary:

@@ -24,17 +24,64 @@ from goqueue.broker.transactions.coordination import (
     init_transactions,
 )
 from goqueue.broker.transactions.publish import Writer, publish_in_transaction
-from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.errors import (
+    ConcurrentTransactions,
+    CoordinatorUnavailable,
+    Draining,
+    GoQueueError,
+    InstanceFenced,
+    Invalid,
+    InvalidGroup,
+    InvalidRecord,
+    InvalidTopicName,
+    InvalidTransactionState,
+    InvalidTransactionTimeout,
+    MalformedRequest,
+    NotEnoughReplicas,
+    NotOffered,
+    OffsetMetadataTooLarge,
+    OutOfOrderSequence,
+    ProducerMismatch,
+    StaleGeneration,
+    StaleMemberEpoch,
+    TooLarge,
+    TopicProtected,
+    TransactionFenced,
+    UnknownMember,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTransaction,
+)
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.machines.transactions.values import ProducerIdentity, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
 from goqueue.model.topic import TopicPartition
 from goqueue.model.units import parse_duration_ms
-from goqueue.protocols.http.api.messages import MessageToPublish, all_translated, told
+from goqueue.protocols.http.api.messages import MessageToPublish, Results, all_translated, told
 from goqueue.protocols.http.api.topics import NAME_SCHEMA
 from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.route import STORAGE_ERRORS, item_statuses, route
 from goqueue.protocols.http.wire.problems import MessageError, error_of
+
+_OF_PRODUCERS = (TransactionFenced, ProducerMismatch)
+_OF_TRANSACTIONS = (
+    *_OF_PRODUCERS,
+    InvalidTransactionState,
+    ConcurrentTransactions,
+    CoordinatorUnavailable,
+    *STORAGE_ERRORS,
+)
+_OF_MESSAGES = (
+    InvalidRecord,
+    NotOffered,
+    TooLarge,
+    UnknownPartition,
+    NotEnoughReplicas,
+    Draining,
+    *STORAGE_ERRORS,
+)
+_OF_SENT_OFFSETS = (UnknownTopic, OffsetMetadataTooLarge, StaleGeneration, UnknownMember)
 
 _INT64_MAX = 2**63 - 1
 _PARTITION_MAX = 2**31 - 1
@@ -163,28 +210,43 @@ class TransactionOffsetResults(msgspec.Struct):
     results: list[TransactionOffsetResult]
 
 
-async def init(context: Context, request: NewProducer) -> Answer:
-    """Take a transactional id: whoever acted under it is fenced, and its open transaction aborted."""
+@route(
+    "POST",
+    "/producers/init",
+    "producers.init",
+    errors=(Invalid, InvalidTransactionTimeout, ConcurrentTransactions, CoordinatorUnavailable, *STORAGE_ERRORS),
+)
+async def init(context: Context, request: NewProducer) -> Producer:
+    """Take a transactional id, and fence whoever acted under it."""
     identity = await init_transactions(
         context.broker, context.caller, request.transactional_id, parse_duration_ms(request.timeout)
     )
-    return Answer(Producer(request.transactional_id, *identity))
+    return Producer(request.transactional_id, *identity)
 
 
-async def heartbeat(context: Context, request: ProducerToCheck) -> Answer:
-    """Tell a producer whether its identity is still the present one, and how much time it has left."""
+@route("POST", "/producers/{producer_id}/heartbeat", "producers.heartbeat", errors=(UnknownTransaction, *_OF_PRODUCERS))
+async def heartbeat(context: Context, request: ProducerToCheck) -> ProducerState:
+    """Whether a producer's identity is still the present one, and how much time it has left."""
     identity = ProducerIdentity(_producer_id(context), request.epoch)
-    return Answer(_stand(context, await find_producer(context.broker, context.caller, identity)))
+    return _stand(context, await find_producer(context.broker, context.caller, identity))
 
 
-async def begin(context: Context, request: ActingProducer) -> Answer:
+@route("POST", "/transactions/begin", "transactions.begin", errors=(InvalidTransactionState, *_OF_PRODUCERS))
+async def begin(context: Context, request: ActingProducer) -> ProducerState:
     """Make sure that a transaction can begin."""
     found = await begin_transaction(context.broker, context.caller, request.transactional_id, request.identity)
-    return Answer(_stand(context, found))
+    return _stand(context, found)
 
 
-async def publish(context: Context, request: TransactionMessages) -> Answer:
-    """Publish messages as part of a transaction; each has a result of its own."""
+@route(
+    "POST",
+    "/transactions/publish",
+    "transactions.publish",
+    other_statuses=item_statuses(_OF_MESSAGES),
+    errors=(InvalidTopicName, UnknownTopic, TopicProtected, OutOfOrderSequence, *_OF_TRANSACTIONS, *_OF_MESSAGES),
+)
+async def publish(context: Context, request: TransactionMessages) -> Answer[Results]:
+    """Publish messages as part of a transaction, each with a result of its own."""
     broker, caller, services = context.broker, context.caller, context.services
     writer = Writer(request.transactional_id, request.identity)
     messages = await all_translated(request.messages)
@@ -197,17 +259,30 @@ async def publish(context: Context, request: TransactionMessages) -> Answer:
     return told(fates)
 
 
-async def add(context: Context, request: TransactionPartitions) -> Answer:
+@route(
+    "POST",
+    "/transactions/add-partition",
+    "transactions.add_partition",
+    status=204,
+    errors=(UnknownTopic, TopicProtected, *_OF_TRANSACTIONS),
+)
+async def add(context: Context, request: TransactionPartitions) -> None:
     """Make partitions part of a transaction before anything is written to them."""
     wanted = frozenset(TopicPartition(each.topic, each.partition) for each in request.partitions)
     refused = await add_partitions(context.broker, context.caller, request.transactional_id, request.identity, wanted)
     if refused:
         raise next(iter(refused.values()))
-    return Answer(status=204)
 
 
-async def send_offsets(context: Context, request: TransactionOffsets) -> Answer:
-    """Set offsets of a group when the transaction commits; each has a result of its own."""
+@route(
+    "POST",
+    "/transactions/add-offsets",
+    "transactions.add_offsets",
+    other_statuses=item_statuses(_OF_SENT_OFFSETS),
+    errors=(InvalidGroup, UnknownMember, StaleGeneration, InstanceFenced, StaleMemberEpoch, *_OF_TRANSACTIONS),
+)
+async def send_offsets(context: Context, request: TransactionOffsets) -> Answer[TransactionOffsetResults]:
+    """Set offsets of a group when the transaction commits, each with a result of its own."""
     command = CommitOffsets(
         group=request.group,
         member_id=request.member_id,
@@ -223,7 +298,9 @@ async def send_offsets(context: Context, request: TransactionOffsets) -> Answer:
     return _told_offsets(request.offsets, refusals)
 
 
-def _told_offsets(offsets: Sequence[TransactionOffset], refusals: Sequence[GoQueueError | None]) -> Answer:
+def _told_offsets(
+    offsets: Sequence[TransactionOffset], refusals: Sequence[GoQueueError | None]
+) -> Answer[TransactionOffsetResults]:
     results = []
     failures = []
     for each, refusal in zip(offsets, refusals, strict=True):
@@ -238,17 +315,19 @@ def _told_offsets(offsets: Sequence[TransactionOffset], refusals: Sequence[GoQue
     return Answer(TransactionOffsetResults(results), status)
 
 
-async def commit(context: Context, request: ActingProducer) -> Answer:
-    """Commit the transaction; at the reply it has happened everywhere."""
+@route("POST", "/transactions/commit", "transactions.commit", errors=_OF_TRANSACTIONS)
+async def commit(context: Context, request: ActingProducer) -> Answer[Producer]:
+    """Commit a transaction, and go on with a new epoch."""
     return await _end(context, request, is_commit=True)
 
 
-async def abort(context: Context, request: ActingProducer) -> Answer:
-    """Abort the transaction; at the reply it has happened everywhere."""
+@route("POST", "/transactions/abort", "transactions.abort", errors=_OF_TRANSACTIONS)
+async def abort(context: Context, request: ActingProducer) -> Answer[Producer]:
+    """Abort a transaction, and go on with a new epoch."""
     return await _end(context, request, is_commit=False)
 
 
-async def _end(context: Context, request: ActingProducer, *, is_commit: bool) -> Answer:
+async def _end(context: Context, request: ActingProducer, *, is_commit: bool) -> Answer[Producer]:
     following = await end_transaction(
         context.broker,
         context.caller,

@@ -8,11 +8,29 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.broker.transactions.sinks import commit_batch, find_sink, forget_sink
+from goqueue.errors import (
+    ConcurrentTransactions,
+    CoordinatorUnavailable,
+    Invalid,
+    InvalidTransactionState,
+    ProducerMismatch,
+    TransactionFenced,
+)
 from goqueue.machines.transactions.sinks import STAGES_MAX
 from goqueue.machines.transactions.values import Stage
 from goqueue.protocols.http.api.transactions.publish import ActingProducer
 from goqueue.protocols.http.api.transactions.views import Moment, moment_of
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import STORAGE_ERRORS, route
+
+_OF_PRODUCERS = (TransactionFenced, ProducerMismatch)
+_OF_TRANSACTIONS = (
+    *_OF_PRODUCERS,
+    InvalidTransactionState,
+    ConcurrentTransactions,
+    CoordinatorUnavailable,
+    *STORAGE_ERRORS,
+)
 
 _INT64_MAX = 2**63 - 1
 
@@ -41,22 +59,24 @@ class Sink(msgspec.Struct):
     committed_at: Moment | None
 
 
-async def commit(context: Context, body: BatchToCommit) -> Answer:
-    """Commit a batch."""
+@route("POST", "/transactions/sinks/{sink}/commit", "sinks.commit", errors=(Invalid, *_OF_TRANSACTIONS))
+async def commit(context: Context, body: BatchToCommit) -> BatchCommitted:
+    """Commit what the tasks of a sink have staged for a batch, once, and all of it or nothing."""
     stages = [Stage(each.transactional_id, each.producer_id, each.epoch) for each in body.stages]
     done = await commit_batch(context.broker, context.caller, context.path["sink"], body.batch, stages)
-    return Answer(BatchCommitted(done.batch, done.is_new))
+    return BatchCommitted(done.batch, done.is_new)
 
 
-async def describe(context: Context, _: None) -> Answer:
-    """Tell the last batch."""
+@route("GET", "/transactions/sinks/{sink}", "sinks.describe", errors=(Invalid, CoordinatorUnavailable))
+async def describe(context: Context) -> Sink:
+    """The last batch that a sink has committed."""
     last = await find_sink(context.broker, context.caller, context.path["sink"])
     if last is None:
-        return Answer(Sink(None, None))
-    return Answer(Sink(last.batch, moment_of(last.committed_ms)))
+        return Sink(None, None)
+    return Sink(last.batch, moment_of(last.committed_ms))
 
 
-async def forget(context: Context, _: None) -> Answer:
-    """Forget the last batch."""
+@route("DELETE", "/transactions/sinks/{sink}", "sinks.forget", status=204, errors=(Invalid, CoordinatorUnavailable))
+async def forget(context: Context) -> None:
+    """Forget which batches a sink has committed, so that it may begin anew."""
     await forget_sink(context.broker, context.caller, context.path["sink"])
-    return Answer(status=204)

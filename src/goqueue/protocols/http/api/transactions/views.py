@@ -15,10 +15,19 @@ from goqueue.broker.transactions.coordination import (
     tally_transactions,
 )
 from goqueue.broker.transactions.hanging import end_hanging_transaction, list_open_transactions
+from goqueue.errors import (
+    ConcurrentTransactions,
+    CoordinatorUnavailable,
+    InvalidTransactionState,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTransaction,
+)
 from goqueue.machines.transactions.values import Cause, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
 from goqueue.protocols.http.api.transactions.publish import TransactionPartition, time_left_ms
-from goqueue.protocols.http.calls import Answer, Context
+from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.route import STORAGE_ERRORS, route
 
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
@@ -100,10 +109,11 @@ class TransactionStats(msgspec.Struct, kw_only=True):
     aborted: dict[str, int]
 
 
-async def list_all(context: Context, query: TransactionsQuery) -> Answer:
-    """List transactional ids."""
+@route("GET", "/transactions", "transactions.list")
+async def list_all(context: Context, query: TransactionsQuery) -> Transactions:
+    """List transactional ids, all or by state or producer."""
     found = await list_transactions(context.broker, context.caller)
-    return Answer(Transactions([_told(context, each) for each in found if _is_wanted(each, query)]))
+    return Transactions([_told(context, each) for each in found if _is_wanted(each, query)])
 
 
 def _is_wanted(transaction: KnownTransaction, query: TransactionsQuery) -> bool:
@@ -112,38 +122,63 @@ def _is_wanted(transaction: KnownTransaction, query: TransactionsQuery) -> bool:
     return query.producer_id is UNSET or transaction.producer_id == query.producer_id
 
 
-async def describe(context: Context, _: None) -> Answer:
-    """Describe one transactional id."""
-    return Answer(_told(context, await find_transaction(context.broker, context.caller, context.path["id"])))
+@route("GET", "/transactions/{id}", "transactions.describe", errors=(UnknownTransaction,))
+async def describe(context: Context) -> Transaction:
+    """Describe a transactional id with its transaction."""
+    return _told(context, await find_transaction(context.broker, context.caller, context.path["id"]))
 
 
-async def stats(context: Context, _: None) -> Answer:
-    """Count transactions."""
+@route("GET", "/transactions/stats", "transactions.stats")
+async def stats(context: Context) -> TransactionStats:
+    """Count transactions, open and ended."""
     tally = await tally_transactions(context.broker, context.caller)
-    return Answer(
-        TransactionStats(
-            states={state.value: tally.states.get(state, 0) for state in TransactionState},
-            oldest_open=None if tally.oldest is None else _told(context, tally.oldest),
-            committed=tally.ended.get(Cause.COMMIT, 0),
-            aborted={cause.value: tally.ended.get(cause, 0) for cause in Cause if cause is not Cause.COMMIT},
-        )
+    return TransactionStats(
+        states={state.value: tally.states.get(state, 0) for state in TransactionState},
+        oldest_open=None if tally.oldest is None else _told(context, tally.oldest),
+        committed=tally.ended.get(Cause.COMMIT, 0),
+        aborted={cause.value: tally.ended.get(cause, 0) for cause in Cause if cause is not Cause.COMMIT},
     )
 
 
-async def abort(context: Context, _: ForcedAbort) -> Answer:
-    """Abort the transaction under way over the head of its producer, who is fenced."""
+@route(
+    "POST",
+    "/transactions/{id}/abort",
+    "transactions.force_abort",
+    errors=(
+        UnknownTransaction,
+        InvalidTransactionState,
+        ConcurrentTransactions,
+        CoordinatorUnavailable,
+        *STORAGE_ERRORS,
+    ),
+)
+async def abort(context: Context, _: ForcedAbort) -> Transaction:
+    """Abort a transaction over the head of its producer, who is fenced."""
     await abort_transaction(context.broker, context.caller, context.path["id"])
-    return Answer(_told(context, await find_transaction(context.broker, context.caller, context.path["id"])))
+    return _told(context, await find_transaction(context.broker, context.caller, context.path["id"]))
 
 
-async def list_open(context: Context, _: None) -> Answer:
+@route(
+    "GET",
+    "/topics/{topic}/partitions/{partition}/transactions",
+    "transactions.list_open",
+    errors=(UnknownTopic, UnknownPartition),
+)
+async def list_open(context: Context) -> OpenTransactions:
     """List the transactions that are open in a partition."""
     found = await list_open_transactions(context.broker, context.caller, context.topic, context.partition)
-    return Answer(OpenTransactions([OpenTransaction(*each) for each in found]))
+    return OpenTransactions([OpenTransaction(*each) for each in found])
 
 
-async def abort_hanging(context: Context, request: HangingAbort) -> Answer:
-    """Abort a transaction of a partition that no coordinator knows of; its readers go on behind it."""
+@route(
+    "POST",
+    "/topics/{topic}/partitions/{partition}/transactions/abort",
+    "transactions.abort_hanging",
+    status=204,
+    errors=(UnknownTopic, UnknownPartition, InvalidTransactionState, CoordinatorUnavailable, *STORAGE_ERRORS),
+)
+async def abort_hanging(context: Context, request: HangingAbort) -> None:
+    """Abort a transaction of a partition that nothing else will end."""
     await end_hanging_transaction(
         context.broker,
         context.caller,
@@ -152,7 +187,6 @@ async def abort_hanging(context: Context, request: HangingAbort) -> Answer:
         request.producer_id,
         is_forced=request.force,
     )
-    return Answer(status=204)
 
 
 def _told(context: Context, found: KnownTransaction) -> Transaction:
