@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from goqueue.client import Client, topics, transactions
 from goqueue.client.kafka import KafkaData
+from goqueue.spark.broker import http_address
 from goqueue.spark.source.source import GoQueueSource
-from goqueue.spark.source.stream_progress import http_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,10 +16,10 @@ from goqueue.cli.terminal.output import Format, show
 from goqueue.cli.terminal.streams import console, write_line
 from goqueue.cli.terminal.tables import count_text, print_facts, size_text
 from goqueue.errors import GoQueueError
+from goqueue.spark.broker import find_http_url
 from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveRequest, Copied, Outcome
 from goqueue.spark.jobs.archive.verify import Verification, Verified
 from goqueue.spark.jobs.report import JobReporter
-from goqueue.spark.pipelines.run.broker import find_http_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,6 +31,7 @@ from goqueue.errors import Conflict, NotFound, UnknownTopic
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive.lookup import WrongArchive
 from goqueue.spark.archive.store import ArchiveUnreachable
+from goqueue.spark.broker import DEFAULT_BOOTSTRAP, find_http_url
 from goqueue.spark.jobs.replay.failures import ARCHIVE_HINT, advice
 from goqueue.spark.jobs.replay.job import (
     ReplayPlan,
@@ -44,7 +45,6 @@ from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayWis
 from goqueue.spark.jobs.replay.source import SourceFacts, look_at_source
 from goqueue.spark.jobs.replay.target import require_target
 from goqueue.spark.jobs.report import JobReporter
-from goqueue.spark.pipelines.run.broker import DEFAULT_BOOTSTRAP, find_http_url
 from goqueue.spark.pipelines.run.failures import reason_in
 from goqueue.spark.pipelines.run.query import State
 from goqueue.spark.session import SparkLost, is_remote

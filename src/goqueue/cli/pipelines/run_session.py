@@ -212,7 +212,8 @@ def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
 
 
 def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen: Screen) -> RunSettings:
-    from goqueue.spark.pipelines.run.broker import DEFAULT_BOOTSTRAP, find_http_url, make_topics, uses_topics
+    from goqueue.spark.broker import DEFAULT_BOOTSTRAP, find_http_url
+    from goqueue.spark.pipelines.run.broker import make_topics, uses_topics
     from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
     from goqueue.spark.pipelines.run.pipeline import RunSettings
 

@@ -26,9 +26,9 @@ from goqueue.errors import Conflict, Corrupt, GoQueueError, NotFound, Unavailabl
 from goqueue.model.sinks import sink_key
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
+from goqueue.spark.broker import http_address
 from goqueue.spark.sink.options import SinkOptions
 from goqueue.spark.sink.staging import Staged
-from goqueue.spark.source.stream_progress import http_address
 
 T = TypeVar("T")
 

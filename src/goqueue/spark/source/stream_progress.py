@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Mapping
 
 from goqueue.client import Client, PartitionOffset, Patience, groups
-from goqueue.errors import GoQueueError, NotFound
+from goqueue.errors import GoQueueError
 from goqueue.seams.clock import Clock, SystemClock
+from goqueue.spark.broker import http_address
 from goqueue.spark.source.offsets import Positions
 
 _TIMEOUT_S = 2.0
 _PAUSE_S = 30.0
-_LISTENERS = ("advertised.listeners", "listeners")
 
 _log = logging.getLogger("goqueue.spark")
 
@@ -68,13 +68,3 @@ class Progress:
             for refusal in client.send(groups.commit(self._group, offsets)):
                 if refusal is not None:
                     raise refusal
-
-
-def http_address(settings: Mapping[str, str | None]) -> str:
-    """Return where a broker speaks HTTP, by the listeners among its settings; NotFound if they name none."""
-    for name in _LISTENERS:
-        for listener in (settings.get(name) or "").split(","):
-            scheme, _, address = listener.strip().partition("://")
-            if scheme.lower() in {"http", "https"} and address:
-                return f"{scheme.lower()}://{address}"
-    raise NotFound("the broker does not tell its HTTP address", hint="set the option goqueue.http.url")

@@ -29,6 +29,7 @@ from goqueue.spark.archive.paths import normal_path
 from goqueue.spark.archive.spans import Span, Spans, union
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.archive.write import TARGET_BYTES
+from goqueue.spark.broker import http_address
 from goqueue.spark.jobs.archive.plan import (
     MERGE_FILES_MIN,
     Log,
@@ -45,7 +46,6 @@ from goqueue.spark.jobs.archive.tasks import RecordsLost, Work, copy_slices, mer
 from goqueue.spark.source.options import ARCHIVE, BOOTSTRAP, Kind, ReadOptions, parse_options
 from goqueue.spark.source.options_values import ArchiveUse
 from goqueue.spark.source.plan import Range, slices_of
-from goqueue.spark.source.stream_progress import http_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

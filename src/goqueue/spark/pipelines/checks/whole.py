@@ -13,7 +13,6 @@ from goqueue.spark.pipelines.checks.draft import Draft, Flow
 from goqueue.spark.pipelines.checks.graph import circles, in_order, upstream
 from goqueue.spark.pipelines.checks.nondeterminism import check_chance
 from goqueue.spark.pipelines.checks.writes import check_writes
-from goqueue.spark.pipelines.render.describe import is_stream
 from goqueue.spark.pipelines.spec.fields import Reference
 from goqueue.spark.pipelines.spec.model import Mode, PipelineSpec
 from goqueue.spark.pipelines.spec.nodes import Notes, Place, Scalar, suggestion
@@ -105,7 +104,7 @@ def _check_unused(draft: Draft, reads: Mapping[str, list[str]], used: set[str], 
 
 def _check_streams(draft: Draft, reads: Mapping[str, list[str]], notes: Notes) -> dict[str, Flow]:
     """Follow the streams through the steps, and note where their state would grow without end."""
-    flows = {source.name: Flow(is_stream=is_stream(source)) for source in draft.sources.values()}
+    flows = {source.name: Flow(is_stream=source.is_stream) for source in draft.sources.values()}
     steps = {key.text: (key, step) for key, step in draft.steps.items()}
     for name in in_order(reads):
         if name in steps:

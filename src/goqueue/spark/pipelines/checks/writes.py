@@ -8,15 +8,13 @@ final, and those of tables would be written at every start anew.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from goqueue.spark.pipelines.checks.draft import Draft, Flow
 from goqueue.spark.pipelines.spec.model import (
-    Action,
     DeltaSink,
     FileSink,
     FileSource,
-    OnBadValue,
     TopicSink,
     TopicSource,
 )
@@ -28,7 +26,8 @@ def check_writes(
 ) -> None:
     """Note what is wrong with the places that are written, and with the dead letters."""
     _check_directories(draft, notes)
-    dying = dict(_dying(draft))
+    steps = {key: step.step for key, step in draft.steps.items()}
+    dying = {key.text: key for key, part in (*draft.sources.items(), *steps.items()) if part.makes_dead_letters}
     _check_topics(draft, dead_letters if dying else "", notes)
     streams = {name for name in dying if name in flows and flows[name].is_stream}
     for name, key in dying.items():
@@ -95,18 +94,6 @@ def _check_finality(key: Scalar, inputs: list[Flow], notes: Notes, *, groups_in_
     elif groups_in_sql or any(flow.groups_in_sql for flow in inputs):
         # SQL may group a table that it joins with the stream.
         notes.warning(key.place, message, hint)
-
-
-def _dying(draft: Draft) -> Iterator[tuple[str, Scalar]]:
-    """Yield the parts that can make dead letters."""
-    for key, source in draft.sources.items():
-        if not isinstance(source, FileSource):
-            decode = source.decode
-            if decode.may_fail and decode.on_bad_value is OnBadValue.DLQ:
-                yield key.text, key
-    for key, step in draft.steps.items():
-        if any(rule.action is Action.DLQ for rule in step.step.expectations):
-            yield key.text, key
 
 
 def _normal(path: str) -> str:

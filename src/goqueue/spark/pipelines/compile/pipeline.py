@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING, assert_never
 from goqueue.errors import Invalid
 from goqueue.spark.pipelines.checks.graph import upstream
 from goqueue.spark.pipelines.checks.nondeterminism import MOVE_HINT, WHY
-from goqueue.spark.pipelines.compile import steps as compile_steps
 from goqueue.spark.pipelines.compile.dead_letters import MESSAGE_COLUMN
 from goqueue.spark.pipelines.compile.decode import Decoder, decode
 from goqueue.spark.pipelines.compile.expectations import Observe, judge
 from goqueue.spark.pipelines.compile.nondeterminism import chance_of
 from goqueue.spark.pipelines.compile.sources import Ground, read_files, read_messages
+from goqueue.spark.pipelines.compile.steps import aggregated, call_function, deduplicated, joined, with_watermark
 from goqueue.spark.pipelines.spec.model import (
-    Action,
     FileSource,
     JoinTransform,
-    OnBadValue,
     PipelineSpec,
     PythonTransform,
     Sink,
@@ -60,7 +58,7 @@ def compile_rows(spec: PipelineSpec, sink: Sink, ground: Ground, observe: Observ
 
 def compile_letters(spec: PipelineSpec, ground: Ground) -> DataFrame | None:
     """Return the dead letters of all parts, None if no part makes any; Invalid if they depend on time or chance."""
-    dying = list(dying_parts(spec))
+    dying = spec.dead_letter_parts
     if not dying:
         return None
     tables = _tables(spec, dying, ground, _count_nothing, is_whole=True)
@@ -90,18 +88,6 @@ def _require_sameness(spec: PipelineSpec, dying: Sequence[str], tables: Mapping[
                 f"{WHY}",
                 hint=MOVE_HINT,
             )
-
-
-def dying_parts(spec: PipelineSpec) -> list[str]:
-    """Return the sources and steps that can make dead letters."""
-    sources = [
-        source.name
-        for source in spec.sources
-        if not isinstance(source, FileSource)
-        and source.decode.may_fail
-        and source.decode.on_bad_value is OnBadValue.DLQ
-    ]
-    return sources + [step.name for step in spec.steps if any(rule.action is Action.DLQ for rule in step.expectations)]
 
 
 def _count_nothing(rows: DataFrame, name: str, counted: Mapping[str, Column]) -> DataFrame:
@@ -145,12 +131,12 @@ def _step(spec: PipelineSpec, step: Step, tables: Mapping[str, _Table], ground: 
     judged = judge(rows, step.expectations, pipeline=spec.name, step=step.name, observe=observe)
     made = _Table(judged.kept, judged.dead, has_watermark=any(each.has_watermark for each in inputs))
     if step.watermark is not None:
-        made = replace(made, rows=compile_steps.watermark(made.rows, step.watermark), has_watermark=True)
+        made = replace(made, rows=with_watermark(made.rows, step.watermark), has_watermark=True)
     if step.deduplicate is not None:
-        unique = compile_steps.deduplicate(made.rows, step.deduplicate, has_watermark=made.has_watermark)
+        unique = deduplicated(made.rows, step.deduplicate, has_watermark=made.has_watermark)
         made = replace(made, rows=unique)
     if step.aggregate is not None:
-        made = replace(made, rows=compile_steps.aggregate(made.rows, step.aggregate))
+        made = replace(made, rows=aggregated(made.rows, step.aggregate))
     return made
 
 
@@ -165,8 +151,8 @@ def _transformed(step: Step, inputs: Sequence[_Table], ground: Ground) -> DataFr
                 rows.createOrReplaceTempView(name)
             return ground.session.sql(text)
         case PythonTransform():
-            return compile_steps.call(step.transform, plain, step.name)
+            return call_function(step.transform, plain, step.name)
         case JoinTransform():
-            return compile_steps.join(step.transform, plain[0], plain[-1], step.inputs)
+            return joined(step.transform, plain[0], plain[-1], step.inputs)
         case _:
             assert_never(step.transform)

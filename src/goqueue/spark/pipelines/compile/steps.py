@@ -15,8 +15,8 @@ from goqueue.spark.pipelines.spec.model import (
     JoinTransform,
     PythonTransform,
     Watermark,
+    Window,
 )
-from goqueue.spark.pipelines.spec.model import Window as Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _JOINS: Final = {JoinKind.SEMI: "left_semi", JoinKind.ANTI: "left_anti", JoinKind.FULL: "full_outer"}
 
 
-def call(transform: PythonTransform, inputs: Sequence[DataFrame], step: str) -> DataFrame:
+def call_function(transform: PythonTransform, inputs: Sequence[DataFrame], step: str) -> DataFrame:
     """Call the function of a step with its inputs."""
     from pyspark.sql import DataFrame
 
@@ -39,7 +39,7 @@ def call(transform: PythonTransform, inputs: Sequence[DataFrame], step: str) -> 
     return made
 
 
-def join(how: JoinTransform, left: DataFrame, right: DataFrame, names: Sequence[str]) -> DataFrame:
+def joined(how: JoinTransform, left: DataFrame, right: DataFrame, names: Sequence[str]) -> DataFrame:
     """Join two inputs; a condition calls them by their names."""
     kind = _JOINS.get(how.kind, how.kind.value)
     if how.columns:
@@ -47,28 +47,28 @@ def join(how: JoinTransform, left: DataFrame, right: DataFrame, names: Sequence[
     return left.alias(names[0]).join(right.alias(names[-1]), F.expr(how.condition), kind)
 
 
-def watermark(rows: DataFrame, mark: Watermark) -> DataFrame:
-    """Say how late rows may come."""
+def with_watermark(rows: DataFrame, mark: Watermark) -> DataFrame:
+    """Set how late rows may come."""
     return rows.withWatermark(mark.column, f"{mark.delay_ms} milliseconds")
 
 
-def deduplicate(rows: DataFrame, by: Deduplicate, *, has_watermark: bool) -> DataFrame:
+def deduplicated(rows: DataFrame, by: Deduplicate, *, has_watermark: bool) -> DataFrame:
     """Keep the first of rows that are the same; behind a watermark, of those within its delay."""
     if has_watermark and rows.isStreaming:
         return rows.dropDuplicatesWithinWatermark(list(by.columns))
     return rows.dropDuplicates(list(by.columns))
 
 
-def aggregate(rows: DataFrame, how: Aggregate) -> DataFrame:
+def aggregated(rows: DataFrame, how: Aggregate) -> DataFrame:
     """Make one row per group."""
     groups = [F.col(column) for column in how.group_by]
     if how.window is not None:
-        groups.insert(0, _span(how.window).alias("window"))
+        groups.insert(0, _window(how.window).alias("window"))
     computed = [F.expr(expression).alias(name) for name, expression in how.columns.items()]
     return rows.groupBy(*groups).agg(*computed)
 
 
-def _span(span: Span) -> Column:
-    if span.gap_ms:
-        return F.session_window(span.column, f"{span.gap_ms} milliseconds")
-    return F.window(span.column, f"{span.size_ms} milliseconds", f"{span.slide_ms} milliseconds")
+def _window(window: Window) -> Column:
+    if window.gap_ms:
+        return F.session_window(window.column, f"{window.gap_ms} milliseconds")
+    return F.window(window.column, f"{window.size_ms} milliseconds", f"{window.slide_ms} milliseconds")

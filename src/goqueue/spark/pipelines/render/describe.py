@@ -46,11 +46,6 @@ def trigger_words(trigger: Trigger) -> str:
             assert_never(trigger)
 
 
-def is_stream(source: Source) -> bool:
-    """Tell whether a source never ends."""
-    return isinstance(source, TopicSource) or (isinstance(source, FileSource) and source.is_stream)
-
-
 def source_words(source: Source) -> list[str]:
     """Return what a source reads: first what it is, then how."""
     match source:

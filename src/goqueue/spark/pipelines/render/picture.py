@@ -6,15 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from goqueue.spark.pipelines.render.describe import is_stream, sink_words, source_words, step_words, trigger_words
-from goqueue.spark.pipelines.spec.model import (
-    Action,
-    ArchiveSource,
-    OnBadValue,
-    PipelineSpec,
-    Source,
-    TopicSource,
-)
+from goqueue.spark.pipelines.render.describe import sink_words, source_words, step_words, trigger_words
+from goqueue.spark.pipelines.spec.model import PipelineSpec
 
 
 class BoxKind(StrEnum):
@@ -84,9 +77,9 @@ def _wanted_sources(waiting: list[Box], ready: list[Box]) -> list[Box]:
 def _boxes(pipeline: PipelineSpec) -> Iterator[Box]:
     streams: set[str] = set()
     for source in pipeline.sources:
-        if is_stream(source):
+        if source.is_stream:
             streams.add(source.name)
-        yield Box(source.name, BoxKind.SOURCE, source.name, tuple(source_words(source)), (), is_stream(source))
+        yield Box(source.name, BoxKind.SOURCE, source.name, tuple(source_words(source)), (), source.is_stream)
     for step in pipeline.steps:
         if streams & set(step.inputs):
             streams.add(step.name)
@@ -96,22 +89,6 @@ def _boxes(pipeline: PipelineSpec) -> Iterator[Box]:
         yield Box(
             f"sink:{sink.name}", BoxKind.SINK, sink.name, tuple(sink_words(sink)), (sink.input,), sink.input in streams
         )
-    if dying := tuple(_dying(pipeline)):
+    if dying := tuple(pipeline.dead_letter_parts):
         words = (f"topic {pipeline.dead_letters}",)
         yield Box("dlq:", BoxKind.DEAD, pipeline.dead_letters, words, dying, bool(streams & set(dying)))
-
-
-def _dying(pipeline: PipelineSpec) -> Iterator[str]:
-    """Yield who may send rows to the dead letters."""
-    for source in pipeline.sources:
-        if _may_fail_to_decode(source):
-            yield source.name
-    for step in pipeline.steps:
-        if any(rule.action is Action.DLQ for rule in step.expectations):
-            yield step.name
-
-
-def _may_fail_to_decode(source: Source) -> bool:
-    if not isinstance(source, TopicSource | ArchiveSource):
-        return False
-    return source.decode.may_fail and source.decode.on_bad_value is OnBadValue.DLQ

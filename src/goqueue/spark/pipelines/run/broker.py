@@ -6,29 +6,16 @@ from contextlib import suppress
 from typing import Final
 
 from goqueue.client import Client, topics
-from goqueue.client.kafka import KafkaData
-from goqueue.errors import NotFound, TopicExists
-from goqueue.spark.pipelines.compile.pipeline import dying_parts
+from goqueue.errors import TopicExists
 from goqueue.spark.pipelines.spec.model import PipelineSpec, TopicSink, TopicSource
-from goqueue.spark.source.stream_progress import http_address
 
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 LETTERS_RETENTION_MS: Final = 336 * 3_600_000
-
-_TIMEOUT_S: Final = 10.0
 
 
 def uses_topics(spec: PipelineSpec) -> bool:
     """Tell whether a pipeline needs a broker."""
     parts = (*spec.sources, *spec.sinks)
-    return any(isinstance(part, TopicSource | TopicSink) for part in parts) or bool(dying_parts(spec))
-
-
-def find_http_url(bootstrap: str) -> str | None:
-    """Return where a broker speaks HTTP; None if it does not tell. ServerUnreachable if there is no broker."""
-    with KafkaData(bootstrap, timeout_s=_TIMEOUT_S, connect_timeout_s=_TIMEOUT_S) as data, suppress(NotFound):
-        return http_address(data.describe_broker())
-    return None
+    return any(isinstance(part, TopicSource | TopicSink) for part in parts) or bool(spec.dead_letter_parts)
 
 
 def make_topics(spec: PipelineSpec, http_url: str) -> list[str]:
@@ -37,7 +24,7 @@ def make_topics(spec: PipelineSpec, http_url: str) -> list[str]:
     Those of sinks are as the broker makes topics; dead letters are kept for two weeks.
     """
     wanted: dict[str, dict[str, str]] = {sink.topic: {} for sink in spec.sinks if isinstance(sink, TopicSink)}
-    if dying_parts(spec):
+    if spec.dead_letter_parts:
         wanted.setdefault(spec.dead_letters, {"retention.ms": str(LETTERS_RETENTION_MS)})
     made = []
     with Client(http_url) as client:

@@ -19,9 +19,8 @@ from pyspark.errors import PySparkException
 from goqueue.errors import Invalid
 from goqueue.seams.clock import Clock
 from goqueue.spark.pipelines.checks.graph import upstream
-from goqueue.spark.pipelines.compile.pipeline import compile_letters, compile_rows, dying_parts
+from goqueue.spark.pipelines.compile.pipeline import compile_letters, compile_rows
 from goqueue.spark.pipelines.compile.sources import Ground
-from goqueue.spark.pipelines.render.describe import is_stream
 from goqueue.spark.pipelines.run.backoff import Backoff
 from goqueue.spark.pipelines.run.checkpoints import Checkpoints
 from goqueue.spark.pipelines.run.failures import Failure, reason_in
@@ -101,7 +100,7 @@ class PipelineRun:
         self._set_up()
         self._is_stopping = False
         self._queries = [self._of_sink(sink) for sink in spec.sinks]
-        if dying_parts(spec):
+        if spec.dead_letter_parts:
             # Before all others: with `start: latest`, whoever begins later must not find what has no letter.
             self._queries.insert(0, self._of_letters())
 
@@ -201,7 +200,7 @@ class PipelineRun:
 
     def _of_letters(self) -> Query:
         ground = self._ground(LETTERS_NAME)
-        if not self._is_stream(dying_parts(self.spec)):
+        if not self._is_stream(self.spec.dead_letter_parts):
             return TableRun(
                 self.spec.name, LETTERS_NAME, self._session, lambda: self._plan_letters(ground), self._clock
             )
@@ -237,7 +236,7 @@ class PipelineRun:
     def _is_stream(self, names: list[str]) -> bool:
         reads = {source.name: () for source in self.spec.sources} | {step.name: step.inputs for step in self.spec.steps}
         read = upstream(reads, names)
-        return any(is_stream(source) for source in self.spec.sources if source.name in read)
+        return any(source.is_stream for source in self.spec.sources if source.name in read)
 
     def _backoff(self) -> Backoff:
         chosen = self._settings.failures_max

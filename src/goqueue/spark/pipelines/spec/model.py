@@ -118,6 +118,11 @@ class Decode:
         """Whether there are values that cannot be decoded."""
         return self.format not in {DecodeFormat.RAW, DecodeFormat.TEXT}
 
+    @property
+    def makes_dead_letters(self) -> bool:
+        """Whether messages whose values cannot be decoded become dead letters."""
+        return self.may_fail and self.on_bad_value is OnBadValue.DLQ
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSource:
@@ -129,6 +134,16 @@ class TopicSource:
     start: StartAt | datetime = StartAt.EARLIEST
     rows_per_batch_max: int = 0
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether it never ends: always."""
+        return True
+
+    @property
+    def makes_dead_letters(self) -> bool:
+        """Whether its messages can become dead letters."""
+        return self.decode.makes_dead_letters
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSource:
@@ -137,6 +152,16 @@ class ArchiveSource:
     name: str
     path: str
     decode: Decode
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it never ends: an archive is a table."""
+        return False
+
+    @property
+    def makes_dead_letters(self) -> bool:
+        """Whether its messages can become dead letters."""
+        return self.decode.makes_dead_letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +174,11 @@ class FileSource:
     schema: str = ""
     is_stream: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def makes_dead_letters(self) -> bool:
+        """Whether its rows can become dead letters: there is nothing to decode."""
+        return False
 
 
 Source = TopicSource | ArchiveSource | FileSource
@@ -243,6 +273,11 @@ class Step:
     deduplicate: Deduplicate | None = None
     aggregate: Aggregate | None = None
 
+    @property
+    def makes_dead_letters(self) -> bool:
+        """Whether a rule turns rows into dead letters."""
+        return any(rule.action is Action.DLQ for rule in self.expectations)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
@@ -316,3 +351,8 @@ class PipelineSpec:
     broker: str = ""
     checkpoint: str = ""
     spark: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def dead_letter_parts(self) -> list[str]:
+        """The names of the sources and steps that can make dead letters."""
+        return [part.name for part in (*self.sources, *self.steps) if part.makes_dead_letters]

@@ -13,8 +13,8 @@ from goqueue.errors import Conflict
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines.run.checkpoints import query_of
 from goqueue.spark.pipelines.spec.model import FileSink
-from goqueue.spark.pipelines.write import file_migration
 from goqueue.spark.pipelines.write.file_commits import TABLE_PREFIX, FileCommits
+from goqueue.spark.pipelines.write.file_migration import adopt, numbers_in, require_none
 from goqueue.spark.pipelines.write.file_systems import open_files
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def writing_files(sink: FileSink, checkpoint: str) -> Callable[[DataFrame, int],
 def write_files(sink: FileSink, rows: DataFrame, group: str) -> None:
     """Write all rows of a table; each call adds them to what is there."""
     files, path = open_files(rows.sparkSession, sink.path)
-    file_migration.require_none(files, path, sink.name)
+    require_none(files, path, sink.name)
     commits = FileCommits(files, path, f"{TABLE_PREFIX}{group}", SystemEntropy())
     commits.recover()
     if not _write(sink, rows, commits, commits.last + 1):
@@ -55,9 +55,9 @@ def _open(sink: FileSink, batch: DataFrame, checkpoint: str) -> FileCommits:
 
     def planned() -> int:
         system, directory = open_files(batch.sparkSession, checkpoint)
-        return max(file_migration.numbers_in(system, f"{directory}/offsets"), default=-1)
+        return max(numbers_in(system, f"{directory}/offsets"), default=-1)
 
-    file_migration.adopt(files, path, commits, planned=planned, sink=sink.name)
+    adopt(files, path, commits, planned=planned, sink=sink.name)
     return commits
 
 
