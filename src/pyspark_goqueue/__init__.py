@@ -4,6 +4,6 @@ If one of these modules cannot be imported, Spark gives up on all of them. So th
 read needs is imported when it is read.
 """
 
-from goqueue.spark.source.source import GoQueueSource as DefaultSource
+from goqueue.spark.source.data_source import GoQueueSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -21,8 +21,7 @@ from typing import Self
 import pyspark
 
 from goqueue.spark.java import find_java
-from goqueue.spark.session import SessionRequest, plan_session
-from goqueue.spark.session_machine import this_machine
+from goqueue.spark.session import SessionRequest, plan_session, this_machine
 from tests.spark.quick_java import QUICK_DRIVERS, QUICK_JAVA
 
 READY_S = 600

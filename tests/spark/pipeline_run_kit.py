@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.pipelines import load
 from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
-from goqueue.spark.pipelines.run.loop import run_pipelines
-from goqueue.spark.pipelines.run.pipeline import PipelineRun, PipelineStatus, RunSettings
+from goqueue.spark.pipelines.run.pipeline import PipelineRun, PipelineStatus, RunSettings, run_pipelines
 from goqueue.spark.pipelines.run.query import Event, QueryFailed
 from goqueue.spark.pipelines.spec.model import PipelineSpec
 from goqueue.spark.pipelines.write.sinks import ShownRows

@@ -18,7 +18,7 @@ from typing_extensions import override
 from goqueue.client import Client, topics, transactions
 from goqueue.client.kafka import KafkaData
 from goqueue.spark.broker import http_address
-from goqueue.spark.source.source import GoQueueSource
+from goqueue.spark.source.data_source import GoQueueSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,7 +32,7 @@ from goqueue.spark.pipelines.run.query import State
 from goqueue.spark.pipelines.spec.model import DeltaSink
 from goqueue.spark.pipelines.write import attempts
 from goqueue.spark.pipelines.write import delta as run_delta
-from goqueue.spark.pipelines.write.file_commits import FileCommits
+from goqueue.spark.pipelines.write.commits import FileCommits
 from goqueue.spark.pipelines.write.file_systems import Files, HadoopFiles
 from tests.protocols.kafka.process import WAIT_S, ServeProcess
 from tests.spark.pipeline_run_kit import Pipelines

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from goqueue.client import Client, topics
-from goqueue.spark.source.offsets_lookup import Bounds, connect, look
-from goqueue.spark.source.offsets_loss import DataLost
+from goqueue.spark.source.lookup import Bounds, connect, look
+from goqueue.spark.source.losses import DataLost
 from goqueue.spark.source.options import Kind, ReadOptions, parse_options
 from goqueue.spark.source.reader import GoQueueReader
 from goqueue.testing.broker import Broker

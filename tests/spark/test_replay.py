@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from goqueue.client import Client, jobs, topics
 from goqueue.errors import UnknownTopic
-from goqueue.spark.jobs.replay.source import look_at_source
+from goqueue.spark.jobs.replay.topics import look_at_source
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Command, Row, installed_environ
 from tests.spark.archive_kit import DAY_MS, NOON_MS, archive, kept_topic, publish_at

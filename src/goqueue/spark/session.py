@@ -1,4 +1,6 @@
-"""The one way to a Spark session: `start_session`.
+"""How much of this machine there is for Spark: cores and memory, as the limits of a container leave them.
+
+The one way to a Spark session: `start_session`.
 
 Where Spark runs is not decided here but found out, the strongest first:
 
@@ -33,12 +35,16 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from goqueue.errors import NotFound, Unavailable
-from goqueue.spark.java import find_java
-from goqueue.spark.session_apart import launch_apart
-from goqueue.spark.session_machine import Machine, this_machine
+from goqueue.spark.java import find_java, launch_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_GIB = 1024**3
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+# Rows are in Python and in files for the most part: more heap than this is needed by few jobs, and they can ask for it.
+_HEAP_BYTES_MIN, _HEAP_BYTES_MAX = 1 * _GIB, 4 * _GIB
 
 INSTALL_HINT = "pip install 'goqueue[spark]', in the environment that this program runs in"
 
@@ -56,6 +62,30 @@ _SHUFFLE_PARTITIONS_MIN = 2
 _CONFIGURED_BY = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
 _MIB = 1024**2
 _LAST_BREATH_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a process may use here."""
+
+    cores: int
+    memory_bytes: int
+
+    @property
+    def heap_bytes(self) -> int:
+        """The memory for Spark's Java: a quarter, since its Python workers and a broker may be here as well."""
+        return min(max(self.memory_bytes // 4, _HEAP_BYTES_MIN), _HEAP_BYTES_MAX)
+
+
+def this_machine() -> Machine:
+    """Look at this machine."""
+    is_bound = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if is_bound else os.cpu_count() or 1
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # "max" if there is no limit, and no such file outside of Linux.
+    with suppress(OSError, ValueError):
+        memory_bytes = min(memory_bytes, int(_CGROUP_LIMIT.read_text()))
+    return Machine(cores, memory_bytes)
 
 
 class Target(StrEnum):
@@ -226,7 +256,7 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
     except ImportError as error:
         raise SparkNotInstalled(f"a package is missing: {error}", hint=_missing_hint(plan)) from None
     except (PySparkException, Py4JError) as error:
-        from goqueue.spark.pipelines.run.failures import reason_in
+        from goqueue.spark.failures import reason_in
 
         # Of an error in Java, the text has the whole stack.
         reason = reason_in(str(error))

@@ -24,12 +24,12 @@ from goqueue.spark.jobs.archive.plan import (
     rest_of,
     split_removed,
 )
-from goqueue.spark.source.offsets import Positions, TopicPosition
-from goqueue.spark.source.offsets_lookup import Bounds, SeenTopic, begins_at
+from goqueue.spark.source.lookup import Bounds, SeenTopic, begins_at
+from goqueue.spark.source.option_values import OFFSET_MAX, ArchiveUse, AtOffsets, AtTime
 from goqueue.spark.source.options import Kind, parse_options
-from goqueue.spark.source.options_values import OFFSET_MAX, ArchiveUse, AtOffsets, AtTime
 from goqueue.spark.source.plan import Range, slices_of
-from goqueue.spark.source.stream_steps import next_step, readable, within
+from goqueue.spark.source.positions import Positions, TopicPosition
+from goqueue.spark.source.stream_plan import next_step, readable, within
 from tests.unit.spark.archive_files import described
 
 ID = UUID(int=1)

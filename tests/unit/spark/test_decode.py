@@ -222,6 +222,6 @@ def test_last_possible_offset_is_read() -> None:
 
 
 def test_codec_needs_no_spark() -> None:
-    modules = "goqueue.spark.records.decode, goqueue.spark.records.encode, goqueue.spark.sink.partitioning"
+    modules = "goqueue.spark.records.decode, goqueue.spark.records.encode, goqueue.spark.sink.rows"
     check = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import Decoded, fields_of, reader_of
-from goqueue.spark.values.spec import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, Format, Prefix
 from tests.decode_values_kit import ORDER, avro, avro_text
 
 HUGE = b"\xfe" + b"\xff" * 8 + b"\x01"

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import Decoded, ValueColumns, ValueReader, fields_of, reader_of
-from goqueue.spark.values.spec import Decoding, Format
+from goqueue.spark.values.decoding import Decoding, Format
 
 MOMENT = datetime(2030, 1, 31, 8, 0, 0, 500_000, UTC)
 ALL = (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from goqueue.client.kafka import Isolation, Place, TopicPartition
 from goqueue.errors import InvalidSettings
+from goqueue.spark.source.option_values import Assigned, AtOffsets, AtTime, AtTimes, Matching, Named
 from goqueue.spark.source.options import NAMES, Kind, ReadOptions, parse_options
-from goqueue.spark.source.options_values import Assigned, AtOffsets, AtTime, AtTimes, Matching, Named
 
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}
 

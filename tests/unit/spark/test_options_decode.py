@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.errors import InvalidSettings
 from goqueue.spark.source.options import Kind, parse_options
-from goqueue.spark.values.spec import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, Format, Prefix
 from tests.decode_values_kit import ORDER, descriptor_set, message
 
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}

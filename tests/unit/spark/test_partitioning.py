@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.errors import Invalid
 from goqueue.model.partitioners import RoundRobin, murmur2, murmur2_partition
-from goqueue.spark.sink.partitioning import murmur2_hashes, partition_ids, split_by_partition
+from goqueue.spark.sink.rows import murmur2_hashes, partition_ids, split_by_partition
 
 KEYS = st.lists(st.none() | st.binary(max_size=20) | st.binary(min_size=120, max_size=300), max_size=40)
 

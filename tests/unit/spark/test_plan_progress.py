@@ -10,8 +10,8 @@ import pytest
 from goqueue.client import Client, groups, topics
 from goqueue.errors import NotFound
 from goqueue.spark.broker import http_address
-from goqueue.spark.source.offsets import Positions, TopicPosition
-from goqueue.spark.source.stream_progress import Progress
+from goqueue.spark.source.positions import Positions, TopicPosition
+from goqueue.spark.source.stream import Progress
 from goqueue.testing.broker import Broker, MovableClock
 
 NOBODY = "http://127.0.0.1:1"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.errors import Conflict
-from goqueue.spark.source.offsets import ForeignCheckpoint, Positions, TopicPosition, read_positions
-from goqueue.spark.source.offsets_lookup import Bounds, Seen, SeenTopic
-from goqueue.spark.source.offsets_loss import DataLost, settle
+from goqueue.spark.source.lookup import Bounds, Seen, SeenTopic
+from goqueue.spark.source.losses import DataLost, settle
 from goqueue.spark.source.plan import Range
-from goqueue.spark.source.stream_steps import Step, ends_of, known, next_step, readable
+from goqueue.spark.source.positions import ForeignCheckpoint, Positions, TopicPosition, read_positions
+from goqueue.spark.source.stream_plan import Step, ends_of, known, next_step, readable
 
 A, B = UUID(int=1), UUID(int=2)
 

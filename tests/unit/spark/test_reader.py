@@ -14,7 +14,7 @@ from goqueue.client.kafka import KafkaData, Place, TopicPartition
 from goqueue.errors import TooLarge
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
-from goqueue.spark.source.offsets_loss import DataLost
+from goqueue.spark.source.losses import DataLost
 from goqueue.spark.source.options import Kind, parse_options
 from goqueue.spark.source.plan import Range
 from goqueue.spark.source.reader import GoQueueReader, read_task

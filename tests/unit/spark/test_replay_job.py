@@ -20,6 +20,7 @@ from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Corrupt
 from goqueue.model.start_position import parse_start
 from goqueue.seams.disk import RealDisk, RealFile
+from goqueue.spark.failures import Failure
 from goqueue.spark.jobs.replay.failures import advice, reworded
 from goqueue.spark.jobs.replay.job import ReplayStatus, ending_of, pace
 from goqueue.spark.jobs.replay.notes import (
@@ -31,10 +32,9 @@ from goqueue.spark.jobs.replay.notes import (
     ReplayWish,
     require_same,
 )
-from goqueue.spark.pipelines.run.failures import Failure
 from goqueue.spark.pipelines.run.progress import QueryProgress
 from goqueue.spark.pipelines.run.query import BatchDone, QueryFailed, State
-from goqueue.spark.source.offsets_loss import DataLost, Loss, deleted, removed, settle
+from goqueue.spark.source.losses import DataLost, Loss, deleted, removed, settle
 from tests.cli.command import Command
 
 NOW_MS = 1_000_000

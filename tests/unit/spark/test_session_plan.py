@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from goqueue.spark.session import SessionPlan, SessionRequest, Target, plan_session
-from goqueue.spark.session_machine import Machine, this_machine
+from goqueue.spark.session import Machine, SessionPlan, SessionRequest, Target, plan_session, this_machine
 
 GIB = 1024**3
 MACHINE = Machine(cores=8, memory_bytes=12 * GIB)

@@ -7,7 +7,7 @@ from hashlib import sha512
 import pyarrow as pa
 
 from goqueue.spark.records.encode import bytes_alone, encode
-from goqueue.spark.sink.fit import fitted
+from goqueue.spark.sink.staging import fitted
 from goqueue.spark.source.columns import SCHEMA
 
 NOW = 1_700_000_000_000

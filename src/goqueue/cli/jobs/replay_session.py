@@ -32,6 +32,7 @@ from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive.lookup import WrongArchive
 from goqueue.spark.archive.store import ArchiveUnreachable
 from goqueue.spark.broker import DEFAULT_BOOTSTRAP, find_http_url
+from goqueue.spark.failures import reason_in
 from goqueue.spark.jobs.replay.failures import ARCHIVE_HINT, advice
 from goqueue.spark.jobs.replay.job import (
     ReplayPlan,
@@ -42,13 +43,11 @@ from goqueue.spark.jobs.replay.job import (
     pace,
 )
 from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayWish, require_same
-from goqueue.spark.jobs.replay.source import SourceFacts, look_at_source
-from goqueue.spark.jobs.replay.target import require_target
+from goqueue.spark.jobs.replay.topics import SourceFacts, look_at_source, require_target
 from goqueue.spark.jobs.report import JobReporter
-from goqueue.spark.pipelines.run.failures import reason_in
 from goqueue.spark.pipelines.run.query import State
 from goqueue.spark.session import SparkLost, is_remote
-from goqueue.spark.source.options_values import ArchiveUse, parse_archive
+from goqueue.spark.source.option_values import ArchiveUse, parse_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from goqueue.model.start_position import AtTime
 from goqueue.model.units import duration_text
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive.lookup import PATH_SETTING
-from goqueue.spark.jobs.replay.source import SourceFacts
+from goqueue.spark.jobs.replay.topics import SourceFacts
 
 _STAMP_SETTING = "message.timestamp.type"
 _OF_PRODUCER, _OF_BROKER = "CreateTime", "LogAppendTime"

@@ -12,7 +12,7 @@ from goqueue.cli.terminal.output import Format, show
 from goqueue.cli.terminal.streams import console, write_line
 from goqueue.cli.terminal.tables import clean, count_text, size_text
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.pipelines.run.failures import Failure
+from goqueue.spark.failures import Failure
 from goqueue.spark.pipelines.run.progress import LETTERS_NAME, Figures, QueryProgress
 
 if TYPE_CHECKING:

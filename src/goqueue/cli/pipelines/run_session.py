@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from goqueue.spark.pipelines import Reading
-    from goqueue.spark.pipelines.run.lag import LiveEnds
     from goqueue.spark.pipelines.run.pipeline import PipelineStatus, RunSettings
     from goqueue.spark.pipelines.run.query import Event
     from goqueue.spark.pipelines.run.report import Reporter
+    from goqueue.spark.pipelines.run.topics import LiveEnds
 
 _TELL_S = 5.0
 
@@ -81,9 +81,8 @@ def _run(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from goqueue.spark.pipelines.run.failures import reason_in
-    from goqueue.spark.pipelines.run.loop import run_pipelines
-    from goqueue.spark.pipelines.run.pipeline import PipelineRun
+    from goqueue.spark.failures import reason_in
+    from goqueue.spark.pipelines.run.pipeline import PipelineRun, run_pipelines
 
     clock = SystemClock()
     try:
@@ -115,7 +114,7 @@ def _run(
 
 def _lost(status: PipelineStatus, what: str) -> PipelineStatus:
     """Return how a pipeline is when Spark is gone: what has not ended has failed."""
-    from goqueue.spark.pipelines.run.failures import Failure
+    from goqueue.spark.failures import Failure
     from goqueue.spark.pipelines.run.query import State
 
     failure = Failure(what)
@@ -213,9 +212,9 @@ def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
 
 def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen: Screen) -> RunSettings:
     from goqueue.spark.broker import DEFAULT_BOOTSTRAP, find_http_url
-    from goqueue.spark.pipelines.run.broker import make_topics, uses_topics
     from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
     from goqueue.spark.pipelines.run.pipeline import RunSettings
+    from goqueue.spark.pipelines.run.topics import make_topics, uses_topics
 
     bootstrap = spec.broker or options.broker or DEFAULT_BOOTSTRAP
     http_url = options.server or None
@@ -230,7 +229,7 @@ def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen:
 
 def _live_ends(specs: Sequence[PipelineSpec], settings: Sequence[RunSettings], stack: ExitStack) -> dict[str, LiveEnds]:
     """Begin to ask where the topics of pipelines end."""
-    from goqueue.spark.pipelines.run.lag import LiveEnds, topics_of
+    from goqueue.spark.pipelines.run.topics import LiveEnds, topics_of
 
     found = {spec.name: LiveEnds(made.bootstrap, topics_of(spec)) for spec, made in zip(specs, settings, strict=True)}
     for ends in found.values():

@@ -28,8 +28,7 @@ from goqueue.cli.spark import probe as spark_probe
 from goqueue.cli.terminal.streams import console
 from goqueue.cli.terminal.tables import size_text
 from goqueue.spark.java import INSTALL_HINT, Search, search
-from goqueue.spark.session import SessionRequest, Target, plan_session
-from goqueue.spark.session_machine import Machine, this_machine
+from goqueue.spark.session import Machine, SessionRequest, Target, plan_session, this_machine
 
 _MEMORY_BYTES_MIN = 2 * 1024**3
 _IMPORT_TIMEOUT_S = 60.0

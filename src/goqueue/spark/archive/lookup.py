@@ -19,8 +19,8 @@ from goqueue.spark.archive.paths import normal_path
 from goqueue.spark.archive.rows import ArchivedPartition
 from goqueue.spark.archive.spans import Span, Spans, missing, within
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
+from goqueue.spark.source.option_values import ArchiveUse, Matching
 from goqueue.spark.source.options import ARCHIVE, ReadOptions
-from goqueue.spark.source.options_values import ArchiveUse, Matching
 
 PATH_SETTING: Final = "goqueue.archive.path"
 PIECE_BYTES: Final = 128 * 1024 * 1024

@@ -21,7 +21,7 @@ from goqueue.records.builder import assemble
 from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from goqueue.spark.records import varints
-from goqueue.spark.records.encode_headers import (
+from goqueue.spark.records.binaries import (
     WrittenHeaders,
     binaries,
     joined,

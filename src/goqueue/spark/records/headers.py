@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from goqueue.errors import CorruptBatch, TooLarge
 from goqueue.spark.records import varints
+from goqueue.spark.records.binaries import gathered
 from goqueue.spark.records.fields import Fields, content_ends
-from goqueue.spark.records.spans import gathered
 from goqueue.spark.records.varints import Numbers
 from goqueue.spark.source.columns import (
     HEADER_TYPE,

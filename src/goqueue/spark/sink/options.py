@@ -16,9 +16,8 @@ from goqueue.client.kafka import parse_bootstrap
 from goqueue.errors import Invalid, SettingMistake
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.records.compression import Codec
+from goqueue.spark.source.option_values import OptionsForm, parse_text, parse_topic
 from goqueue.spark.source.options import BOOTSTRAP
-from goqueue.spark.source.options_form import OptionsForm
-from goqueue.spark.source.options_values import parse_text, parse_topic
 
 TOPIC: Final = "topic"
 HTTP_URL: Final = "goqueue.http.url"

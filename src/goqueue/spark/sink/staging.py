@@ -7,6 +7,13 @@ for each reply, so that the broker works while the next ones are encoded. What i
 The transaction begins with the first row: a task without rows stages nothing. It is not ended here. The driver commits
 it together with those of the other tasks, or nobody does, and it ends by its timeout. A task that fails aborts it on
 the way out, if it still can.
+
+Messages that their topic does not take: what is left out of them so that it does. Pure.
+
+For whoever would rather write less of a message than nothing more at all, as dead letters are. What was added to a
+message (`goqueue-dlq-...`) goes first, its largest header before the others: the message itself then stays as it was.
+If that is not enough, the value goes, and at last key and headers; where the message is from is told by what was added.
+The header `goqueue-dlq-cut` names what was left out, if there is room for it.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -24,10 +31,10 @@ from goqueue.client.kafka import KafkaData, ProducerIdentity, Publishing, TopicP
 from goqueue.errors import GoQueueError, TooLarge, UnknownTopic
 from goqueue.model.sinks import stage_id
 from goqueue.seams.clock import Clock, SystemClock
-from goqueue.spark.records.encode import BATCH_BYTES_MAX, Producer, encode
-from goqueue.spark.sink.fit import fitted
+from goqueue.spark.records.encode import BATCH_BYTES_MAX, Producer, bytes_alone, encode
 from goqueue.spark.sink.options import BATCH_BYTES, SinkOptions, TooLargeUse
 from goqueue.spark.sink.rows import Router
+from goqueue.spark.source.columns import HEADER_TYPE
 
 GATHERED_BYTES = 4 * 1024 * 1024
 """About how many bytes of rows are encoded together."""
@@ -35,6 +42,11 @@ GATHERED_BYTES = 4 * 1024 * 1024
 _LIMIT_SETTING = "max.message.bytes"
 # Enough for a broker that lives, and soon over if there is none: Spark waits for the task to end.
 _ABORT_TIMEOUT_S = 5.0
+
+ADDED_PREFIX: Final = "goqueue-dlq-"
+CUT_HEADER: Final = "goqueue-dlq-cut"
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +240,57 @@ def _explained() -> Iterator[None]:
             f"option {BATCH_BYTES} limits it, too, if it is set"
         )
         raise TooLarge(error.message, hint=hint) from error
+
+
+def fitted(rows: pa.RecordBatch, *, now_ms: int, bytes_max: int) -> pa.RecordBatch:
+    """Return the rows so that none takes a batch of more than `bytes_max` bytes as it is sent, if that can be."""
+    if not rows.num_rows or bytes_alone(rows, now_ms).max() <= bytes_max:
+        return rows
+    if "headers" not in rows.schema.names:
+        rows = rows.append_column("headers", pa.nulls(rows.num_rows, pa.list_(HEADER_TYPE)))
+    kept, start = [], 0
+    for number in (bytes_alone(rows, now_ms) > bytes_max).nonzero()[0].tolist():
+        kept += [rows.slice(start, number - start), _made_smaller(rows.slice(number, 1), now_ms, bytes_max)]
+        start = number + 1
+    kept.append(rows.slice(start))
+    (whole,) = pa.Table.from_batches(kept).combine_chunks().to_batches()
+    return whole
+
+
+def _made_smaller(row: pa.RecordBatch, now_ms: int, bytes_max: int) -> pa.RecordBatch:
+    if _fits(row, now_ms, bytes_max):
+        return row
+    (written,) = row.to_pylist()
+    smaller = (pa.RecordBatch.from_pylist([each], schema=row.schema) for each in _smaller(written))
+    # Whoever cannot be made small enough is refused when it is sent.
+    return next((each for each in smaller if _fits(each, now_ms, bytes_max)), row)
+
+
+def _fits(row: pa.RecordBatch, now_ms: int, bytes_max: int) -> bool:
+    try:
+        list(encode(row, now_ms=now_ms, batch_bytes_max=bytes_max))
+    except TooLarge:
+        return False
+    return True
+
+
+def _smaller(row: Row) -> Iterator[Row]:
+    """Yield a message with less and less of it."""
+    headers: list[Row] = row["headers"] or []
+    added = [each for each in headers if each["key"].startswith(ADDED_PREFIX)]
+    own = [each for each in headers if not each["key"].startswith(ADDED_PREFIX)]
+    by_size = sorted(added, key=lambda each: len(each["value"] or b""), reverse=True)
+    for count in range(1, len(by_size) + 1):
+        gone, kept = by_size[:count], by_size[count:]
+        names = ", ".join(each["key"] for each in gone)
+        yield row | {"headers": [*own, *(each for each in added if each in kept), _cut_header(names)]}
+    if added:
+        yield row | {"headers": own or None}
+    value = f"the value, {len(row['value'] or b''):,} bytes"
+    yield row | {"value": None, "headers": [*headers, _cut_header(value)]}
+    yield row | {"key": None, "value": None, "headers": [*added, _cut_header(f"the key, the headers, {value}")]}
+    yield row | {"key": None, "value": None, "headers": [*by_size[1:], _cut_header(f"the key, the headers, {value}")]}
+
+
+def _cut_header(what: str) -> Row:
+    return {"key": CUT_HEADER, "value": what.encode()}

@@ -10,20 +10,45 @@ An attempt is told by the number that Spark gives it within its task. These begi
 uses the same few transactional ids for ever; an attempt that begins takes the id from whoever had it. If Spark repeats
 a whole stage, two attempts may have the same number: one of them loses its transaction, and if it is the one that Spark
 wants, the commit is refused and the batch repeated. Nothing is written twice by that.
+
+Which columns a write takes, and of which types; judged from the schema, before anything is written. Pure.
+
+| column    | type                             | may be missing                 | null in a row       |
+|-----------|----------------------------------|--------------------------------|---------------------|
+| value     | binary or string                 | no                             | a null value        |
+| key       | binary or string                 | yes                            | no key              |
+| headers   | array of struct of key and value | yes                            | no headers          |
+| topic     | string                           | if there is the option `topic` | refused             |
+| partition | a whole number                   | yes                            | chosen by the key   |
+| timestamp | timestamp                        | yes                            | the time of writing |
+| priority  | a whole number from 0 to 4       | yes                            | none is said        |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 from typing_extensions import override
 
 from goqueue.errors import Invalid, InvalidSettings, SettingMistake
 from goqueue.seams.entropy import Entropy, SystemEntropy
-from goqueue.spark.sink.columns import column_mistakes
 from goqueue.spark.sink.commit import abort_staged, commit_staged
 from goqueue.spark.sink.options import SinkOptions, parse_sink_options
 from goqueue.spark.sink.staging import Attempt, Staged, stage
@@ -32,6 +57,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 """What Spark tells the tasks of a stream. It is not documented there; a test holds on to it."""
@@ -39,6 +65,16 @@ BATCH_ID = "streaming.sql.batchId"
 _STREAM_AGAIN = (
     "restart the query with the same checkpoint: it repeats the batch, and what is committed is not written again"
 )
+
+_TEXT = (BinaryType, StringType)
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+_SCHEDULES = ("delay", "deliver_at")
+_GIVEN = {
+    "offset": "the broker gives offsets",
+    "timestampType": "the topic decides it",
+    "trace_id": "it is read from the header traceparent, which is written as one of the headers",
+    "schema_id": "it is read from the header schema-id, which is written as one of the headers",
+}
 
 
 def check_write(written: Mapping[str, str], schema: StructType, *, is_overwrite: bool) -> SinkOptions:
@@ -117,3 +153,60 @@ def _context() -> TaskContext:
 def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
     """Return what tasks have told; those that failed have told nothing."""
     return [message for message in messages if isinstance(message, Staged)]
+
+
+class _Column(NamedTuple):
+    kind: str
+    fits: Callable[[DataType], bool]
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    fields = {field.name: field.dataType for field in kind.elementType.fields}
+    return set(fields) == {"key", "value"} and all(isinstance(each, _TEXT) for each in fields.values())
+
+
+_COLUMNS = {
+    "value": _Column("binary or string", lambda kind: isinstance(kind, _TEXT)),
+    "key": _Column("binary or string", lambda kind: isinstance(kind, _TEXT)),
+    "headers": _Column("array<struct<key: string, value: binary>>", _is_headers),
+    "topic": _Column("string", lambda kind: isinstance(kind, StringType)),
+    "partition": _Column("int", lambda kind: isinstance(kind, _WHOLE)),
+    "timestamp": _Column("timestamp", lambda kind: isinstance(kind, TimestampType)),
+    "priority": _Column("int", lambda kind: isinstance(kind, _WHOLE)),
+}
+
+
+def column_mistakes(schema: StructType, *, has_topic: bool) -> Iterator[SettingMistake]:
+    """Yield all that is wrong with the columns; `has_topic` says that an option names the topic."""
+    counts = Counter(schema.fieldNames())
+    for name, count in counts.items():
+        if count > 1:
+            yield _mistake(name, f"is there {count} times: drop all but one")
+    for field in schema.fields:
+        column = _COLUMNS.get(field.name)
+        if column is None:
+            yield _mistake(field.name, _unknown(field.name))
+        elif not column.fits(field.dataType):
+            yield _mistake(field.name, f"is of type {field.dataType.simpleString()}, not {column.kind}: cast it")
+    if "value" not in counts:
+        yield _mistake("value", "is missing: name what is written so, for example to_json(struct(*)) AS value")
+    if not has_topic and "topic" not in counts:
+        yield SettingMistake(
+            ("topic",), "no topic is named: set the option topic, or have a column topic that says it for each row"
+        )
+
+
+def _unknown(name: str) -> str:
+    if name in _SCHEDULES:
+        return "cannot be written: this broker has no schedules, so every message is delivered at once; drop it"
+    if name in _GIVEN:
+        return f"cannot be written: {_GIVEN[name]}; drop it"
+    near = get_close_matches(name.lower(), _COLUMNS, n=1)
+    fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(_COLUMNS)}; drop it, or make it part of value"
+    return f"is no column of a message: {fix}"
+
+
+def _mistake(name: str, what: str) -> SettingMistake:
+    return SettingMistake((name,), f"column {name} {what}")

@@ -14,7 +14,7 @@ from uuid import UUID
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Invalid
 from goqueue.spark.archive.lookup import ArchivedPiece
-from goqueue.spark.source.options_values import SLICES_MAX
+from goqueue.spark.source.option_values import SLICES_MAX
 
 
 class Range(NamedTuple):

@@ -21,11 +21,11 @@ from goqueue.spark.archive.spans import Span
 from goqueue.spark.archive.store import ArchiveStore
 from goqueue.spark.records.batches import Wanted
 from goqueue.spark.records.decode import decode
-from goqueue.spark.source.offsets_lookup import Bounds, begins_at, connect, look, require_all, resolve
-from goqueue.spark.source.offsets_loss import Loss, deleted, recreated, settle
+from goqueue.spark.source.lookup import Bounds, begins_at, connect, look, require_all, resolve
+from goqueue.spark.source.losses import Loss, deleted, recreated, settle
 from goqueue.spark.source.options import ReadOptions
 from goqueue.spark.source.plan import Range, slices_of
-from goqueue.spark.source.stream_steps import within
+from goqueue.spark.source.stream_plan import within
 from goqueue.spark.values.decode import ValueColumns
 
 

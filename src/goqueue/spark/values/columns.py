@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import DATA, ERROR, fields_of, reader_of
-from goqueue.spark.values.spec import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, Format, Prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 
 from goqueue.errors import Invalid
-from goqueue.spark.pipelines.checks.sql_tokens import SqlError, Token, tokens_of
-from goqueue.spark.pipelines.spec.ddl import column_names
+from goqueue.spark.sql.ddl import column_names
+from goqueue.spark.sql.tokens import SqlError, Token, tokens_of
 from goqueue.spark.values.format import LOCAL_TIMESTAMP, TIMESTAMP, list_type, map_type
 
 _PLAIN: Final[Mapping[str, pa.DataType]] = {

@@ -3,6 +3,19 @@
 A value that cannot be read has an error in words, and no data; a value that is null has neither. So no row is dropped,
 and exactly one of both is there for each value. `Decoding` says how to read; it is small and picklable, and what is
 made of it (`reader_of`) is made once in each process.
+
+What a serializer puts in front of a value: which schema it was written with.
+
+| bytes | what it is                                                                   |
+|-------|------------------------------------------------------------------------------|
+| 1     | 0, the magic byte                                                            |
+| 4     | the id of the schema in a registry, big-endian                               |
+| ...   | only Protobuf: which message of the schema it is, see below                  |
+
+A message is named by its number at each level, as zigzag varints: how many numbers, then these. A lone 0 stands for
+`[0]`, the first message.
+
+The id is not looked at: the value has to be of the schema that the reader was given.
 """
 
 from __future__ import annotations
@@ -16,9 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from goqueue.errors import Invalid
+from goqueue.spark.values.avro_binary import read_long
+from goqueue.spark.values.decoding import Decoding, Format, Prefix
 from goqueue.spark.values.format import BadValue, ValueFormat
-from goqueue.spark.values.prefix import PREFIX_BYTES, skip_message_indexes, skip_schema_id
-from goqueue.spark.values.spec import Decoding, Format, Prefix
 
 DATA: Final = "data"
 ERROR: Final = "error"
@@ -26,6 +39,9 @@ ERROR: Final = "error"
 # Python's objects take a multiple of the bytes they are made of, so few values are read at a time.
 _ROWS_MAX: Final = 10_000
 _BYTES_MAX: Final = 1024 * 1024
+
+PREFIX_BYTES: Final = 5
+_INDEXES_MAX: Final = 64
 
 
 class Decoded(NamedTuple):
@@ -185,3 +201,30 @@ def _text(schema: str | bytes) -> str:
         return schema if isinstance(schema, str) else schema.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Invalid("the schema is not UTF-8", hint="store it as UTF-8") from None
+
+
+def skip_schema_id(value: bytes) -> bytes:
+    """Return what comes behind magic byte and id."""
+    if len(value) < PREFIX_BYTES:
+        raise BadValue(f"{len(value)} bytes are too few for the prefix confluent")
+    if value[0] != 0:
+        raise BadValue(f"it begins with byte {value[0]:02x}, not with 00 as the prefix confluent does")
+    return value[PREFIX_BYTES:]
+
+
+def skip_message_indexes(value: bytes, wanted: tuple[int, ...]) -> bytes:
+    """Return what comes behind the numbers of the message, which have to be the wanted ones."""
+    found: list[int] = []
+    try:
+        count, position = read_long(value, 0)
+        if not 0 <= count <= _INDEXES_MAX:
+            raise BadValue(f"its prefix names a message by {count} numbers")
+        for _ in range(count):
+            index, position = read_long(value, position)
+            found.append(index)
+    except IndexError:
+        raise BadValue("it ends within the prefix confluent") from None
+    if (tuple(found) or (0,)) != wanted:
+        told = ", ".join(map(str, found or [0]))
+        raise BadValue(f"its prefix says that it is message [{told}] of its schema, not {list(wanted)}")
+    return value[position:]

@@ -1,12 +1,16 @@
 """What all formats of values have in common: a type of Arrow, how to read one value, and how to build a column of many.
 
 Types are written the way pyspark derives them from its own, since Spark compares them name by name.
+
+Columns from lists of objects, field by field: nothing is made for a row but the object that was read.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +22,9 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 FIELDS_MAX: Final = 10_000
 DEPTH_MAX: Final = 64
+
+Take = Callable[[list[Any]], list[Any]]
+"""Takes a field out of each object, with None where it is absent."""
 
 
 class BadValue(Exception):
@@ -73,3 +80,68 @@ def list_type(item: pa.DataType) -> pa.DataType:
 def map_type(key: pa.DataType, value: pa.DataType) -> pa.DataType:
     """Return the type of a map."""
     return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A type, and what makes a column of a list; None is null."""
+
+    type: pa.DataType
+    build: Callable[[list[Any]], pa.Array]
+
+
+def plain_column(kind: pa.DataType) -> Column:
+    """Return a column of what Arrow takes as it is."""
+    return Column(kind, lambda found: pa.array(found, kind))
+
+
+def converted_column(kind: pa.DataType, convert: Callable[[Any], Any]) -> Column:
+    """Return a column of what has to be made something else first; `convert` sees no None."""
+    return Column(kind, lambda found: pa.array([None if each is None else convert(each) for each in found], kind))
+
+
+def list_column(item: Column) -> Column:
+    """Return a column of sequences."""
+    kind = list_type(item.type)
+
+    def build(found: list[Any]) -> pa.Array:
+        lists = [() if each is None else each for each in found]
+        items = item.build(list(chain.from_iterable(lists)))
+        return pa.ListArray.from_arrays(_starts(lists), items, type=kind, mask=_nulls(found))
+
+    return Column(kind, build)
+
+
+def map_column(key: Column, value: Column, *, is_sorted: bool = False) -> Column:
+    """Return a column of mappings; `is_sorted` by their keys, where they have another order in every process."""
+    kind = map_type(key.type, value.type)
+
+    def build(found: list[Any]) -> pa.Array:
+        maps = [{} if each is None else each for each in found]
+        if is_sorted:
+            maps = [{name: each[name] for name in sorted(each)} for each in maps]
+        keys = key.build([name for each in maps for name in each])
+        values = value.build([each[name] for each in maps for name in each])
+        return pa.MapArray.from_arrays(_starts(maps), keys, values, type=kind, mask=_nulls(found))
+
+    return Column(kind, build)
+
+
+def struct_column(columns: Mapping[str, Column], takers: Sequence[Take]) -> Column:
+    """Return a column of objects with these fields, and how to get at each."""
+    fields = [pa.field(name, column.type) for name, column in columns.items()]
+    parts = list(zip(takers, [column.build for column in columns.values()], strict=True))
+
+    def build(found: list[Any]) -> pa.Array:
+        children = [build_part(take(found)) for take, build_part in parts]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls(found))
+
+    return Column(pa.struct(fields), build)
+
+
+def _starts(parts: Sequence[Any]) -> pa.Array:
+    return pa.array(list(accumulate(map(len, parts), initial=0)), pa.int32())
+
+
+def _nulls(found: list[Any]) -> pa.Array:
+    return pa.array([each is None for each in found], pa.bool_())

@@ -3,11 +3,31 @@
 msgspec reads a whole value in one call into an object with a field for each column; what a column needs besides
 (dates, decimals, base64) is made when columns are built. What Spark's reader takes beyond JSON is refused here: single
 quotes, something behind the object, NaN without quotes, halves of a character as escapes.
+
+What JSON's texts and numbers become in columns that JSON has no type for, as Spark's own reader has it.
+
+| column        | from                                                                             |
+|---------------|----------------------------------------------------------------------------------|
+| STRING        | a text; anything else as JSON without blanks                                     |
+| FLOAT, DOUBLE | a number, or the texts NaN, Infinity, INF, with a sign or without                |
+| DECIMAL       | a number or the text of one, rounded half up                                     |
+| BINARY        | a text in base64                                                                 |
+| DATE          | a text such as 2030-01-31                                                        |
+| TIMESTAMP     | a text such as 2030-01-31T08:00:00.5Z, in UTC if it names no zone; a number of seconds since 1970 |
+| TIMESTAMP_NTZ | such a text without a zone                                                       |
+
+A ValueError says that something else is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -17,10 +37,36 @@ from pyspark.sql.pandas.types import from_arrow_type
 from typing_extensions import override
 
 from goqueue.spark.values.ddl import struct_of
-from goqueue.spark.values.format import TIMESTAMP, BadValue, ValueFormat
-from goqueue.spark.values.json_columns import column_of
+from goqueue.spark.values.format import (
+    LOCAL_TIMESTAMP,
+    TIMESTAMP,
+    BadValue,
+    Column,
+    Take,
+    ValueFormat,
+    converted_column,
+    list_column,
+    map_column,
+    plain_column,
+    struct_column,
+)
 
 EXCERPT_CHARACTERS: Final = 200
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_NOT_NUMBERS: Final[Mapping[str, float]] = {
+    "NaN": math.nan,
+    **dict.fromkeys(("INF", "+INF", "Infinity", "+Infinity"), math.inf),
+    **dict.fromkeys(("-INF", "-Infinity"), -math.inf),
+}
+_exact: Final = Context(prec=76, rounding=ROUND_HALF_UP)
+_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_DAY: Final = r"(\d{4})-(\d{1,2})-(\d{1,2})"
+_DATE: Final = re.compile(_DAY + r"(?:[T ].*)?", re.ASCII | re.DOTALL)
+_MOMENT: Final = re.compile(
+    _DAY + r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?(?: ?(Z|UTC|[+-]\d{1,2}:\d{2}))?)?", re.ASCII
+)
 
 
 class JsonFormat(ValueFormat):
@@ -110,3 +156,108 @@ def _optional(kind: pa.DataType, text: Any) -> Any:
     shape = _shape(kind, text)
     # What is raw may be null as well.
     return shape if shape is msgspec.Raw else shape | None
+
+
+def column_of(kind: pa.DataType) -> Column:
+    """Return the column of a type, from what msgspec reads for it."""
+    if types.is_struct(kind):
+        return struct_column(
+            {field.name: column_of(field.type) for field in kind},
+            [_taker(f"f{index}") for index in range(kind.num_fields)],
+        )
+    if types.is_list(kind):
+        return list_column(column_of(kind.value_type))
+    if types.is_map(kind):
+        return map_column(plain_column(pa.string()), column_of(kind.item_type))
+    convert = _conversion(kind)
+    return plain_column(kind) if convert is None else converted_column(kind, convert)
+
+
+def _taker(name: str) -> Take:
+    take = attrgetter(name)
+    return lambda found: [None if each is None else take(each) for each in found]
+
+
+def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    if types.is_string(kind):
+        return _text
+    if types.is_floating(kind):
+        return _number
+    if types.is_decimal(kind):
+        return lambda raw: _decimal(raw, kind.scale)
+    if types.is_binary(kind):
+        return lambda text: b64decode(text, validate=True)
+    if types.is_date(kind):
+        return _date
+    if kind == TIMESTAMP:
+        return _moment
+    return _local_moment if kind == LOCAL_TIMESTAMP else None
+
+
+def _text(found: str | msgspec.Raw) -> str | None:
+    if isinstance(found, str):
+        return found
+    raw = bytes(found)
+    if raw == b"null":
+        return None
+    read = msgspec.json.decode(raw)
+    return read if isinstance(read, str) else msgspec.json.encode(read).decode()
+
+
+def _number(found: float | str) -> float:
+    if not isinstance(found, str):
+        return found
+    if found not in _NOT_NUMBERS:
+        raise ValueError(f"{found} is no number")
+    return _NOT_NUMBERS[found]
+
+
+def _decimal(found: msgspec.Raw, scale: int) -> Decimal | None:
+    raw = bytes(found)
+    # A number as it is written: as a float it would lose digits.
+    text = _text(found) if raw[:1] == b'"' or raw == b"null" else raw.decode()
+    if text is None:
+        return None
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text} is no decimal")
+    try:
+        return Decimal(text).quantize(Decimal(1).scaleb(-scale), context=_exact)
+    except InvalidOperation:
+        raise ValueError(f"{text} has too many digits") from None
+
+
+def _date(text: str) -> date:
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text} is no date")
+    return date(*map(int, found.groups()))
+
+
+def _moment(found: str | int) -> int:
+    if isinstance(found, int):
+        return found * 1_000_000
+    moment, microseconds = _clock(found)
+    return (moment - _EPOCH) // _MICROSECOND + microseconds
+
+
+def _local_moment(text: str) -> int:
+    moment, microseconds = _clock(text, may_have_zone=False)
+    return (moment - _EPOCH) // _MICROSECOND + microseconds
+
+
+def _clock(text: str, *, may_have_zone: bool = True) -> tuple[datetime, int]:
+    """Return a moment of whole seconds, and the microseconds beyond it."""
+    found = _MOMENT.fullmatch(text.strip())
+    if found is None or (found[8] and not may_have_zone):
+        raise ValueError(f"{text} is no time")
+    year, month, day, hour, minute, second = (int(each or 0) for each in found.groups()[:6])
+    zone = _zone(found[8])
+    return datetime(year, month, day, hour, minute, second, tzinfo=zone), int((found[7] or "").ljust(6, "0")[:6])
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text in {"Z", "UTC"}:
+        return UTC
+    hours, minutes = text[1:].split(":")
+    offset = timedelta(hours=int(hours), minutes=int(minutes))
+    return timezone(-offset if text[0] == "-" else offset)

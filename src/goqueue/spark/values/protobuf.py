@@ -17,31 +17,41 @@ has its zero value then. Fields that the descriptor does not know are passed ove
 refused, with the field.
 
 Columns are built from whole lists of messages, field by field: no object is made for a row but the message itself.
+
+Descriptor sets: what `protoc --include_imports --descriptor_set_out=orders.desc orders.proto` writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from typing_extensions import override
 
 from goqueue.errors import Invalid
-from goqueue.spark.values.build import (
+from goqueue.model.units import quoted
+from goqueue.spark.values.format import (
+    DEPTH_MAX,
+    FIELDS_MAX,
+    TIMESTAMP,
+    BadValue,
     Column,
+    UnknownMessage,
+    ValueFormat,
     converted_column,
     list_column,
     map_column,
     plain_column,
     struct_column,
 )
-from goqueue.spark.values.format import DEPTH_MAX, FIELDS_MAX, TIMESTAMP, BadValue, ValueFormat
-from goqueue.spark.values.protobuf_files import find_message
 
 _SCALARS: Final[Mapping[int, pa.DataType]] = {
     FieldDescriptor.TYPE_BOOL: pa.bool_(),
@@ -65,6 +75,8 @@ _WRAPPERS: Final = frozenset(
     f"google.protobuf.{kind}Value"
     for kind in ("Bool", "Float", "Double", "String", "Bytes", "Int32", "Int64", "UInt32", "UInt64")
 )
+
+_HINT = "make it with protoc --include_imports --descriptor_set_out=orders.desc orders.proto"
 
 
 class ProtobufFormat(ValueFormat):
@@ -188,3 +200,49 @@ def _indexes(descriptor: Descriptor) -> tuple[int, ...]:
     if outer is None:
         return (list(descriptor.file.message_types_by_name).index(descriptor.name),)
     return (*_indexes(outer), [each.name for each in outer.nested_types].index(descriptor.name))
+
+
+def find_message(descriptors: bytes, message: str) -> Descriptor:
+    """Return the descriptor of a message by its full name; Invalid says what is wrong, or which ones there are."""
+    try:
+        files = FileDescriptorSet.FromString(descriptors)
+    except DecodeError:
+        raise Invalid("that is no set of Protobuf descriptors", hint=_HINT) from None
+    if not files.file:
+        raise Invalid("the set of Protobuf descriptors is empty", hint=_HINT)
+    pool = DescriptorPool()
+    _add_all(pool, list(files.file))
+    try:
+        return pool.FindMessageTypeByName(message)
+    except KeyError:
+        raise _unknown(message, list(files.file)) from None
+
+
+def _add_all(pool: DescriptorPool, files: list[FileDescriptorProto]) -> None:
+    """Add files, each behind those that it imports: protoc writes them so, others may not."""
+    waiting = {file.name: file for file in files}
+    added: set[str] = set()
+    while waiting:
+        ready = [file for file in waiting.values() if added.issuperset(file.dependency)]
+        if not ready:
+            missing = sorted({name for file in waiting.values() for name in file.dependency} - added - set(waiting))
+            told = f"lacks what it imports: {', '.join(missing)}" if missing else "has files that import each other"
+            raise Invalid(f"the set of Protobuf descriptors {told}", hint=_HINT)
+        for file in ready:
+            try:
+                pool.AddSerializedFile(file.SerializeToString())
+            except (TypeError, ValueError, DecodeError) as error:
+                raise Invalid(
+                    f"{quoted(file.name)} among the Protobuf descriptors is wrong: {error}", hint=_HINT
+                ) from None
+            added.add(file.name)
+            del waiting[file.name]
+
+
+def _unknown(message: str, files: list[FileDescriptorProto]) -> UnknownMessage:
+    names = [
+        f"{file.package}.{each.name}" if file.package else each.name for file in files for each in file.message_type
+    ]
+    near = get_close_matches(message, names, n=1) or [name for name in names if name.endswith(f".{message}")]
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:20])}"
+    return UnknownMessage(f"there is no message {quoted(message)} among the Protobuf descriptors", hint=hint)

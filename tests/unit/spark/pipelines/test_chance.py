@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.spark.pipelines.checks.sql_nondeterminism import chance_in, is_time
+from goqueue.spark.sql.nondeterminism import chance_in, is_time
 from tests.unit.spark.pipelines.pipelines_kit import lines_of, reading
 
 WHY = "sinks and dead letters look at rows separately, and a row could get lost between them"

@@ -10,7 +10,7 @@ import pytest
 from goqueue.spark.pipelines import Reading, read_text
 from goqueue.spark.pipelines.render.describe import source_words
 from goqueue.spark.pipelines.spec.model import Decode, DecodeFormat, MessageColumn, OnBadValue, TopicSource
-from goqueue.spark.values.spec import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, Format, Prefix
 from tests.decode_values_kit import ORDER, avro_text, descriptor_set, message
 from tests.unit.spark.pipelines.pipelines_kit import lines_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.spark.pipelines.checks.graph import circles, in_order, upstream
+from goqueue.spark.pipelines.graph import circles, in_order, upstream
 from goqueue.spark.pipelines.render.mermaid import draw_mermaid
 from goqueue.spark.pipelines.render.picture import Box, BoxKind, Picture, picture_of
 from goqueue.spark.pipelines.render.text import draw_text, plain

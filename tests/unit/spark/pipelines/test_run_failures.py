@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from goqueue.errors import Invalid, UnknownTopic
-from goqueue.spark.pipelines.run.failures import REASON_CHARACTERS_MAX, failure_of, reason_in
+from goqueue.spark.failures import REASON_CHARACTERS_MAX, failure_of, reason_in
 
 HEAD = "[STREAM_FAILED] Query [id = bd10-8a1e, runId = c662-bdc9] terminated with exception: "
 TAIL = """ SQLSTATE: XXKST
@@ -42,9 +42,9 @@ goqueue.errors.InvalidSettings: 2 settings are wrong:
  SQLSTATE: 38000{TAIL}"""
 IN_SOURCE = f"""{HEAD}[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when planning:
 Traceback (most recent call last):
-  File "/venv/lib/python3.11/site-packages/goqueue/spark/source/offsets_loss.py", line 60, in settle
+  File "/venv/lib/python3.11/site-packages/goqueue/spark/source/losses.py", line 60, in settle
     raise DataLost(text)
-goqueue.spark.source.offsets_loss.DataLost: offsets 0 to 9 of topic 'orders' are gone (set failOnDataLoss to false)
+goqueue.spark.source.losses.DataLost: offsets 0 to 9 of topic 'orders' are gone (set failOnDataLoss to false)
 
 \tat org.apache.spark.sql.errors.QueryCompilationErrors$.x(QueryCompilationErrors.scala:1)
 \tat java.base/java.lang.Thread.run(Thread.java:840){TAIL}"""

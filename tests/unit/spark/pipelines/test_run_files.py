@@ -16,10 +16,11 @@ from typing_extensions import override
 
 from goqueue.errors import Invalid, Unavailable
 from goqueue.seams.entropy import SystemEntropy
-from goqueue.spark.pipelines.write import file_commits, file_migration
+from goqueue.spark.pipelines.write import commits as file_commits
+from goqueue.spark.pipelines.write import files as file_migration
 from goqueue.spark.pipelines.write.attempts import Overtaken
+from goqueue.spark.pipelines.write.commits import FileCommits, notes_of
 from goqueue.spark.pipelines.write.delta import partition_values
-from goqueue.spark.pipelines.write.file_commits import FileCommits, notes_of
 from goqueue.spark.pipelines.write.file_systems import LocalFiles, is_hidden
 
 QUERY = "5b1c8d8e-1111-4222-8333-444455556666"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from goqueue.spark.pipelines.run.backoff import Backoff
 from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
 from goqueue.spark.pipelines.run.progress import QueryProgress, advance, live_lag, read_batch
+from goqueue.spark.pipelines.run.query import Backoff
 from tests.unit.spark.pipelines.pipelines_kit import SMALL, spec_of
 
 TOPIC_ID = "6b1f0000-0000-0000-0000-000000000000"

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from goqueue.spark.pipelines.run.backoff import Backoff
-from goqueue.spark.pipelines.run.query import BatchDone, Event, QueryFailed, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run.query import Backoff, BatchDone, Event, QueryFailed, QueryPlan, State, StreamRun
 from goqueue.testing.clock import ManualClock
 
 

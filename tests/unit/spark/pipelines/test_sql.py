@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.spark.pipelines.checks.sql import check_expression, read_query
-from goqueue.spark.pipelines.checks.sql_tokens import SqlError
-from goqueue.spark.pipelines.spec.ddl import column_names
+from goqueue.spark.sql.ddl import column_names
+from goqueue.spark.sql.query import check_expression, read_query
+from goqueue.spark.sql.tokens import SqlError
 
 
 @pytest.mark.parametrize(

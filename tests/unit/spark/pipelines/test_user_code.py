@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
 
-from goqueue.spark.pipelines.spec.user_code import run_file
+from goqueue.spark.pipelines.spec.functions import run_file
 
 
 def pair(directory: Path, factor: int) -> Path:

@@ -43,8 +43,8 @@ from goqueue.spark.jobs.archive.plan import (
     split_removed,
 )
 from goqueue.spark.jobs.archive.tasks import RecordsLost, Work, copy_slices, merge_files
+from goqueue.spark.source.option_values import ArchiveUse
 from goqueue.spark.source.options import ARCHIVE, BOOTSTRAP, Kind, ReadOptions, parse_options
-from goqueue.spark.source.options_values import ArchiveUse
 from goqueue.spark.source.plan import Range, slices_of
 
 if TYPE_CHECKING:

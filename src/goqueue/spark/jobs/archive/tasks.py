@@ -24,7 +24,7 @@ from goqueue.spark.archive.manifest import ArchiveDamaged, ArchivedFile
 from goqueue.spark.archive.rows import batches_of
 from goqueue.spark.archive.store import ArchiveStore, sha256_of
 from goqueue.spark.archive.write import Target, write_rows
-from goqueue.spark.pipelines.run.failures import failure_of
+from goqueue.spark.failures import failure_of
 from goqueue.spark.source.columns import SCHEMA
 from goqueue.spark.source.options import ReadOptions
 from goqueue.spark.source.plan import Range

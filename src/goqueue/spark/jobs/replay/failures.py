@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from goqueue.spark.jobs.replay.target import RESTART_HINT, gone
-from goqueue.spark.pipelines.run.failures import Failure
+from goqueue.spark.failures import Failure
+from goqueue.spark.jobs.replay.topics import RESTART_HINT, gone
 
 ARCHIVE_HINT: Final = (
     "see that the archive can be read from here and from every executor, or name another with --archive PATH; with "

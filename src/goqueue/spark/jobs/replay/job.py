@@ -7,6 +7,16 @@ moment and run again, and what comes into the source meanwhile, be it by the rep
 Without a rate, batches follow each other as fast as they can. With one, a batch of so many offsets begins every second:
 a limit on what is read, which is at least what is published. If a second's worth is less than one for each partition,
 which a batch reads in any case, the interval is longer.
+
+From the rows of a topic to the messages of another: which are chosen, and what becomes of them. Pure.
+
+Key, value, headers and timestamp stay as they are. Behind the headers of a message come those that say where it was:
+
+| header                     | value                                                    |
+|----------------------------|----------------------------------------------------------|
+| `goqueue-replay-topic`     | the topic it was read from                               |
+| `goqueue-replay-partition` | its partition there                                      |
+| `goqueue-replay-offset`    | its offset there                                         |
 """
 
 from __future__ import annotations
@@ -22,19 +32,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from goqueue.errors import Conflict, Invalid
 from goqueue.seams.clock import Clock
+from goqueue.spark.failures import Failure, reason_in
 from goqueue.spark.jobs.replay.failures import reworded
-from goqueue.spark.jobs.replay.rows import MESSAGE_SCHEMA, chosen, messages
-from goqueue.spark.jobs.replay.target import require_target
-from goqueue.spark.pipelines.run.backoff import Backoff
-from goqueue.spark.pipelines.run.failures import Failure, reason_in
-from goqueue.spark.pipelines.run.loop import LOOK_S
+from goqueue.spark.jobs.replay.topics import require_target
+from goqueue.spark.pipelines.run.pipeline import LOOK_S
 from goqueue.spark.pipelines.run.progress import WRITTEN_METRIC
-from goqueue.spark.pipelines.run.query import BatchDone, Event, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run.query import Backoff, BatchDone, Event, QueryPlan, State, StreamRun
 from goqueue.spark.source.options import ARCHIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
 
 FAILURES_MAX: Final = 5
 _COUNT_SCHEMA: Final = "partition INT, offset BIGINT, timestamp TIMESTAMP"
@@ -44,6 +53,20 @@ _SETTINGS: Final = {
     # Who waits for the end of a job that has nothing left to do hears so at once.
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
 }
+
+TEXT: Final = "text"
+"""The value as a string, for whoever chooses rows."""
+
+TOPIC_HEADER: Final = "goqueue-replay-topic"
+PARTITION_HEADER: Final = "goqueue-replay-partition"
+OFFSET_HEADER: Final = "goqueue-replay-offset"
+
+_HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+MESSAGE_SCHEMA: Final = (
+    f"key BINARY, value BINARY, headers {_HEADERS_TYPE}, topic STRING, partition INT, offset BIGINT"
+    ", timestamp TIMESTAMP"
+)
+"""What `messages` needs of the rows of a topic."""
 
 
 class ReplayFailed(Conflict):
@@ -299,3 +322,25 @@ def _rows(session: SparkSession, plan: ReplayPlan, *, is_stream: bool, schema: s
         # Who names columns saves making the others; an expression may want any of them.
         reader = reader.schema(schema)
     return chosen(reader.load(), plan.where)
+
+
+def chosen(rows: DataFrame, where: str) -> DataFrame:
+    """Return the rows for which an expression of SQL is true; all if it is empty."""
+    if not where:
+        return rows
+    return rows.withColumn(TEXT, F.col("value").cast("string")).where(F.expr(where)).drop(TEXT)
+
+
+def messages(rows: DataFrame, *, keeps_partitions: bool, has_origin: bool) -> DataFrame:
+    """Return rows as messages to write; those that do not keep their partitions go where their keys belong."""
+    headers = F.col("headers")
+    if has_origin:
+        origin = {TOPIC_HEADER: "topic", PARTITION_HEADER: "partition", OFFSET_HEADER: "offset"}
+        pairs = [
+            F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
+            for name, column in origin.items()
+        ]
+        originals = F.coalesce(headers, F.array().cast(_HEADERS_TYPE))
+        headers = F.concat(originals, F.array(*pairs).cast(_HEADERS_TYPE))
+    partition = [F.col("partition")] if keeps_partitions else []
+    return rows.select("key", "value", headers.alias("headers"), "timestamp", *partition)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from goqueue.spark.pipelines.spec.model import Source
 from goqueue.spark.pipelines.spec.nodes import Scalar
-from goqueue.spark.pipelines.spec.parse_sinks import SinkDraft
-from goqueue.spark.pipelines.spec.parse_steps import StepDraft
+from goqueue.spark.pipelines.spec.sinks import SinkDraft
+from goqueue.spark.pipelines.spec.steps import StepDraft
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from itertools import chain
 from typing import Final, assert_never
 
 from goqueue.spark.pipelines.checks.draft import Draft
-from goqueue.spark.pipelines.checks.graph import upstream
-from goqueue.spark.pipelines.checks.sql_nondeterminism import chance_in, columns_in, is_bare, is_time
+from goqueue.spark.pipelines.graph import upstream
 from goqueue.spark.pipelines.spec.model import (
     Action,
     ArchiveSource,
@@ -27,6 +26,7 @@ from goqueue.spark.pipelines.spec.model import (
     TopicSource,
 )
 from goqueue.spark.pipelines.spec.nodes import Notes
+from goqueue.spark.sql.nondeterminism import chance_in, columns_in, is_bare, is_time
 
 WHY: Final = "sinks and dead letters look at rows separately, and a row could get lost between them"
 MOVE_HINT: Final = "check the rows in a step before it, or use expect_or_drop"

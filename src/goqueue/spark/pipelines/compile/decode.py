@@ -20,7 +20,7 @@ from goqueue.spark.pipelines.run.progress import RULES_PREFIX
 from goqueue.spark.pipelines.spec.model import Decode, DecodeFormat, OnBadValue
 from goqueue.spark.values.columns import decoded_column, is_one_json, json_options
 from goqueue.spark.values.decode import DATA, ERROR, reader_of
-from goqueue.spark.values.spec import Decoding
+from goqueue.spark.values.decoding import Decoding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from goqueue.spark.pipelines.checks.sql_nondeterminism import CHANCE_FUNCTIONS, TIME_FUNCTIONS, chance_in
 from goqueue.spark.session import is_remote
+from goqueue.spark.sql.nondeterminism import CHANCE_FUNCTIONS, TIME_FUNCTIONS, chance_in
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -8,6 +8,8 @@ What a query needs is compiled for that query alone, so that each has its own gr
 Only the latter carries whole messages from the sources to the rules; all others read just the columns that they use.
 Steps are views of the session, under their names: every pipeline needs a session of its own (`newSession`, which
 shares everything else).
+
+What steps do, each as a function from DataFrames to a DataFrame. No session, no action, nothing read or written.
 """
 
 from __future__ import annotations
@@ -15,19 +17,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from goqueue.errors import Invalid
-from goqueue.spark.pipelines.checks.graph import upstream
 from goqueue.spark.pipelines.checks.nondeterminism import MOVE_HINT, WHY
 from goqueue.spark.pipelines.compile.dead_letters import MESSAGE_COLUMN
 from goqueue.spark.pipelines.compile.decode import Decoder, decode
 from goqueue.spark.pipelines.compile.expectations import Observe, judge
 from goqueue.spark.pipelines.compile.nondeterminism import chance_of
 from goqueue.spark.pipelines.compile.sources import Ground, read_files, read_messages
-from goqueue.spark.pipelines.compile.steps import aggregated, call_function, deduplicated, joined, with_watermark
+from goqueue.spark.pipelines.graph import upstream
+from goqueue.spark.pipelines.spec.functions import function_of
 from goqueue.spark.pipelines.spec.model import (
+    Aggregate,
+    Deduplicate,
     FileSource,
+    JoinKind,
     JoinTransform,
     PipelineSpec,
     PythonTransform,
@@ -35,10 +42,17 @@ from goqueue.spark.pipelines.spec.model import (
     Source,
     SqlTransform,
     Step,
+    Watermark,
+    Window,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
+
+
+_JOINS: Final = {JoinKind.SEMI: "left_semi", JoinKind.ANTI: "left_anti", JoinKind.FULL: "full_outer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +170,51 @@ def _transformed(step: Step, inputs: Sequence[_Table], ground: Ground) -> DataFr
             return joined(step.transform, plain[0], plain[-1], step.inputs)
         case _:
             assert_never(step.transform)
+
+
+def call_function(transform: PythonTransform, inputs: Sequence[DataFrame], step: str) -> DataFrame:
+    """Call the function of a step with its inputs."""
+    from pyspark.sql import DataFrame
+
+    made = function_of(transform.function)(*inputs)
+    if not isinstance(made, DataFrame):
+        raise Invalid(
+            f"the function of step {step} returns a {type(made).__name__}, and not a DataFrame",
+            hint="return what its last call returned",
+        )
+    return made
+
+
+def joined(how: JoinTransform, left: DataFrame, right: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Join two inputs; a condition calls them by their names."""
+    kind = _JOINS.get(how.kind, how.kind.value)
+    if how.columns:
+        return left.join(right, list(how.columns), kind)
+    return left.alias(names[0]).join(right.alias(names[-1]), F.expr(how.condition), kind)
+
+
+def with_watermark(rows: DataFrame, mark: Watermark) -> DataFrame:
+    """Set how late rows may come."""
+    return rows.withWatermark(mark.column, f"{mark.delay_ms} milliseconds")
+
+
+def deduplicated(rows: DataFrame, by: Deduplicate, *, has_watermark: bool) -> DataFrame:
+    """Keep the first of rows that are the same; behind a watermark, of those within its delay."""
+    if has_watermark and rows.isStreaming:
+        return rows.dropDuplicatesWithinWatermark(list(by.columns))
+    return rows.dropDuplicates(list(by.columns))
+
+
+def aggregated(rows: DataFrame, how: Aggregate) -> DataFrame:
+    """Make one row per group."""
+    groups = [F.col(column) for column in how.group_by]
+    if how.window is not None:
+        groups.insert(0, _window(how.window).alias("window"))
+    computed = [F.expr(expression).alias(name) for name, expression in how.columns.items()]
+    return rows.groupBy(*groups).agg(*computed)
+
+
+def _window(window: Window) -> Column:
+    if window.gap_ms:
+        return F.session_window(window.column, f"{window.gap_ms} milliseconds")
+    return F.window(window.column, f"{window.size_ms} milliseconds", f"{window.slide_ms} milliseconds")

@@ -6,26 +6,29 @@ each sink. Dead letters have their own query for the same reason: if every sink 
 would be dead as many times as there are sinks behind it.
 
 A query that fails starts again by itself. One that has failed for good ends its pipeline, and no other.
+
+Runs pipelines side by side until all have ended, or somebody wants them to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.errors import PySparkException
 
 from goqueue.errors import Invalid
 from goqueue.seams.clock import Clock
-from goqueue.spark.pipelines.checks.graph import upstream
+from goqueue.spark.failures import Failure, reason_in
 from goqueue.spark.pipelines.compile.pipeline import compile_letters, compile_rows
 from goqueue.spark.pipelines.compile.sources import Ground
-from goqueue.spark.pipelines.run.backoff import Backoff
+from goqueue.spark.pipelines.graph import upstream
 from goqueue.spark.pipelines.run.checkpoints import Checkpoints
-from goqueue.spark.pipelines.run.failures import Failure, reason_in
 from goqueue.spark.pipelines.run.progress import LETTERS_NAME, WRITTEN_METRIC, QueryProgress
-from goqueue.spark.pipelines.run.query import Event, Query, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run.query import Backoff, Event, Query, QueryPlan, State, StreamRun
 from goqueue.spark.pipelines.run.table import Observed, TableRun, TableWrite
 from goqueue.spark.pipelines.spec.model import AvailableNow, ConsoleSink, PipelineSpec, Sink
 from goqueue.spark.pipelines.write.delta import require_delta
@@ -36,8 +39,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+
 FAILURES_MAX_OF_AVAILABLE_NOW: Final = 5
 _STOP_TIMEOUT_MS: Final = 10_000
+
+LOOK_S: Final = 0.25
+STOP_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +270,34 @@ def _observe_written(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     return rows.observe(WRITTEN_METRIC, F.count("*").alias("rows"))
+
+
+def run_pipelines(
+    runs: Sequence[PipelineRun], stops: SimpleQueue[str], view: View, clock: Clock, *, stop_s: float = STOP_S
+) -> tuple[PipelineStatus, ...]:
+    """Run pipelines, and return how they have ended.
+
+    `stops` brings wishes to stop: the name of a pipeline, or nothing for all of them. A second one for all of them ends
+    this at once, with batches under way, which are repeated when the pipelines run again.
+    """
+    is_stopping = False
+    while True:
+        for run in runs:
+            may_start = not any(other.is_settling for other in runs)
+            for event in run.look(may_start=may_start):
+                view.tell(event)
+        statuses = tuple(run.status for run in runs)
+        view.refresh(statuses)
+        if all(status.state.is_over for status in statuses):
+            return statuses
+        name = None
+        with suppress(Empty):
+            name = stops.get(timeout=LOOK_S)
+        if name is None:
+            continue
+        if not name and is_stopping:
+            return statuses
+        is_stopping = is_stopping or not name
+        for run in runs:
+            if not name or run.spec.name == name:
+                run.stop(clock.monotonic() + stop_s)

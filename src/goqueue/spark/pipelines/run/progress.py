@@ -203,7 +203,7 @@ def _advanced(source: Mapping[str, Any]) -> int:
 
 
 def _offsets(document: object) -> dict[tuple[str, str], int] | None:
-    """Return the offsets of a position as `goqueue.spark.source.offsets` writes it; None if it is something else."""
+    """Return the offsets of a position as `goqueue.spark.source.positions` writes it; None if it is something else."""
     if not isinstance(document, Mapping) or document.get("source") != _GOQUEUE:
         return None
     return {

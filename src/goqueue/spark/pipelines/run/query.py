@@ -6,6 +6,8 @@
 
 Nothing here waits: `look` is called now and then, and does what is due. Queries begin one after another: each starts a
 few processes of Python, which Spark expects within ten seconds, and many of them at once would not make it.
+
+How long to wait before a query that has failed is started again. Pure.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from goqueue.seams.clock import Clock
-from goqueue.spark.pipelines.run.backoff import Backoff
-from goqueue.spark.pipelines.run.failures import Failure, failure_of
+from goqueue.spark.failures import Failure, failure_of
 from goqueue.spark.pipelines.run.progress import Figures, QueryProgress, advance, read_batch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
 
 # What Spark calls the state of a query before its first batch; one that is still there after a while has other worries.
 _SETTLING_MESSAGES: Final = ("Initializing", "Getting offsets")
@@ -260,3 +262,19 @@ def _by_written(progress: QueryProgress, written: int, seconds: float) -> QueryP
 
 def _at_rest(progress: QueryProgress) -> QueryProgress:
     return replace(progress, rows_per_second=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Twice as long after each failure in a row, up to a limit; `failures_max` in a row are enough, 0 is no limit."""
+
+    first_s: float = 1.0
+    longest_s: float = 60.0
+    failures_max: int = 0
+
+    def delay_s(self, failures: int) -> float | None:
+        """Return how long to wait after so many failures in a row, from 1 on; None if it is time to give up."""
+        if self.failures_max and failures >= self.failures_max:
+            return None
+        # Beyond this, the limit has long been reached, and powers of two would become too large.
+        return min(self.first_s * 2.0 ** min(failures - 1, 60), self.longest_s)

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from goqueue.seams.clock import Clock
-from goqueue.spark.pipelines.run.failures import Failure, failure_of
+from goqueue.spark.failures import Failure, failure_of
 from goqueue.spark.pipelines.run.progress import (
     RULES_PREFIX,
     WARNINGS_PREFIX,

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from goqueue.errors import Invalid
 from goqueue.model.units import parse_duration_ms, quoted
-from goqueue.spark.pipelines.checks.sql import check_expression
-from goqueue.spark.pipelines.checks.sql_tokens import SqlError
 from goqueue.spark.pipelines.spec.nodes import Items, Node, Notes, Place, Scalar, Table, nearest, suggestion
+from goqueue.spark.sql.query import check_expression
+from goqueue.spark.sql.tokens import SqlError
 
 E = TypeVar("E", bound=StrEnum)
 

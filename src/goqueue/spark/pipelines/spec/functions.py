@@ -2,15 +2,33 @@
 
 Files are looked into without running them, so that a name that is not there is found before Spark starts. Modules
 are left to Python.
+
+Running a Python file of the user's, as a pipeline or for a function that a pipeline names.
+
+Files beside it can be imported as if it was run by itself. None of these modules stays known by its name: functions are
+then sent to executors whole, with the modules that they use, and not as the name of something that executors do not
+have; and two pipelines may each have a `helpers.py`. An import inside of a function comes too late for that.
+
+Functions by name: `transforms.py:clean` is loaded from its file, `package.module:clean` is imported.
+
+What comes from a file is sent to executors by value, since they have no such module: a module that is not known to
+Python when one of its functions is pickled is pickled with it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable
-from pathlib import PurePath
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path, PurePath
+from types import ModuleType
+from typing import Any
 
+import goqueue
+from goqueue.errors import Invalid, NotFound
 from goqueue.model.units import quoted
 from goqueue.spark.pipelines.spec.model import PythonFunction
 from goqueue.spark.pipelines.spec.nodes import Notes, Scalar, suggestion
@@ -20,6 +38,9 @@ ReadFile = Callable[[PurePath], bytes | None]
 
 _REFERENCE = re.compile(r"(?P<where>[^:]+(?:\.py)?):(?P<function>[^\W\d]\w*)")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+# While it runs a module is known by this name, which no import uses.
+_MODULE_NAME = "__goqueue_pipeline__"
 
 
 def parse_function(scalar: Scalar, what: str, notes: Notes, directory: PurePath, read: ReadFile) -> PythonFunction:
@@ -69,3 +90,52 @@ def _top_names(tree: ast.Module) -> list[str]:
         elif isinstance(node, ast.Assign):
             names += [target.id for target in node.targets if isinstance(target, ast.Name)]
     return names
+
+
+def run_file(path: Path) -> ModuleType:
+    """Run a file and return it as a module; ImportError if it can be none, and whatever its code raises."""
+    spec = spec_from_file_location(_MODULE_NAME, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no module")
+    module = module_from_spec(spec)
+    beside = path.resolve().parent
+    known = set(sys.modules)
+    sys.path.insert(0, str(beside))
+    sys.modules[_MODULE_NAME] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(beside))
+        for name in [_MODULE_NAME, *_modules_of(beside, set(sys.modules) - known)]:
+            sys.modules.pop(name, None)
+    return module
+
+
+def _modules_of(directory: Path, names: set[str]) -> list[str]:
+    """Return those modules whose files lie in a directory, or below it but in no installation of Python or GoQueue."""
+    others = [Path(each).resolve() for each in (sys.prefix, sys.base_prefix)] + [Path(goqueue.__file__).parent]
+    installed = [each for each in others if each.is_relative_to(directory)]
+    found = []
+    for name in names:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).is_relative_to(directory) and not any(map(Path(file).is_relative_to, installed)):
+            found.append(name)
+    return found
+
+
+def function_of(named: PythonFunction) -> Callable[..., Any]:
+    """Return a function, loaded if it is only known by name; what its module raises is raised."""
+    if named.function is not None:
+        return named.function
+    where, _, name = named.reference.rpartition(":")
+    module = _from_file(Path(where)) if where.endswith(".py") else import_module(where)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise Invalid(f"{named.reference} is no function", hint="name something in that module that can be called")
+    return function  # type: ignore[no-any-return]
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.exists():
+        raise NotFound(f"there is no file {path}")
+    return run_file(path)

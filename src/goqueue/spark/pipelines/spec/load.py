@@ -11,12 +11,11 @@ from pathlib import Path, PurePath
 from types import TracebackType
 
 from goqueue.seams.disk import Disk, RealDisk
-from goqueue.spark.pipelines.spec.functions import ReadFile
+from goqueue.spark.pipelines.spec.functions import ReadFile, run_file
 from goqueue.spark.pipelines.spec.model import PipelineSpec
 from goqueue.spark.pipelines.spec.module import Pipeline
 from goqueue.spark.pipelines.spec.nodes import Mistake, Node, Notes, Place
 from goqueue.spark.pipelines.spec.parse import parse
-from goqueue.spark.pipelines.spec.user_code import run_file
 from goqueue.spark.pipelines.spec.yaml_file import read_yaml
 
 FILE_BYTES_MAX = 8 * 1024 * 1024

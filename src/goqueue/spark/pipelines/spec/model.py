@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from goqueue.model.start_at import StartAt
-from goqueue.spark.values.spec import Decoding
+from goqueue.spark.values.decoding import Decoding
 
 
 class DecodeFormat(StrEnum):

@@ -11,14 +11,14 @@ from pathlib import PurePath
 
 from goqueue.model.units import quoted
 from goqueue.spark.pipelines.checks.draft import Draft
-from goqueue.spark.pipelines.checks.whole import check
+from goqueue.spark.pipelines.checks.structure import check
 from goqueue.spark.pipelines.spec.fields import Fields, as_duration_ms, kind_of
 from goqueue.spark.pipelines.spec.functions import ReadFile
 from goqueue.spark.pipelines.spec.model import AvailableNow, Interval, PipelineSpec, Trigger
 from goqueue.spark.pipelines.spec.nodes import Entry, Node, Notes, Scalar, Table
-from goqueue.spark.pipelines.spec.parse_sinks import parse_sink
-from goqueue.spark.pipelines.spec.parse_sources import check_topic, parse_source
-from goqueue.spark.pipelines.spec.parse_steps import parse_step
+from goqueue.spark.pipelines.spec.sinks import parse_sink
+from goqueue.spark.pipelines.spec.sources import check_topic, parse_source
+from goqueue.spark.pipelines.spec.steps import parse_step
 
 DEFAULT_INTERVAL_MS = 5_000
 AVAILABLE_NOW = "available_now"

@@ -3,16 +3,27 @@
 Only PyYAML's composer is used: it builds a tree of texts and no objects, whatever tags a file has. Refused are tags,
 merge keys, more than one document, keys that are no texts or are there twice, anchors that contain themselves, and
 trees of more than `NODES_MAX` nodes, which a few lines of aliases could make.
+
+Environment variables in the values of a pipeline file.
+
+| written            | stands for                                              |
+|--------------------|---------------------------------------------------------|
+| `${NAME}`          | the variable; a mistake if there is none                |
+| `${NAME:-default}` | the variable, or the default if there is none or it is empty |
+| `$${NAME}`         | `${NAME}`, as it is                                     |
+
+Everything else with a dollar sign is left alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import yaml
 
 from goqueue.spark.pipelines.spec.nodes import Entry, Items, Node, Notes, Place, Scalar, Table
-from goqueue.spark.pipelines.spec.variables import filled_in
 
 NODES_MAX = 10_000
 TEXT_CHARACTERS_MAX = 1024 * 1024
@@ -22,6 +33,8 @@ _USUAL_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
 _COLLECTION_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+_VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class _TooMuchError(Exception):
@@ -150,3 +163,27 @@ def _block_lines(values: Sequence[str], lines: Sequence[str], first: int) -> tup
     if any(value and line[indent:] != value for line, value in zip(raw, values, strict=True)):
         return ()
     return tuple(Place(first + number + 1, indent + 1) for number in range(len(values)))
+
+
+def filled_in(scalar: Scalar, environ: Mapping[str, str], notes: Notes) -> Scalar:
+    """Return a text with its variables filled in; what is missing is noted."""
+
+    def fill(match: re.Match[str]) -> str:
+        escape, name, default = match.groups()
+        if escape:
+            return match[0][1:]
+        value = environ.get(name)
+        if value or (value is not None and default is None):
+            return value
+        if default is not None:
+            return default
+        notes.error(
+            scalar.at(match.start()),
+            f"the environment variable {name} is not set",
+            f"set it, or write ${{{name}:-default}}",
+        )
+        return match[0]
+
+    text = _VARIABLE.sub(fill, scalar.text)
+    # Once a variable is filled in, the text is not that of the file any more.
+    return scalar if text == scalar.text else replace(scalar, text=text, lines=())

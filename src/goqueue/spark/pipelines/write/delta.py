@@ -31,7 +31,7 @@ from goqueue.spark.archive.paths import known_scheme
 from goqueue.spark.pipelines.run.checkpoints import query_of
 from goqueue.spark.pipelines.spec.model import DeltaSink, PipelineSpec
 from goqueue.spark.pipelines.write import attempts
-from goqueue.spark.pipelines.write.file_commits import not_there
+from goqueue.spark.pipelines.write.commits import not_there
 from goqueue.spark.pipelines.write.file_systems import Files, LocalFiles, open_files
 
 if TYPE_CHECKING:

@@ -2,23 +2,41 @@
 
 `file_commits` says how. Spark writes the rows, to a directory that readers do not look at; what is left to do is a few
 renames, by the driver (with Spark Connect, by a process of the server).
+
+Directories that Spark's own file sink has written: put into the form that every reader understands.
+
+Spark's sink writes files under their final names, and notes in `_spark_metadata` which of them count:
+
+    _spark_metadata/0, 1, ..., 9.compact, 10      a line `v1`, then a JSON object for each file of the batch
+
+Files of attempts that failed are in the same directory, and only readers that know these notes leave them out. `adopt`
+moves them away, takes all batches of the notes for committed, and moves the notes away at last: a crash in between
+leaves the notes, and it begins again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
-from goqueue.errors import Conflict
+import msgspec
+
+from goqueue.errors import Conflict, Invalid
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines.run.checkpoints import query_of
 from goqueue.spark.pipelines.spec.model import FileSink
-from goqueue.spark.pipelines.write.file_commits import TABLE_PREFIX, FileCommits
-from goqueue.spark.pipelines.write.file_migration import adopt, numbers_in, require_none
-from goqueue.spark.pipelines.write.file_systems import open_files
+from goqueue.spark.pipelines.write.commits import COMMITTED, TABLE_PREFIX, FileCommits, notes_of
+from goqueue.spark.pipelines.write.file_systems import Files, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+NOTES: Final = "_spark_metadata"
+_COMPACT: Final = ".compact"
+_NUMBERED: Final = re.compile(r"\d+(\.compact)?")
 
 
 def writing_files(sink: FileSink, checkpoint: str) -> Callable[[DataFrame, int], None]:
@@ -65,3 +83,72 @@ def _write(sink: FileSink, rows: DataFrame, commits: FileCommits, number: int) -
     staged = commits.stage(number)
     rows.write.format(sink.format.value).partitionBy(*sink.partition_by).save(staged)
     return commits.commit(number, staged, is_partitioned=bool(sink.partition_by))
+
+
+class _Noted(msgspec.Struct):
+    path: str
+    action: str = "add"
+
+
+def adopt(files: Files, path: str, commits: FileCommits, *, planned: Callable[[], int], sink: str) -> None:
+    """Adopt a directory of Spark's sink; `planned` tells the last batch of the query that goes on with it.
+
+    Invalid if that query cannot have written it: it has planned each of the batches that are noted.
+    """
+    numbers = numbers_in(files, f"{path}/{NOTES}")
+    if not numbers:
+        return
+    last = max(numbers)
+    if last > planned():
+        raise Invalid(
+            f"{path} holds files of a query that sink {sink} does not go on with: rows could be there twice",
+            hint=f"choose another path, or move {path} away to begin anew",
+        )
+    counted = _counted(files, path)
+    notes = notes_of(path)
+    for file in files.walk(path):
+        # Files of ours are there if an older version of GoQueue was used in between.
+        if file.path not in counted and COMMITTED.fullmatch(file.path) is None:
+            files.move(f"{path}/{file.path}", f"{notes}/left-over/{file.path}")
+    commits.adopt(last)
+    files.move(f"{path}/{NOTES}", f"{notes}/spark-metadata")
+
+
+def require_none(files: Files, path: str, sink: str) -> None:
+    """Raise Invalid if a stream has written a directory with Spark's sink: rows of tables would not be seen there."""
+    if numbers_in(files, f"{path}/{NOTES}"):
+        raise Invalid(f"{path} holds the files of a stream, and sink {sink} writes a table", hint="choose another path")
+
+
+def numbers_in(files: Files, directory: str) -> list[int]:
+    """Return the numbers that files of a log of Spark have."""
+    return [int(name.partition(".")[0]) for name in files.names(directory) if _NUMBERED.fullmatch(name)]
+
+
+def _counted(files: Files, path: str) -> set[str]:
+    """Return the files that the notes name, by their paths below the directory."""
+    names = [name for name in files.names(f"{path}/{NOTES}") if _NUMBERED.fullmatch(name)]
+    compact = max((int(name.partition(".")[0]) for name in names if name.endswith(_COMPACT)), default=-1)
+    counted: set[str] = set()
+    for name in names:
+        number = int(name.partition(".")[0])
+        # A compact file has all of those before it, and may stand beside a plain one of the same number.
+        if number < compact or (number == compact and not name.endswith(_COMPACT)):
+            continue
+        for line in files.read(f"{path}/{NOTES}/{name}").splitlines()[1:]:
+            noted = msgspec.json.decode(line, type=_Noted)
+            if noted.action == "add":
+                counted.add(_below(path, noted.path))
+    return counted
+
+
+def _below(path: str, uri: str) -> str:
+    """Return the path of a noted file below its directory."""
+    whole = unquote(urlsplit(uri).path)
+    root = urlsplit(path).path if "://" in path else path
+    if not whole.startswith(f"{root.rstrip('/')}/"):
+        raise Invalid(
+            f"{path}/{NOTES} names {whole}, which is elsewhere: the directory was moved or copied",
+            hint="read it with Spark, and write it to another path",
+        )
+    return whole[len(root.rstrip("/")) + 1 :]

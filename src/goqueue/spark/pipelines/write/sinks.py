@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
 from goqueue.errors import Invalid
-from goqueue.spark.pipelines.compile.functions import function_of
 from goqueue.spark.pipelines.compile.sources import Ground
+from goqueue.spark.pipelines.spec.functions import function_of
 from goqueue.spark.pipelines.spec.model import (
     AvailableNow,
     BatchSink,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from goqueue.spark.pipelines.checks.sql_tokens import Kind, SqlError, Token, tokens_of
+from goqueue.spark.sql.tokens import Kind, SqlError, Token, tokens_of
 
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _BEHIND_TABLES = ("WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW",

@@ -30,10 +30,10 @@ from typing import NamedTuple
 
 from goqueue.client.kafka import TopicPartition
 from goqueue.spark.archive.spans import Span, missing, union
-from goqueue.spark.source.offsets import Positions, TopicPosition
-from goqueue.spark.source.offsets_lookup import Bounds, Seen, SeenTopic
-from goqueue.spark.source.offsets_loss import Loss, cut_off, deleted, left, recreated, removed
+from goqueue.spark.source.lookup import Bounds, Seen, SeenTopic
+from goqueue.spark.source.losses import Loss, cut_off, deleted, left, recreated, removed
 from goqueue.spark.source.plan import Range, share
+from goqueue.spark.source.positions import Positions, TopicPosition
 
 
 class Step(NamedTuple):

@@ -25,7 +25,7 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _JAVA_FRAME: Final = re.compile(r"^\s*(at [\w.$/<>@]+\(.*\)|\.\.\. \d+ more)$")
 _JAVA_CALL: Final = re.compile(r"^An error occurred while calling [\w.]+\.\s*:?\s*")
 _JAVA_ERROR: Final = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+(?:[A-Z]\w*[.$])*([A-Z]\w*(?:Exception|Error)): ")
-# How the data source tells a mistake in its options: without a stack trace, see `goqueue.spark.source.source`.
+# How the data source tells a mistake in its options: without a stack trace, see `goqueue.spark.source.data_source`.
 _OURS: Final = re.compile(r"\bgoqueue(?:\.\w+)+\.(?P<name>[A-Z]\w*): (?P<message>.*)", re.DOTALL)
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z][A-Z0-9_.]+\]\s*")
 _PYTHON_ERROR: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$", re.DOTALL)

@@ -17,7 +17,7 @@ from goqueue.spark.pipelines.spec.model import (
     TopicSink,
 )
 from goqueue.spark.pipelines.spec.nodes import Place, Scalar, Table
-from goqueue.spark.pipelines.spec.parse_sources import check_topic
+from goqueue.spark.pipelines.spec.sources import check_topic
 
 _DELTA = "delta"
 _KINDS = ["topic", *FileFormat, _DELTA, "console", "foreach_batch"]

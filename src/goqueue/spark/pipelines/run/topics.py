@@ -1,4 +1,6 @@
-"""Where the topics of a pipeline end now, asked of the broker every second: so that lag is live.
+"""What a run asks of the broker before it begins: its HTTP address, and the topics that it writes.
+
+Where the topics of a pipeline end now, asked of the broker every second: so that lag is live.
 
 Spark tells how far a query has got only when a batch is done, and a batch can take minutes. It is a courtesy, like
 `run_report`: a broker that does not answer changes nothing about the run.
@@ -8,17 +10,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from goqueue.client import Client, topics
 from goqueue.client.kafka import KafkaData, Place, TopicPartition
-from goqueue.errors import GoQueueError
+from goqueue.errors import GoQueueError, TopicExists
 from goqueue.spark.pipelines.run.pipeline import PipelineStatus
 from goqueue.spark.pipelines.run.progress import Positions, QueryProgress, live_lag
-from goqueue.spark.pipelines.spec.model import PipelineSpec, TopicSource
+from goqueue.spark.pipelines.spec.model import PipelineSpec, TopicSink, TopicSource
+
+LETTERS_RETENTION_MS: Final = 336 * 3_600_000
 
 INTERVAL_S: Final = 1.0
 _TIMEOUT_S: Final = 5.0
+
+
+def uses_topics(spec: PipelineSpec) -> bool:
+    """Tell whether a pipeline needs a broker."""
+    parts = (*spec.sources, *spec.sinks)
+    return any(isinstance(part, TopicSource | TopicSink) for part in parts) or bool(spec.dead_letter_parts)
+
+
+def make_topics(spec: PipelineSpec, http_url: str) -> list[str]:
+    """Make the topics that a pipeline writes and that are not there; return which were made.
+
+    Those of sinks are as the broker makes topics; dead letters are kept for two weeks.
+    """
+    wanted: dict[str, dict[str, str]] = {sink.topic: {} for sink in spec.sinks if isinstance(sink, TopicSink)}
+    if spec.dead_letter_parts:
+        wanted.setdefault(spec.dead_letters, {"retention.ms": str(LETTERS_RETENTION_MS)})
+    made = []
+    with Client(http_url) as client:
+        for topic, config in wanted.items():
+            with suppress(TopicExists):
+                client.send(topics.create(topic, config=config))
+                made.append(topic)
+    return made
 
 
 def topics_of(spec: PipelineSpec) -> list[str]:

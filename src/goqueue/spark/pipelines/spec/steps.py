@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from goqueue.spark.pipelines.checks.sql import Query, read_query
-from goqueue.spark.pipelines.checks.sql_tokens import SqlError
 from goqueue.spark.pipelines.spec.fields import Fields, Reference, check_sql
 from goqueue.spark.pipelines.spec.functions import ReadFile, parse_function
 from goqueue.spark.pipelines.spec.model import (
@@ -24,6 +22,8 @@ from goqueue.spark.pipelines.spec.model import (
     Window,
 )
 from goqueue.spark.pipelines.spec.nodes import Items
+from goqueue.spark.sql.query import Query, read_query
+from goqueue.spark.sql.tokens import SqlError
 
 _TRANSFORMS = ["sql", "python", "join"]
 _CLAUSES = (*Action, "watermark", "deduplicate", "aggregate")

@@ -10,8 +10,8 @@ Owns the check of that, with the place of the first flaw; Spark itself makes typ
 
 from __future__ import annotations
 
-from goqueue.spark.pipelines.checks.sql_tokens import Kind, SqlError, Token, tokens_of
 from goqueue.spark.pipelines.spec.nodes import suggestion
+from goqueue.spark.sql.tokens import Kind, SqlError, Token, tokens_of
 
 _SIMPLE = ("STRING", "INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "SHORT", "TINYINT", "BYTE", "DOUBLE", "FLOAT",
            "REAL", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME",

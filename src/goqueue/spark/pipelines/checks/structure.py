@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from goqueue.spark.pipelines.checks.draft import Draft, Flow
-from goqueue.spark.pipelines.checks.graph import circles, in_order, upstream
 from goqueue.spark.pipelines.checks.nondeterminism import check_chance
 from goqueue.spark.pipelines.checks.writes import check_writes
+from goqueue.spark.pipelines.graph import circles, in_order, upstream
 from goqueue.spark.pipelines.spec.fields import Reference
 from goqueue.spark.pipelines.spec.model import Mode, PipelineSpec
 from goqueue.spark.pipelines.spec.nodes import Notes, Place, Scalar, suggestion
-from goqueue.spark.pipelines.spec.parse_sinks import SinkDraft
-from goqueue.spark.pipelines.spec.parse_steps import StepDraft
+from goqueue.spark.pipelines.spec.sinks import SinkDraft
+from goqueue.spark.pipelines.spec.steps import StepDraft
 
 _WATERMARK_HINT = "add watermark: {column: ..., delay: 10m} to this step, or to one before it"
 

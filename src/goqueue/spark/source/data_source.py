@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from goqueue.spark.source.options import ReadOptions
-    from goqueue.spark.values.spec import Decoding
+    from goqueue.spark.values.decoding import Decoding
 
 _COLUMNS = (
     "key BINARY, value BINARY, {headers}topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "

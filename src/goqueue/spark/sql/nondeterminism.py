@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from goqueue.spark.pipelines.checks.sql_tokens import Kind, SqlError, Token, tokens_of
+from goqueue.spark.sql.tokens import Kind, SqlError, Token, tokens_of
 
 TIME_FUNCTIONS: Final = frozenset(
     ("curdate", "current_date", "current_time", "current_timestamp", "localtimestamp", "now")

@@ -14,8 +14,7 @@ from uuid import UUID
 from goqueue.client.kafka import FoundOffset, KafkaData, Place, Topic, TopicPartition
 from goqueue.errors import Invalid, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from goqueue.spark.archive.lookup import Archives, Pieces, TopicLog
-from goqueue.spark.source.options import ReadOptions
-from goqueue.spark.source.options_values import (
+from goqueue.spark.source.option_values import (
     OFFSET_MAX,
     Assigned,
     AtOffsets,
@@ -25,6 +24,7 @@ from goqueue.spark.source.options_values import (
     Matching,
     Named,
 )
+from goqueue.spark.source.options import ReadOptions
 
 _CONNECT_S_MAX = 5.0
 
