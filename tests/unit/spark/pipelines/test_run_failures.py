@@ -137,7 +137,7 @@ def test_an_error_of_the_users_code_names_its_line() -> None:
         failure = failure_of(error)
     assert failure.reason.startswith("JSONDecodeError: Expecting value: line 1 column 1 (char 0) (line ")
     assert failure.reason.endswith(
-        "of test_pipeline_run_failures.py, in test_an_error_of_the_users_code_names_its_line)"
+        "of test_run_failures.py, in test_an_error_of_the_users_code_names_its_line)"
     )
 
 
