@@ -136,9 +136,7 @@ def test_an_error_of_the_users_code_names_its_line() -> None:
     except ValueError as error:
         failure = failure_of(error)
     assert failure.reason.startswith("JSONDecodeError: Expecting value: line 1 column 1 (char 0) (line ")
-    assert failure.reason.endswith(
-        "of test_run_failures.py, in test_an_error_of_the_users_code_names_its_line)"
-    )
+    assert failure.reason.endswith("of test_run_failures.py, in test_an_error_of_the_users_code_names_its_line)")
 
 
 def test_run_that_another_one_has_overtaken_is_not_tried_again() -> None:
