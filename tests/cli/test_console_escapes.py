@@ -20,7 +20,7 @@ from goqueue.cli.pipelines.run_output import Lines
 from goqueue.cli.server.config import _show_table
 from goqueue.cli.terminal.output import Format
 from goqueue.cli.terminal.streams import console, write_line
-from goqueue.spark.pipelines.spec.nodes import Mistake, Place, Severity
+from goqueue.spark.pipelines.spec.nodes import Mistake, MistakeSeverity, SourceLocation
 from goqueue.spark.pipelines.write.sinks import ShownRows
 from goqueue_bench.cli import results as bench_results
 from goqueue_bench.machine import Machine
@@ -48,7 +48,7 @@ def _bench() -> None:
 
 def _mistakes() -> None:
     reading: Any = SimpleNamespace(
-        file=EVIL, text=f"a: {EVIL}", mistakes=[Mistake(Place(1, 4), EVIL, EVIL, Severity.ERROR)]
+        file=EVIL, text=f"a: {EVIL}", mistakes=[Mistake(SourceLocation(1, 4), EVIL, EVIL, MistakeSeverity.ERROR)]
     )
     show_mistakes(reading)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from goqueue.client import Client, topics
-from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayWish
+from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayRequest
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 
-WISH = ReplayWish(
+WISH = ReplayRequest(
     source="orders", target="again", start="beginning", end="end", where="", partitions="auto", has_origin=True
 )
 

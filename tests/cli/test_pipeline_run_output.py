@@ -11,11 +11,11 @@ from rich.console import Console
 from goqueue.cli.pipelines.run_output import JsonLines, Lines, batch_line, ending_lines, progress_table
 from goqueue.spark.failures import Failure
 from goqueue.spark.pipelines.run.pipeline import PipelineStatus, QueryStatus
-from goqueue.spark.pipelines.run.progress import Figures, QueryProgress
-from goqueue.spark.pipelines.run.query import BatchDone, State
+from goqueue.spark.pipelines.run.progress import Figures, RunProgress
+from goqueue.spark.pipelines.run.query import BatchDone, RunState
 
 BATCH = Figures(100, 90, {"valid.has_id": 4, "valid.positive": 0}, {"valid.small": 7})
-PROGRESS = QueryProgress(
+PROGRESS = RunProgress(
     "out",
     batch=3,
     rows=1_000,
@@ -29,7 +29,7 @@ PROGRESS = QueryProgress(
 )
 
 
-def status(state: State, failure: Failure | None = None) -> PipelineStatus:
+def status(state: RunState, failure: Failure | None = None) -> PipelineStatus:
     return PipelineStatus("orders", state, 0, failure, (QueryStatus(state, PROGRESS, failure),))
 
 
@@ -49,7 +49,7 @@ def test_json_of_a_batch_has_its_figures_and_the_totals(capsys: pytest.CaptureFi
 
 
 def test_end_tells_bad_rows_and_warnings_apart_and_why_it_failed() -> None:
-    lines = list(ending_lines([status(State.FAILED, Failure("Spark's Java (process 7) was killed by SIGKILL"))]))
+    lines = list(ending_lines([status(RunState.FAILED, Failure("Spark's Java (process 7) was killed by SIGKILL"))]))
     assert lines == [
         "pipeline orders failed: Spark's Java (process 7) was killed by SIGKILL",
         "  out: 1,000 rows read, 900 written; bad rows: valid.has_id 40; warned rows: valid.small 70",
@@ -58,7 +58,7 @@ def test_end_tells_bad_rows_and_warnings_apart_and_why_it_failed() -> None:
 
 def test_table_has_warnings_in_a_column_of_their_own() -> None:
     text = io.StringIO()
-    Console(file=text, width=200).print(progress_table([status(State.RUNNING)]))
+    Console(file=text, width=200).print(progress_table([status(RunState.RUNNING)]))
     heading, row = (line.split() for line in text.getvalue().splitlines() if "orders/out" in line or "query" in line)
     assert heading[-2:] == ["bad", "warned"]
     assert row[-2:] == ["40", "70"]

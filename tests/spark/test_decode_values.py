@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from goqueue.errors import Invalid
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.spark.values.columns import decode_avro, decode_json, decode_protobuf
 from goqueue.testing.broker import Broker
 from tests.decode_values_kit import ORDER, avro, descriptor_set, message, message_class
@@ -189,7 +189,7 @@ def test_a_pipeline_sends_what_is_no_avro_to_its_dead_letters(
 
     status = pipelines.run(PIPELINE.format(name=topic, topic=topic))
 
-    assert (status.state, status.failure) == (State.ENDED, None)
+    assert (status.state, status.failure) == (RunState.ENDED, None)
     assert status.queries[0].progress.bad_rows == {"orders.decode": 2}
     (row,) = spark.read.parquet(str(tmp_path / "out")).select("id", "state", "tags", "offset").collect()
     assert tuple(row) == (7, "PAID", {"x": [1, 2], "y": []}, 0)

@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 from pyarrow import dataset
 
 from goqueue.seams.entropy import SystemEntropy
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.spark.pipelines.spec.model import DeltaSink
 from goqueue.spark.pipelines.write import attempts
 from goqueue.spark.pipelines.write import delta as run_delta
@@ -186,13 +186,13 @@ def test_every_reader_finds_each_row_once_after_kills_of_workers_and_broker(
     with watched(tmp_path):
         status = pipelines.run(DOOMED, failures_max=20)
     reviving.join()
-    assert status.state is State.ENDED, pipelines.failures
+    assert status.state is RunState.ENDED, pipelines.failures
     assert list(doomed.iterdir()) == []
     assert pipelines.failures
     require_once(tmp_path)
     # Nothing new, nothing changes.
     before = sorted(tmp_path.glob("lake/**/*"))
-    assert pipelines.run(DOOMED).state is State.ENDED
+    assert pipelines.run(DOOMED).state is RunState.ENDED
     assert sorted(tmp_path.glob("lake/**/*")) == before
 
 
@@ -215,7 +215,7 @@ def test_every_reader_finds_each_row_once_after_a_kill_of_the_driver(
         assert len(seen) % 300
         assert set(seen.values()) == {1}
     with watched(tmp_path):
-        assert pipelines.run(CALM).state is State.ENDED, pipelines.failures
+        assert pipelines.run(CALM).state is RunState.ENDED, pipelines.failures
     require_once(tmp_path)
 
 
@@ -237,7 +237,7 @@ def test_batch_that_is_in_a_delta_table_already_is_not_written_again(
 
     monkeypatch.setattr(run_delta._Table, "_commit", faulty)
     text = "\n".join(line for line in CALM.splitlines() if not line.startswith(("  lake", "  flat")))
-    assert pipelines.run(text).state is State.ENDED, pipelines.failures
+    assert pipelines.run(text).state is RunState.ENDED, pipelines.failures
     assert (faults, len(pipelines.failures)) == ([], 2)
     for name, read in READERS_OF_DELTA.items():
         assert Counter(read(tmp_path / "table")) == Counter(f"o{number}" for number in range(MESSAGES)), name
@@ -251,7 +251,7 @@ def test_batch_that_is_in_a_delta_table_already_is_not_written_again(
     other = text.replace("pipeline: lake", "pipeline: other").replace(
         'country STRING, at TIMESTAMP"', 'country STRING"'
     )
-    assert pipelines.run(other).state is State.FAILED
+    assert pipelines.run(other).state is RunState.FAILED
     assert "other columns" in pipelines.failures[-1].failure.reason
     assert DeltaTable(tmp_path / "table").count() == MESSAGES
 
@@ -270,12 +270,12 @@ def test_a_run_that_was_overtaken_ends_and_the_next_one_writes_each_row_once(
     monkeypatch.setattr(attempts, "seal", seal_too_late)
     lines = [line for line in CALM.splitlines() if not re.match(" +(lake|flat|table):", line) or sink in line]
     text = "\n".join(lines)
-    assert pipelines.run(text).state is State.FAILED
+    assert pipelines.run(text).state is RunState.FAILED
     [failed] = pipelines.failures
     assert (failed.failure.is_hopeless, failed.retry_s) == (True, None)
     assert "another run of this pipeline has begun" in failed.failure.reason
     monkeypatch.undo()
-    assert pipelines.run(text).state is State.ENDED, pipelines.failures
+    assert pipelines.run(text).state is RunState.ENDED, pipelines.failures
     readers = READERS if sink == "lake" else READERS_OF_DELTA
     for name, read in readers.items():
         assert Counter(read(tmp_path / sink)) == Counter(f"o{number}" for number in range(MESSAGES)), name
@@ -291,11 +291,11 @@ def test_of_two_runs_that_write_a_delta_table_at_once_one_is_told_that_it_has_no
 
     def commit_second(*args: Any) -> bool:
         monkeypatch.undo()
-        assert other.run(text).state is State.ENDED, other.failures
+        assert other.run(text).state is RunState.ENDED, other.failures
         return commit(*args)
 
     monkeypatch.setattr(run_delta._Table, "_commit", commit_second)
-    assert ours.run(text).state is State.FAILED
+    assert ours.run(text).state is RunState.FAILED
     assert "another run has written sink out at the same time" in ours.failures[-1].failure.reason
     assert ours.failures[-1].failure.hint == "run it again"
     for name, read in READERS_OF_DELTA.items():

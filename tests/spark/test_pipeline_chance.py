@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.client import Client, messages
-from goqueue.spark.pipelines.compile.nondeterminism import chance_of
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.compile.nondeterminism import nondeterminism_of
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.testing.broker import Broker
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import new_topic
@@ -103,7 +103,7 @@ def test_dead_letters_behind_a_function_that_draws_lots_are_refused_before_anyth
     pipelines: Pipelines, tmp_path: Path, function: str, chance: str
 ) -> None:
     status = pipelines.run(DRAWN.replace("NAME", function))
-    assert status.state is State.FAILED
+    assert status.state is RunState.FAILED
     (failure,) = pipelines.failures
     assert failure.retry_s is None
     assert failure.failure.reason.startswith(f"step drawn depends on {chance}, and step judged makes dead letters")
@@ -114,7 +114,7 @@ def test_dead_letters_behind_a_function_that_draws_lots_are_refused_before_anyth
 def test_dead_letters_behind_a_function_of_the_row_are_complete(
     spark: SparkSession, pipelines: Pipelines, broker: Broker, tmp_path: Path
 ) -> None:
-    assert pipelines.run(DRAWN.replace("NAME", "steady")).state is State.ENDED
+    assert pipelines.run(DRAWN.replace("NAME", "steady")).state is RunState.ENDED
     kept = spark.read.json(str(tmp_path / "out")).count()
     assert 0 < kept < ROWS
     assert kept + letters(broker, "drawn.dlq") == ROWS
@@ -124,7 +124,7 @@ def test_rows_that_are_drawn_by_lot_are_counted_as_they_are_dropped(
     spark: SparkSession, pipelines: Pipelines, broker: Broker, tmp_path: Path
 ) -> None:
     status = pipelines.run(SAMPLED)
-    assert status.state is State.ENDED, pipelines.failures
+    assert status.state is RunState.ENDED, pipelines.failures
     out = status.queries[0].progress
     rows = spark.read.schema("id BIGINT, seen_at TIMESTAMP").json(str(tmp_path / "out")).collect()
     assert all(row.id % 2 == 0 and row.seen_at is not None for row in rows)
@@ -147,6 +147,6 @@ def test_chance_is_found_wherever_it_is(spark: SparkSession) -> None:
             "SELECT first(id), collect_list(id), any_value(id) FROM some": "",
             "SELECT input_file_name(), current_user(), raise_error('rand()') FROM some": "",
         }.items():
-            assert chance_of(spark.sql(sql)) == chance, sql
+            assert nondeterminism_of(spark.sql(sql)) == chance, sql
     finally:
         spark.catalog.dropTempView("some")

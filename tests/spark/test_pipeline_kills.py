@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.query import RunState
 from tests.protocols.kafka.process import WAIT_S, ServeProcess
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import publish
@@ -123,6 +123,6 @@ def test_changes_are_written_once_when_the_broker_is_killed_in_the_middle_of_a_b
     pipelines = Pipelines(spark, tmp_path, address)
     status = pipelines.run(PIPELINE.format(mode=mode, steps=DOOMED_STEP))
     reviving.join()
-    assert status.state is State.ENDED, pipelines.failures
+    assert status.state is RunState.ENDED, pipelines.failures
     assert list(doomed.iterdir()) == []
     require_once(broker, mode)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from goqueue.client import Client, messages
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.testing.broker import Broker
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import new_topic
@@ -122,7 +122,7 @@ def test_rules_are_counted_and_obeyed_and_the_next_run_goes_on_where_this_one_en
     spark: SparkSession, pipelines: Pipelines, tmp_path: Path
 ) -> None:
     status = pipelines.run(STREAM)
-    assert (status.state, status.failure) == (State.ENDED, None)
+    assert (status.state, status.failure) == (RunState.ENDED, None)
     out, screen = (query.progress for query in status.queries)
     assert (out.rows, out.rows_written) == (3, 2)
     assert (out.bad_rows, out.warned_rows) == ({"valid.positive": 1}, {"valid.small": 1})
@@ -142,7 +142,7 @@ def test_rules_are_counted_and_obeyed_and_the_next_run_goes_on_where_this_one_en
 def test_a_pipeline_over_tables_alone_is_run_once(spark: SparkSession, pipelines: Pipelines, tmp_path: Path) -> None:
     status = pipelines.run(TABLES)
     (query,) = status.queries
-    assert (query.state, query.progress.rows, query.progress.bad_rows) == (State.ENDED, 2, {"valid.positive": 1})
+    assert (query.state, query.progress.rows, query.progress.bad_rows) == (RunState.ENDED, 2, {"valid.positive": 1})
     assert rows_in(spark, tmp_path / "sums", "parquet") == [("a", 1.0), ("b", 20.0)]
 
 
@@ -150,15 +150,15 @@ def test_files_of_another_query_are_not_taken_for_written(
     spark: SparkSession, pipelines: Pipelines, tmp_path: Path
 ) -> None:
     """Rows of both queries would be there, those of one that begins anew twice."""
-    assert pipelines.run(COPY).state is State.ENDED
-    assert pipelines.run(COPY.replace("copy:", "other:")).state is State.FAILED
+    assert pipelines.run(COPY).state is RunState.ENDED
+    assert pipelines.run(COPY.replace("copy:", "other:")).state is RunState.FAILED
     (failure,) = pipelines.failures
     assert (failure.retry_s, "move" in str(failure.failure)) == (None, True)
     shutil.rmtree(tmp_path / ".goqueue")
-    assert pipelines.run(COPY).state is State.FAILED
+    assert pipelines.run(COPY).state is RunState.FAILED
     assert len(rows_in(spark, tmp_path / "copy")) == 3
     shutil.rmtree(tmp_path / "copy")
-    assert pipelines.run(COPY).state is State.ENDED
+    assert pipelines.run(COPY).state is RunState.ENDED
     assert len(rows_in(spark, tmp_path / "copy")) == 3
 
 
@@ -175,7 +175,7 @@ def test_tables_are_written_to_topics_and_files_side_by_side(
         with Client(broker.http) as client:
             out = client.send(messages.read("out", 0)).messages
             dead = client.send(messages.read("tables.dlq", 0)).messages
-    assert (run.state, run.failure) == (State.ENDED, None)
+    assert (run.state, run.failure) == (RunState.ENDED, None)
     written = {query.progress.name: query.progress.rows_written for query in run.queries}
     assert written == {"out": 2, "few": 1, "none": 0, "idle": 0, "dead letters": 1}
     assert sorted(each.key or b"" for each in out) == [b"a", b"b"]
@@ -188,7 +188,7 @@ def test_streams_are_joined_and_cut_into_sessions(spark: SparkSession, pipelines
     times = [("ada", "10:00"), ("ada", "10:05"), ("ada", "10:30"), ("bob", "10:02"), ("cyd", "12:00")]
     rows = [json.dumps({"user": user, "at": f"2030-01-01T{time}:00Z"}) for user, time in times]
     (tmp_path / "clicks" / "1.json").write_text("\n".join(rows))
-    assert pipelines.run(JOINED).state is State.ENDED
+    assert pipelines.run(JOINED).state is RunState.ENDED
     named = [(row.id, row.amount, row.name) for row in spark.read.json(str(tmp_path / "named")).collect()]
     assert sorted(named) == [("a", 1.0, "Ada"), ("b", 20.0, "Bob"), ("c", -1.0, "Cyd")]
     visits = spark.read.json(str(tmp_path / "visits")).selectExpr("user", "clicks", "date_format(window.end, 'HH:mm')")
@@ -206,18 +206,18 @@ def test_a_failing_function_is_tried_again_until_it_works_and_says_why(
     marker = tmp_path / "rates"
     (tmp_path / "halves.py").write_text(HALVES.format(marker=str(marker)))
     given_up = pipelines.run(FAILING, failures_max=2)
-    assert given_up.state is State.FAILED
+    assert given_up.state is RunState.FAILED
     assert [failure.retry_s for failure in pipelines.failures] == [1.0, None]
     reason = "ValueError: the rates are not there yet (line 9 of halves.py, in halved)"
     assert {failure.failure.reason for failure in pipelines.failures} == {reason}
     marker.touch()
-    assert pipelines.run(FAILING).state is State.ENDED
+    assert pipelines.run(FAILING).state is RunState.ENDED
     assert rows_in(spark, tmp_path / "halves") == [(-0.5, "c"), (0.5, "a"), (10.0, "b")]
 
 
 def test_a_column_that_is_not_there_is_told_at_once(pipelines: Pipelines) -> None:
     status = pipelines.run(TABLES.replace("amount > 0", "amuont > 0"))
-    assert status.state is State.FAILED
+    assert status.state is RunState.FAILED
     (failure,) = pipelines.failures
     assert failure.retry_s is None
     assert "`amuont`" in failure.failure.reason

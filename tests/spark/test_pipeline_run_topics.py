@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.testing.broker import Broker
 from tests.spark.pipeline_run_kit import Pipelines
 from tests.spark.read_kit import WAIT_S, new_topic
@@ -89,7 +89,7 @@ def test_every_message_comes_out_once_or_is_a_dead_letter_with_its_cause(
     pipelines = Pipelines(spark, tmp_path, broker)
     publish(broker, [order(1), order(2, id=None, amount=-2), order(3), b"nope", None, order(9)])
     status = pipelines.run(ORDERS)
-    assert status.state is State.ENDED, pipelines.failures
+    assert status.state is RunState.ENDED, pipelines.failures
     counted = {query.progress.name: query.progress for query in status.queries}
     assert {name: (each.rows, each.rows_written, each.lag) for name, each in counted.items()} == {
         "out": (6, 2, 0),
@@ -105,7 +105,7 @@ def test_every_message_comes_out_once_or_is_a_dead_letter_with_its_cause(
     # As large as a topic takes: with what is added to a letter it would not fit.
     large = random.Random(0).randbytes(1_048_450)
     publish(broker, [order(1, amount=5), b"{", large])
-    assert pipelines.run(ORDERS).state is State.ENDED, pipelines.failures
+    assert pipelines.run(ORDERS).state is RunState.ENDED, pipelines.failures
     assert pairs(broker, "out") == [("o1", {"amount": 1.0}), ("o1", {"amount": 5.0}), ("o3", {"amount": 3.0})]
     assert pairs(broker, "totals") == [("o1", {"total": 1.0}), ("o1", {"total": 6.0}), ("o3", {"total": 3.0})]
     assert spark.read.parquet(str(tmp_path / "lake")).count() == 3

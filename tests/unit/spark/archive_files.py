@@ -9,7 +9,7 @@ import pyarrow as pa
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.archive.manifest import ArchivedFile
 from goqueue.spark.archive.store import ArchiveStore
-from goqueue.spark.archive.write import TARGET_BYTES, Target, write_rows
+from goqueue.spark.archive.write import TARGET_BYTES, WriteTarget, write_rows
 from goqueue.spark.source.columns import SCHEMA
 
 
@@ -38,7 +38,7 @@ def stored(
     store: ArchiveStore, batches: Iterable[pa.RecordBatch], number: int = 0, target_bytes: int = TARGET_BYTES
 ) -> list[ArchivedFile]:
     """Write rows of partition 0 into files."""
-    return write_rows(store, Target("orders", 0, number, target_bytes), batches, SystemEntropy())
+    return write_rows(store, WriteTarget("orders", 0, number, target_bytes), batches, SystemEntropy())
 
 
 def described(

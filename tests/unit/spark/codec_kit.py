@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from goqueue.records.builder import NewRecord
 from goqueue.records.layout import headers, read_header
 from goqueue.records.reader import Record, read_records
-from goqueue.spark.records.batches import Wanted
+from goqueue.spark.records.batches import WantedOffsets
 from goqueue.spark.records.decode import decode
 from goqueue.spark.source.columns import SCHEMA
 
@@ -30,8 +30,8 @@ ALIKE = st.builds(lambda record, count: [record] * count, RECORD, st.integers(1,
 RECORDS = st.lists(RECORD, min_size=1, max_size=12) | ALIKE
 
 
-def wanted(start: int = 0, end: int = END) -> Wanted:
-    return Wanted("t", 3, start, end)
+def wanted(start: int = 0, end: int = END) -> WantedOffsets:
+    return WantedOffsets("t", 3, start, end)
 
 
 def decoded(

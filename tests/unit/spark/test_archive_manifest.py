@@ -17,33 +17,37 @@ from pyarrow import fs
 
 from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.archive.commits import SNAPSHOT_COMMITS, Change, check_commits, is_archive, load, write
+from goqueue.spark.archive.commits import SNAPSHOT_COMMITS, ArchiveChange, check_commits, is_archive, load, write
 from goqueue.spark.archive.listing import archived_files
 from goqueue.spark.archive.manifest import (
     ArchiveConflict,
     ArchiveDamaged,
     ArchivedFile,
+    ArchiveState,
     NotArchived,
-    State,
     commit_name,
     commit_number,
     decode_commit,
     encode_commit,
 )
 from goqueue.spark.archive.paths import known_scheme, normal_path
-from goqueue.spark.archive.spans import Span, missing, overlap, union, within
+from goqueue.spark.archive.spans import OffsetSpan, missing, overlap, union, within
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable, NameTaken
 from goqueue.testing.broker import MovableClock
 
 ID = UUID(int=1)
 CLOCK = SystemClock()
 
-spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)).map(lambda pair: Span(pair[0], sum(pair)))).map(tuple)
+spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)).map(lambda pair: OffsetSpan(pair[0], sum(pair)))).map(
+    tuple
+)
 
 
 @given(spans, spans, st.integers(0, 40), st.integers(0, 20))
-def test_spans_are_sets_of_offsets(left: tuple[Span, ...], right: tuple[Span, ...], start: int, size: int) -> None:
-    one, other, whole = union(left), union(right), Span(start, start + size)
+def test_spans_are_sets_of_offsets(
+    left: tuple[OffsetSpan, ...], right: tuple[OffsetSpan, ...], start: int, size: int
+) -> None:
+    one, other, whole = union(left), union(right), OffsetSpan(start, start + size)
     expected = {offset for span in left for offset in range(*span)}
 
     assert _offsets(one) == sorted(expected)
@@ -53,7 +57,7 @@ def test_spans_are_sets_of_offsets(left: tuple[Span, ...], right: tuple[Span, ..
     assert all(before.end < after.start for before, after in pairwise(one))
 
 
-def _offsets(spans: tuple[Span, ...]) -> list[int]:
+def _offsets(spans: tuple[OffsetSpan, ...]) -> list[int]:
     return [offset for span in spans for offset in range(*span)]
 
 
@@ -81,13 +85,15 @@ def added(store: ArchiveStore, first: int, last: int) -> ArchivedFile:
     )
 
 
-def change(store: ArchiveStore, start: int, end: int, topic: str = "orders") -> Change:
-    return Change(topic=topic, topic_id=ID, covered={0: (Span(start, end),)}, added=[added(store, start, end - 1)])
+def change(store: ArchiveStore, start: int, end: int, topic: str = "orders") -> ArchiveChange:
+    return ArchiveChange(
+        topic=topic, topic_id=ID, covered={0: (OffsetSpan(start, end),)}, added=[added(store, start, end - 1)]
+    )
 
 
 def test_state_is_what_all_commits_add_up_to_however_it_is_read(store: ArchiveStore) -> None:
     state = load(store)
-    assert (state, is_archive(store)) == (State(), False)
+    assert (state, is_archive(store)) == (ArchiveState(), False)
     seen = [state]
     for number in range(2 * SNAPSHOT_COMMITS + 3):
         state = write(store, state, change(store, 10 * number, 10 * number + 10), CLOCK)
@@ -96,8 +102,8 @@ def test_state_is_what_all_commits_add_up_to_however_it_is_read(store: ArchiveSt
     assert is_archive(store)
     assert all(load(store, known) == state for known in seen)
     topic = state.topics["orders"]
-    assert (topic.covered, topic.end(0), topic.end(1)) == ({0: (Span(0, 430),)}, 430, 0)
-    assert [file.first for file in topic.files_of(0, Span(95, 111))] == [90, 100, 110]
+    assert (topic.covered, topic.end(0), topic.end(1)) == ({0: (OffsetSpan(0, 430),)}, 430, 0)
+    assert [file.first for file in topic.files_of(0, OffsetSpan(95, 111))] == [90, 100, 110]
     assert list(check_commits(store, state)) == []
     # With a snapshot, what lies before it is not read, but has to be there.
     damaged = Path(store.path) / commit_name(3)
@@ -120,21 +126,21 @@ def test_state_is_what_all_commits_add_up_to_however_it_is_read(store: ArchiveSt
 def test_files_are_replaced_and_gaps_noted(store: ArchiveStore) -> None:
     clock = MovableClock()
     state = write(store, load(store), change(store, 0, 10), clock)
-    merge = Change(
+    merge = ArchiveChange(
         topic="orders", topic_id=ID, added=[added(store, 0, 8)], removed=[state.topics["orders"].files[0].path]
     )
     state = write(store, state, merge, clock)
-    state = write(store, state, Change(topic="orders", topic_id=ID, gaps={0: (Span(10, 15),)}), clock)
+    state = write(store, state, ArchiveChange(topic="orders", topic_id=ID, gaps={0: (OffsetSpan(10, 15),)}), clock)
 
     topic = state.topics["orders"]
     assert ([file.last for file in topic.files], list(topic.removed)) == ([8], list(merge.removed))
-    assert (topic.end(0), topic.gaps, topic.last_commit) == (15, {0: (Span(10, 15),)}, 2)
+    assert (topic.end(0), topic.gaps, topic.last_commit) == (15, {0: (OffsetSpan(10, 15),)}, 2)
     for wrong in (change(store, 9, 12), change(store, 12, 14), merge):
         with pytest.raises(ArchiveConflict, match=r"already|any more"):
             write(store, state, wrong, clock)
     with pytest.raises(ArchiveConflict, match="another topic"):
-        write(store, state, Change(topic="orders", topic_id=UUID(int=2)), clock)
-    uncovered = Change(topic="orders", topic_id=ID, added=[added(store, 90, 95)])
+        write(store, state, ArchiveChange(topic="orders", topic_id=UUID(int=2)), clock)
+    uncovered = ArchiveChange(topic="orders", topic_id=ID, added=[added(store, 90, 95)])
     with pytest.raises(ArchiveDamaged, match="not all covered"):
         write(store, state, uncovered, clock)
     assert load(store) == state
@@ -252,7 +258,7 @@ def test_states_survive_json_and_names_their_numbers() -> None:
     assert [commit_number(name) for name in ("7.json", "x", f"{7:020}.json.aa.new", f"{7:020}.json.1-a.claim")] == [
         None
     ] * 4
-    assert msgspec.json.decode(msgspec.json.encode(State()), type=State) == State()
+    assert msgspec.json.decode(msgspec.json.encode(ArchiveState()), type=ArchiveState) == ArchiveState()
 
 
 def test_a_directory_has_one_path_however_it_is_written() -> None:

@@ -12,10 +12,10 @@ from goqueue.client.kafka import Place, TopicPartition
 from goqueue.errors import InvalidSettings
 from goqueue.spark.archive.lookup import ArchivedPiece
 from goqueue.spark.archive.manifest import TopicArchive
-from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.spans import OffsetSpan
 from goqueue.spark.jobs.archive.plan import (
     ArchiveGap,
-    Log,
+    LogBounds,
     OtherTopic,
     next_round,
     plan_copy,
@@ -25,41 +25,41 @@ from goqueue.spark.jobs.archive.plan import (
     split_removed,
 )
 from goqueue.spark.source.lookup import Bounds, SeenTopic, begins_at
-from goqueue.spark.source.option_values import OFFSET_MAX, ArchiveUse, AtOffsets, AtTime
-from goqueue.spark.source.options import Kind, parse_options
+from goqueue.spark.source.option_values import OFFSET_MAX, ArchiveUse, AtOffsets, AtTimestamp
+from goqueue.spark.source.options import ReadKind, parse_options
 from goqueue.spark.source.plan import Range, slices_of
-from goqueue.spark.source.positions import Positions, TopicPosition
+from goqueue.spark.source.positions import StreamPositions, TopicPosition
 from goqueue.spark.source.stream_plan import next_step, readable, within
 from tests.unit.spark.archive_files import described
 
 ID = UUID(int=1)
-LOG = Log(ID, {0: Span(5, 20), 1: Span(0, 0), 2: Span(8, 30)})
+LOG = LogBounds(ID, {0: OffsetSpan(5, 20), 1: OffsetSpan(0, 0), 2: OffsetSpan(8, 30)})
 
 
-def archived(covered: dict[int, tuple[Span, ...]], **others: object) -> TopicArchive:
+def archived(covered: dict[int, tuple[OffsetSpan, ...]], **others: object) -> TopicArchive:
     return TopicArchive(id=ID, last_commit=4, covered=covered, **others)  # type: ignore[arg-type]
 
 
 def test_a_first_run_copies_what_the_log_has_and_later_ones_what_is_new() -> None:
     assert plan_copy("t", LOG, None, allows_gaps=False) == ({0: (5, 20), 2: (8, 30)}, {}, {0: 5, 1: 0, 2: 8})
-    before = archived({0: (Span(5, 12),), 2: (Span(8, 30),)})
+    before = archived({0: (OffsetSpan(5, 12),), 2: (OffsetSpan(8, 30),)})
     assert plan_copy("t", LOG, before, allows_gaps=False) == ({0: (12, 20)}, {}, {})
 
 
 def test_what_was_removed_before_it_was_archived_is_an_error_or_a_gap() -> None:
-    before = archived({0: (Span(0, 3),), 2: (Span(0, 8),)})
+    before = archived({0: (OffsetSpan(0, 3),), 2: (OffsetSpan(0, 8),)})
     with pytest.raises(ArchiveGap, match=r"offsets 3 to 4 of partition 0 \(--allow-gaps"):
         plan_copy("t", LOG, before, allows_gaps=False)
     assert plan_copy("t", LOG, before, allows_gaps=True) == ({0: (5, 20), 2: (8, 30)}, {0: (3, 5)}, {})
     # A gap that was noted is not found again.
-    noted = archived({0: (Span(0, 3),), 2: (Span(0, 8),)}, gaps={0: (Span(3, 5),)})
+    noted = archived({0: (OffsetSpan(0, 3),), 2: (OffsetSpan(0, 8),)}, gaps={0: (OffsetSpan(3, 5),)})
     assert plan_copy("t", LOG, noted, allows_gaps=False).gaps == {}
 
 
 def test_gaps_are_seen_in_partitions_of_which_nothing_was_archived_yet() -> None:
     # All three were there at the first run, the second one was empty and had lost ten records before.
-    before = archived({0: (Span(5, 20),)}, begins={0: 5, 1: 10, 2: 8})
-    log = Log(ID, {0: Span(5, 20), 1: Span(10, 12), 2: Span(9, 30), 3: Span(4, 6)})
+    before = archived({0: (OffsetSpan(5, 20),)}, begins={0: 5, 1: 10, 2: 8})
+    log = LogBounds(ID, {0: OffsetSpan(5, 20), 1: OffsetSpan(10, 12), 2: OffsetSpan(9, 30), 3: OffsetSpan(4, 6)})
     with pytest.raises(ArchiveGap, match=r": offsets 8 to 8 of partition 2, offsets 0 to 3 of partition 3 \("):
         plan_copy("t", log, before, allows_gaps=False)
     planned = plan_copy("t", log, before, allows_gaps=True)
@@ -67,10 +67,10 @@ def test_gaps_are_seen_in_partitions_of_which_nothing_was_archived_yet() -> None
 
 
 def test_what_is_removed_while_a_job_copies_is_told_apart_from_what_is_left() -> None:
-    spans = {0: Span(5, 20), 1: Span(0, 10), 2: Span(7, 9)}
+    spans = {0: OffsetSpan(5, 20), 1: OffsetSpan(0, 10), 2: OffsetSpan(7, 9)}
     assert split_removed(spans, {0: 5, 1: 4, 2: 30, 3: 1}) == (
-        {0: Span(5, 20), 1: Span(4, 10)},
-        {1: Span(0, 4), 2: Span(7, 9)},
+        {0: OffsetSpan(5, 20), 1: OffsetSpan(4, 10)},
+        {1: OffsetSpan(0, 4), 2: OffsetSpan(7, 9)},
     )
     assert split_removed(spans, {}) == (spans, {})
 
@@ -79,12 +79,12 @@ def test_another_history_of_the_topic_is_refused() -> None:
     with pytest.raises(OtherTopic, match="was deleted and made again"):
         plan_copy("t", LOG._replace(id=UUID(int=2)), archived({}), allows_gaps=True)
     with pytest.raises(OtherTopic, match="ends at offset 20, and is archived up to 21"):
-        plan_copy("t", LOG, archived({0: (Span(5, 21),)}), allows_gaps=True)
+        plan_copy("t", LOG, archived({0: (OffsetSpan(5, 21),)}), allows_gaps=True)
 
 
 def test_rounds_cover_everything_once() -> None:
-    left = {0: Span(5, 20), 2: Span(8, 30)}
-    seen: dict[int, list[Span]] = {0: [], 2: []}
+    left = {0: OffsetSpan(5, 20), 2: OffsetSpan(8, 30)}
+    seen: dict[int, list[OffsetSpan]] = {0: [], 2: []}
     while left:
         done = next_round("t", left, 10)
         assert sum(span.size for span in done.values()) <= 10
@@ -159,11 +159,11 @@ def test_archived_ranges_are_cut_like_others_and_keep_the_files_that_matter() ->
 
 def test_a_stream_joins_at_the_first_archived_offset_and_skips_only_what_is_in_neither() -> None:
     seen = {"t": SeenTopic(ID, {0: BOUNDS})}
-    joined = next_step(Positions({}), seen)
+    joined = next_step(StreamPositions({}), seen)
     assert dict(joined.end.items()) == {TopicPartition("t", 0): 5}
 
-    def at(offset: int) -> Positions:
-        return Positions({"t": TopicPosition(ID, {0: offset})})
+    def at(offset: int) -> StreamPositions:
+        return StreamPositions({"t": TopicPosition(ID, {0: offset})})
 
     step = next_step(at(12), seen)
     assert (step.losses, step.backlog, step.end) == ((), 28, at(40))
@@ -176,18 +176,18 @@ def test_a_stream_joins_at_the_first_archived_offset_and_skips_only_what_is_in_n
 
 def test_who_has_reached_what_needs_no_archive() -> None:
     place, other = TopicPartition("t", 0), TopicPartition("t", 1)
-    position = Positions({"t": TopicPosition(ID, {0: 7})})
+    position = StreamPositions({"t": TopicPosition(ID, {0: 7})})
     assert [position.reached(place, ID), position.reached(other, ID), position.reached(place, UUID(int=2))] == [7, 0, 0]
     offsets = begins_at(AtOffsets({place: 5, other: Place.LATEST}))
     assert (offsets(place, ID), offsets(other, ID)) == (5, OFFSET_MAX)
-    assert [begins_at(each)(place, ID) for each in (Place.LATEST, Place.EARLIEST, AtTime(9))] == [OFFSET_MAX, 0, 0]
+    assert [begins_at(each)(place, ID) for each in (Place.LATEST, Place.EARLIEST, AtTimestamp(9))] == [OFFSET_MAX, 0, 0]
 
 
 def test_the_option_says_which_archive_is_read() -> None:
     needed = {"kafka.bootstrap.servers": "broker:9092", "topic": "t"}
 
     def chosen(**others: str) -> object:
-        return parse_options({**needed, **others}, Kind.STREAM).archive
+        return parse_options({**needed, **others}, ReadKind.STREAM).archive
 
     # Executors may have another working directory.
     assert chosen(**{"goqueue.archive": "data/archive"}) == str(Path.cwd() / "data/archive")

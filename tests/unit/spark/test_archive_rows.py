@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.seams.clock import SystemClock
-from goqueue.spark.archive.commits import Change, load, write
+from goqueue.spark.archive.commits import ArchiveChange, load, write
 from goqueue.spark.archive.lookup import cut_at_files
 from goqueue.spark.archive.manifest import ArchiveDamaged
 from goqueue.spark.archive.rows import ArchivedPartition
-from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.spans import OffsetSpan
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.archive.write import number_of
 from goqueue.spark.jobs.archive.verify import check_cluster, clusters_of
@@ -51,7 +51,7 @@ def numbered(steps: list[tuple[int, int | None]]) -> list[tuple[int, int | None]
 def test_what_was_written_is_read_by_offset_and_by_time(
     steps: list[tuple[int, int | None]], start: int, size: int, batch_rows: int, time_ms: int
 ) -> None:
-    made, span = numbered(steps), Span(start, start + size)
+    made, span = numbered(steps), OffsetSpan(start, start + size)
     batches = [rows(made[first : first + batch_rows]) for first in range(0, len(made), batch_rows)]
     with TemporaryDirectory() as directory:
         store = ArchiveStore(directory)
@@ -101,14 +101,14 @@ class _Reading:
         self.made = [(offset, offset % 2 * DAY_MS) for offset in range(40)]
         batches = [rows(self.made[first : first + 10]) for first in range(0, 40, 10)]
         files = stored(self.store, batches, target_bytes=1)
-        change = Change(topic="orders", topic_id=ID, covered={0: (Span(0, 40),)}, added=files)
+        change = ArchiveChange(topic="orders", topic_id=ID, covered={0: (OffsetSpan(0, 40),)}, added=files)
         self.state = write(self.store, load(self.store), change, CLOCK)
         self.files = self.state.topics["orders"].files
 
     def merge(self) -> None:
         merged = stored(self.store, [rows(self.made)], number=1)
         removed = [file.path for file in self.files]
-        change = Change(topic="orders", topic_id=ID, added=merged, removed=removed)
+        change = ArchiveChange(topic="orders", topic_id=ID, added=merged, removed=removed)
         self.state = write(self.store, self.state, change, CLOCK)
         self.delete()
 
@@ -124,13 +124,13 @@ def offsets_of(batches: Iterator[pa.RecordBatch]) -> list[int]:
 def test_a_read_goes_on_where_it_was_when_its_files_are_merged_and_deleted(tmp_path: Path) -> None:
     archive = _Reading(tmp_path)
     partition = ArchivedPartition(archive.store, "orders", 0, archive.files)
-    reading = partition.read(Span(3, 38), ["offset"])
+    reading = partition.read(OffsetSpan(3, 38), ["offset"])
     first = next(reading).column("offset").to_pylist()
     archive.merge()
 
     assert sorted([*first, *offsets_of(reading)]) == list(range(3, 38))
     assert ArchivedPartition(archive.store, "orders", 0, archive.files).first_at(DAY_MS, 40) == 1
-    assert offsets_of(ArchivedPartition(archive.store, "orders", 0).read(Span(0, 40), ["offset"])) == [
+    assert offsets_of(ArchivedPartition(archive.store, "orders", 0).read(OffsetSpan(0, 40), ["offset"])) == [
         *range(0, 40, 2),
         *range(1, 40, 2),
     ]
@@ -140,7 +140,7 @@ def test_a_machine_that_does_not_see_the_archive_says_so_and_reads_nothing(tmp_p
     archive = _Reading(tmp_path / "here")
     elsewhere = ArchivedPartition(ArchiveStore(str(tmp_path / "there")), "orders", 0, archive.files)
     with pytest.raises(ArchiveUnreachable, match=r"on this machine .*goqueue.archive=never"):
-        list(elsewhere.read(Span(0, 10), ["offset"]))
+        list(elsewhere.read(OffsetSpan(0, 10), ["offset"]))
 
 
 def test_files_that_are_gone_or_broken_are_damage_and_not_the_end(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_files_that_are_gone_or_broken_are_damage_and_not_the_end(tmp_path: Path
     (tmp_path / archive.files[-1].path).write_bytes(b"no parquet")
     partition = ArchivedPartition(archive.store, "orders", 0, archive.files)
     with pytest.raises(ArchiveDamaged, match="cannot be read"):
-        list(partition.read(Span(30, 40), ["offset"]))
+        list(partition.read(OffsetSpan(30, 40), ["offset"]))
     archive.delete()
     with pytest.raises(ArchiveDamaged, match="names a file that is not there"):
-        list(partition.read(Span(0, 10), ["offset"]))
+        list(partition.read(OffsetSpan(0, 10), ["offset"]))
     with pytest.raises(ArchiveDamaged, match="names a file that is not there"):
         partition.first_at(0, 40)
 
@@ -165,7 +165,7 @@ def test_a_file_with_any_byte_changed_is_damaged(tmp_path: Path) -> None:
         changed = raw[:place] + bytes([raw[place] ^ 1 << place % 8]) + raw[place + 1 :]
         (tmp_path / file.path).write_bytes(changed)
         with pytest.raises(ArchiveDamaged, match=rf"^{file.path} cannot be read"):
-            list(ArchivedPartition(store, "orders", 0, (file,)).read(Span(0, 20), SCHEMA.names))
+            list(ArchivedPartition(store, "orders", 0, (file,)).read(OffsetSpan(0, 20), SCHEMA.names))
     for changed in (raw[:-1], raw + b"x", b""):
         (tmp_path / file.path).write_bytes(changed)
         with pytest.raises(ArchiveDamaged, match="cannot be read"):
@@ -179,7 +179,7 @@ def test_large_values_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     made = [one | {"offset": n, "value": bytes([n]) * 3_000_000} for n in range(8)]
     (file,) = stored(store, (pa.RecordBatch.from_pylist(made[n : n + 4], schema=SCHEMA) for n in (0, 4)))
     partition = ArchivedPartition(store, "orders", 0, (file,))
-    assert [batch.num_rows for batch in partition.read(Span(1, 8), SCHEMA.names)] == [1] * 7
+    assert [batch.num_rows for batch in partition.read(OffsetSpan(1, 8), SCHEMA.names)] == [1] * 7
 
 
 def test_only_what_is_read_has_to_be_whole(tmp_path: Path) -> None:
@@ -191,8 +191,8 @@ def test_only_what_is_read_has_to_be_whole(tmp_path: Path) -> None:
     (tmp_path / file.path).write_bytes(raw)
     partition = ArchivedPartition(store, "orders", 0, (file,))
     with pytest.raises(ArchiveDamaged, match=r"the 65536 bytes from \d+ on are not what was written"):
-        list(partition.read(Span(0, 4), ["value"]))
-    assert offsets_of(partition.read(Span(0, 4), ["offset"])) == [0, 1, 2, 3]
+        list(partition.read(OffsetSpan(0, 4), ["value"]))
+    assert offsets_of(partition.read(OffsetSpan(0, 4), ["offset"])) == [0, 1, 2, 3]
 
 
 def test_dates_in_turn_make_one_file_each(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_pieces_of_an_archive_are_cut_where_files_begin_and_name_all_files_of_th
     made: list[tuple[int, int, int]], piece_bytes: int
 ) -> None:
     files = [described(first, first + more, size=size) for first, more, size in sorted(made)]
-    spans = (Span(0, 50), Span(60, 120))
+    spans = (OffsetSpan(0, 50), OffsetSpan(60, 120))
 
     pieces = cut_at_files("/archive", spans, files, piece_bytes)
 
@@ -223,4 +223,4 @@ def test_pieces_of_an_archive_are_cut_where_files_begin_and_name_all_files_of_th
     starts = {file.first for file in files} | {0, 60}
     assert {piece.start for piece in pieces} <= starts
     for piece in pieces:
-        assert set(piece.files) == {file for file in files if file.overlaps(Span(piece.start, piece.end))}
+        assert set(piece.files) == {file for file in files if file.overlaps(OffsetSpan(piece.start, piece.end))}

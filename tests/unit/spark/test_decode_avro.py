@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import Decoded, fields_of, reader_of
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 from tests.decode_values_kit import ORDER, avro, avro_text
 
 HUGE = b"\xfe" + b"\xff" * 8 + b"\x01"
@@ -37,7 +37,7 @@ GOOD = {
 
 
 def decoded(schema: str, *values: bytes | None, prefix: Prefix = Prefix.NONE) -> Decoded:
-    return reader_of(Decoding(Format.AVRO, schema, prefix=prefix)).decode(pa.array(values, pa.binary()))
+    return reader_of(Decoding(FormatName.AVRO, schema, prefix=prefix)).decode(pa.array(values, pa.binary()))
 
 
 def error_of(kind: object, value: bytes) -> str:
@@ -93,7 +93,7 @@ def test_each_type_becomes_a_column(kind: Any, value: object, column: str, expec
 
 
 def test_types_are_those_that_spark_makes_of_its_own() -> None:
-    ours = pa.schema(fields_of(Decoding(Format.AVRO, json.dumps(ORDER))))
+    ours = pa.schema(fields_of(Decoding(FormatName.AVRO, json.dumps(ORDER))))
     assert to_arrow_schema(from_arrow_schema(ours, prefer_timestamp_ntz=True), timezone="UTC").equals(ours)
 
 
@@ -194,7 +194,7 @@ def test_what_serializers_put_in_front_is_skipped_if_it_is_there() -> None:
 )  # fmt: skip
 def test_a_schema_without_columns_is_refused_with_the_field(schema: str, told: str) -> None:
     with pytest.raises(Invalid, match=told):
-        reader_of(Decoding(Format.AVRO, schema))
+        reader_of(Decoding(FormatName.AVRO, schema))
 
 
 def test_types_that_double_at_every_level_are_bounded() -> None:
@@ -203,7 +203,7 @@ def test_types_that_double_at_every_level_are_bounded() -> None:
         twice = [{"name": "a", "type": kind}, {"name": "b", "type": f"L{level - 1}" if level else "int"}]
         kind = {"type": "record", "name": f"L{level}", "fields": twice}
     with pytest.raises(Invalid, match="more than 10000 fields"):
-        reader_of(Decoding(Format.AVRO, json.dumps(kind)))
+        reader_of(Decoding(FormatName.AVRO, json.dumps(kind)))
 
 
 RECORDS = st.fixed_dictionaries(

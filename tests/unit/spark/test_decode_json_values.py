@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import Decoded, ValueColumns, ValueReader, fields_of, reader_of
-from goqueue.spark.values.decoding import Decoding, Format
+from goqueue.spark.values.decoding import Decoding, FormatName
 
 MOMENT = datetime(2030, 1, 31, 8, 0, 0, 500_000, UTC)
 ALL = (
@@ -25,7 +25,7 @@ ALL = (
 
 
 def decoded(schema: str, *values: bytes | None) -> Decoded:
-    return reader_of(Decoding(Format.JSON, schema)).decode(pa.array(values, pa.binary()))
+    return reader_of(Decoding(FormatName.JSON, schema)).decode(pa.array(values, pa.binary()))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_is_no_json_object_says_so(value: bytes, told: str) -> None:
 
 
 def test_types_are_those_that_spark_makes_of_its_own() -> None:
-    ours = pa.schema(fields_of(Decoding(Format.JSON, ALL)))
+    ours = pa.schema(fields_of(Decoding(FormatName.JSON, ALL)))
     assert to_arrow_schema(from_arrow_schema(ours, prefer_timestamp_ntz=True), timezone="UTC").equals(ours)
 
 
@@ -138,11 +138,11 @@ def test_types_are_those_that_spark_makes_of_its_own() -> None:
 )
 def test_schemas_that_cannot_be_read_are_refused_with_the_column(schema: str, told: str) -> None:
     with pytest.raises(Invalid, match=told):
-        reader_of(Decoding(Format.JSON, schema))
+        reader_of(Decoding(FormatName.JSON, schema))
 
 
 def test_columns_come_in_the_order_that_was_asked_for_and_large_batches_in_parts() -> None:
-    columns = ValueColumns(["error", "offset", "data"], Decoding(Format.JSON, "x INT"))
+    columns = ValueColumns(["error", "offset", "data"], Decoding(FormatName.JSON, "x INT"))
     assert columns.stored == ("offset", "value")
     batch = pa.record_batch({"offset": pa.array(range(25_000)), "value": pa.array([b'{"x": 1}'] * 25_000)})
 
@@ -178,7 +178,7 @@ def test_few_large_values_among_small_ones_are_decoded_apart(monkeypatch: pytest
 
 
 def test_a_read_without_these_columns_decodes_nothing() -> None:
-    columns = ValueColumns(["offset"], Decoding(Format.JSON, "x INT"))
+    columns = ValueColumns(["offset"], Decoding(FormatName.JSON, "x INT"))
     assert columns.stored == ("offset",)
     batch = pa.record_batch({"offset": pa.array([1])})
     assert list(columns.add(batch)) == [batch]

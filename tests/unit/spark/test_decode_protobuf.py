@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import Decoded, fields_of, reader_of
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 from tests.decode_values_kit import descriptor_set, message, message_class
 
 ORDER = descriptor_set(
@@ -46,7 +46,7 @@ NOTHING = {"id": 0, "name": "", "note": None, "state": "OPEN", "lines": [], "by_
 def decoded(
     *values: bytes | None, descriptors: bytes = ORDER, name: str = "shop.Order", prefix: Prefix = Prefix.NONE
 ) -> Decoded:
-    decoding = Decoding(Format.PROTOBUF, descriptors, name, prefix)
+    decoding = Decoding(FormatName.PROTOBUF, descriptors, name, prefix)
     return reader_of(decoding).decode(pa.array(values, pa.binary()))
 
 
@@ -103,13 +103,13 @@ def test_all_that_a_message_can_have_becomes_columns() -> None:
 )
 def test_each_type_becomes_a_column(kind: str, column: str) -> None:
     descriptors = descriptor_set(message("M", ("x", kind), ("more", kind, "repeated")))
-    found = reader_of(Decoding(Format.PROTOBUF, descriptors, "shop.M")).type
+    found = reader_of(Decoding(FormatName.PROTOBUF, descriptors, "shop.M")).type
     told = from_arrow_type(found, prefer_timestamp_ntz=True).simpleString()
     assert told == f"struct<x:{column},more:array<{column}>>"
 
 
 def test_types_are_those_that_spark_makes_of_its_own() -> None:
-    ours = pa.schema(fields_of(Decoding(Format.PROTOBUF, ORDER, "shop.Order")))
+    ours = pa.schema(fields_of(Decoding(FormatName.PROTOBUF, ORDER, "shop.Order")))
     assert to_arrow_schema(from_arrow_schema(ours, prefer_timestamp_ntz=True), timezone="UTC").equals(ours)
 
 
@@ -180,15 +180,15 @@ def test_maps_come_in_one_order() -> None:
 )
 def test_descriptors_without_columns_are_refused(descriptors: bytes, name: str, told: str) -> None:
     with pytest.raises(Invalid, match=told):
-        reader_of(Decoding(Format.PROTOBUF, descriptors, name))
+        reader_of(Decoding(FormatName.PROTOBUF, descriptors, name))
 
 
 def test_descriptors_have_to_be_complete_in_any_order() -> None:
     files = FileDescriptorSet.FromString(ORDER).file
     kept = FileDescriptorSet(file=[each for each in files if "empty" not in each.name]).SerializeToString()
     with pytest.raises(Invalid, match=r"lacks what it imports: google/protobuf/empty.proto .*--include_imports"):
-        reader_of(Decoding(Format.PROTOBUF, kept, "shop.Order"))
-    reader_of(Decoding(Format.PROTOBUF, FileDescriptorSet(file=files[::-1]).SerializeToString(), "shop.Order"))
+        reader_of(Decoding(FormatName.PROTOBUF, kept, "shop.Order"))
+    reader_of(Decoding(FormatName.PROTOBUF, FileDescriptorSet(file=files[::-1]).SerializeToString(), "shop.Order"))
 
 
 LINES = st.fixed_dictionaries(

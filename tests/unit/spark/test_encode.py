@@ -16,7 +16,7 @@ from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import read_header, validate
 from goqueue.records.reader import read_records
-from goqueue.spark.records.encode import Producer, bytes_alone, encode
+from goqueue.spark.records.encode import ProducerState, bytes_alone, encode
 from goqueue.spark.source.columns import SCHEMA
 from tests.unit.spark.codec_kit import RECORD, RECORDS, arrow_batches
 
@@ -53,7 +53,7 @@ def records_of(batches: Sequence[bytearray]) -> list[NewRecord]:
 def test_bytes_equal_those_of_records_built_one_by_one(
     records: list[NewRecord], codec: Codec, is_transactional: bool
 ) -> None:
-    producer = Producer(7, 2, 41, is_transactional=is_transactional)
+    producer = ProducerState(7, 2, 41, is_transactional=is_transactional)
     assert encoded(rows_of(records), codec=codec, producer=producer) == [
         build_batch(
             records,
@@ -84,7 +84,7 @@ def test_many_records_give_the_same_bytes() -> None:
 def test_batches_stay_below_the_limit_and_keep_all_records_in_order(
     records: list[NewRecord], batch_bytes_max: int, codec: Codec
 ) -> None:
-    batches = encoded(rows_of(records), batch_bytes_max=batch_bytes_max, codec=codec, producer=Producer(1, 0, 5))
+    batches = encoded(rows_of(records), batch_bytes_max=batch_bytes_max, codec=codec, producer=ProducerState(1, 0, 5))
     assert records_of(batches) == records
     sequence = 5
     for batch in batches:
@@ -115,14 +115,14 @@ def test_batches_are_filled() -> None:
 
 
 def test_sequence_goes_on_from_0_behind_its_end() -> None:
-    last = Producer(1, 0, 2**31 - 1)
+    last = ProducerState(1, 0, 2**31 - 1)
     first, second = encoded(rows_of([NewRecord(NOW, None, bytes(500))] * 2), batch_bytes_max=700, producer=last)
     assert (read_header(first).base_sequence, read_header(second).base_sequence) == (2**31 - 1, 0)
-    assert last.after(3) == Producer(1, 0, 2)
+    assert last.after(3) == ProducerState(1, 0, 2)
 
 
 def test_producer_without_a_sequence_has_none_afterwards() -> None:
-    assert Producer().after(3) == Producer()
+    assert ProducerState().after(3) == ProducerState()
 
 
 def test_no_rows_give_no_batch() -> None:

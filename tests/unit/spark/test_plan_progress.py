@@ -10,15 +10,15 @@ import pytest
 from goqueue.client import Client, groups, topics
 from goqueue.errors import NotFound
 from goqueue.spark.broker import http_address
-from goqueue.spark.source.positions import Positions, TopicPosition
+from goqueue.spark.source.positions import StreamPositions, TopicPosition
 from goqueue.spark.source.stream import Progress
 from goqueue.testing.broker import Broker, MovableClock
 
 NOBODY = "http://127.0.0.1:1"
 
 
-def at(offset: int) -> Positions:
-    return Positions({"orders": TopicPosition(UUID(int=1), {0: offset})})
+def at(offset: int) -> StreamPositions:
+    return StreamPositions({"orders": TopicPosition(UUID(int=1), {0: offset})})
 
 
 def no_settings() -> Mapping[str, str | None]:

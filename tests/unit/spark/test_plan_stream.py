@@ -15,14 +15,14 @@ from goqueue.errors import Conflict
 from goqueue.spark.source.lookup import Bounds, Seen, SeenTopic
 from goqueue.spark.source.losses import DataLost, settle
 from goqueue.spark.source.plan import Range
-from goqueue.spark.source.positions import ForeignCheckpoint, Positions, TopicPosition, read_positions
-from goqueue.spark.source.stream_plan import Step, ends_of, known, next_step, readable
+from goqueue.spark.source.positions import ForeignCheckpoint, StreamPositions, TopicPosition, read_positions
+from goqueue.spark.source.stream_plan import StreamStep, ends_of, known, next_step, readable
 
 A, B = UUID(int=1), UUID(int=2)
 
 
-def at(offsets: Mapping[int, int], topic_id: UUID = A, name: str = "orders") -> Positions:
-    return Positions({name: TopicPosition(topic_id, offsets)})
+def at(offsets: Mapping[int, int], topic_id: UUID = A, name: str = "orders") -> StreamPositions:
+    return StreamPositions({name: TopicPosition(topic_id, offsets)})
 
 
 def shown(bounds: Mapping[int, tuple[int, int]], topic_id: UUID = A, name: str = "orders") -> Seen:
@@ -32,7 +32,7 @@ def shown(bounds: Mapping[int, tuple[int, int]], topic_id: UUID = A, name: str =
 def test_a_stream_goes_to_the_end_of_what_is_there() -> None:
     step = next_step(at({0: 5, 1: 0}), shown({0: (0, 9), 1: (0, 4)}))
 
-    assert step == Step(at({0: 9, 1: 4}), (), 8)
+    assert step == StreamStep(at({0: 9, 1: 4}), (), 8)
     assert readable(at({0: 5, 1: 0}), step.end, shown({0: (0, 9), 1: (0, 4)})).ranges == (
         Range("orders", A, 0, 5, 9),
         Range("orders", A, 1, 0, 4),
@@ -45,7 +45,7 @@ def test_a_limit_is_shared_among_partitions() -> None:
 
 def test_a_stream_stays_where_it_is_if_there_is_nothing_new() -> None:
     start = at({0: 5})
-    assert next_step(start, shown({0: (0, 5)})) == Step(start, (), 0)
+    assert next_step(start, shown({0: (0, 5)})) == StreamStep(start, (), 0)
 
 
 def test_a_new_partition_joins_at_its_start_and_is_read_with_the_next_batch() -> None:
@@ -53,7 +53,7 @@ def test_a_new_partition_joins_at_its_start_and_is_read_with_the_next_batch() ->
 
     joined = next_step(at({0: 3}), seen)
 
-    assert joined == Step(at({0: 5, 1: 0}), (), 2)
+    assert joined == StreamStep(at({0: 5, 1: 0}), (), 2)
     assert readable(at({0: 3}), joined.end, seen).ranges == (Range("orders", A, 0, 3, 5),)
     assert next_step(joined.end, seen).end == at({0: 5, 1: 7})
 
@@ -110,7 +110,7 @@ def test_a_deleted_topic_is_a_loss_and_its_position_is_kept() -> None:
     step = next_step(at({0: 9}), {})
 
     assert step.losses[0].what == "topic 'orders' was deleted, or is not subscribed any more"
-    assert step == Step(at({0: 9}), step.losses, 0)
+    assert step == StreamStep(at({0: 9}), step.losses, 0)
     assert readable(at({0: 5}), at({0: 9}), {}).losses == step.losses
 
 
@@ -119,7 +119,7 @@ def test_a_topic_that_was_not_seen_for_a_while_is_read_on_where_it_was() -> None
     start = at({0: 100, 1: 40})
 
     unseen = next_step(start, {})
-    assert next_step(unseen.end, seen) == Step(at({0: 100, 1: 50}), (), 10)
+    assert next_step(unseen.end, seen) == StreamStep(at({0: 100, 1: 50}), (), 10)
 
     narrow = next_step(start, shown({0: (0, 101)}))
     assert narrow.end == at({0: 101, 1: 40})
@@ -136,10 +136,10 @@ def test_a_topic_that_was_not_seen_and_is_another_one_then_is_read_from_its_star
 
 
 def test_progress_is_that_in_what_is_there() -> None:
-    positions = Positions({"orders": TopicPosition(A, {0: 5, 1: 6}), "returns": TopicPosition(B, {0: 7})})
+    positions = StreamPositions({"orders": TopicPosition(A, {0: 5, 1: 6}), "returns": TopicPosition(B, {0: 7})})
 
     assert known(positions, shown({0: (0, 9)})) == at({0: 5})
-    assert known(positions, shown({0: (0, 9), 1: (0, 9)}, B)) == Positions()
+    assert known(positions, shown({0: (0, 9), 1: (0, 9)}, B)) == StreamPositions()
 
 
 def test_a_topic_made_again_is_a_loss_and_is_read_from_its_start() -> None:
@@ -166,8 +166,8 @@ def test_a_partition_that_is_added_to_those_assigned_joins_at_its_first_record()
 
     step = next_step(at({0: 5}), seen, is_assigned=True)
 
-    assert step == Step(at({0: 5, 1: 1000}), (), 0)
-    assert next_step(step.end, seen, is_assigned=True) == Step(at({0: 5, 1: 2000}), (), 1000)
+    assert step == StreamStep(at({0: 5, 1: 1000}), (), 0)
+    assert next_step(step.end, seen, is_assigned=True) == StreamStep(at({0: 5, 1: 2000}), (), 1000)
 
 
 def test_all_losses_are_one_error_that_names_the_option_and_what_it_does() -> None:
@@ -272,7 +272,7 @@ def test_a_log_that_ends_before_the_end_of_a_stream_is_a_loss_and_the_stream_is_
     found = readable(start, step.end, seen)
     assert found.ranges == (Range("orders", A, 0, 40, 50), Range("orders", A, 1, 0, 4))
     assert found.losses == step.losses
-    assert next_step(step.end, seen) == Step(step.end, (), 0)
+    assert next_step(step.end, seen) == StreamStep(step.end, (), 0)
 
 
 @pytest.mark.parametrize("then", [{}, shown({0: (0, 60)}, B)])
@@ -291,15 +291,15 @@ def test_a_stream_with_an_end_reads_no_further_whatever_a_run_aims_at() -> None:
 
     step = next_step(start, seen, target=ends_of(seen))
 
-    assert step == Step(replace(at({0: 8, 1: 4}), end=start.end), (), 7)
-    assert next_step(step.end, seen) == Step(step.end, (), 0)
+    assert step == StreamStep(replace(at({0: 8, 1: 4}), end=start.end), (), 7)
+    assert next_step(step.end, seen) == StreamStep(step.end, (), 0)
 
 
 @pytest.mark.parametrize("then", [{}, shown({0: (50, 60)}), shown({0: (0, 3)}), shown({0: (0, 9)}, B)])
 def test_a_stream_that_has_reached_its_end_loses_nothing_any_more(then: Seen) -> None:
     done = replace(at({0: 8, 1: 4}), end=at({0: 8, 1: 4}))
 
-    assert next_step(done, then) == Step(done, (), 0)
+    assert next_step(done, then) == StreamStep(done, (), 0)
 
 
 def test_of_a_stream_with_an_end_only_what_lies_before_it_can_be_lost() -> None:
@@ -338,7 +338,7 @@ def test_a_stream_with_an_end_reads_all_before_it_once_while_more_is_written(
 
 
 def test_positions_read_back_from_the_checkpoint_as_the_same_text() -> None:
-    position = Positions({"b": TopicPosition(B, {10: 1, 2: 7}), "a": TopicPosition(A, {0: 2**62})})
+    position = StreamPositions({"b": TopicPosition(B, {10: 1, 2: 7}), "a": TopicPosition(A, {0: 2**62})})
     text = json.dumps(position.to_json())
 
     assert "end" not in position.to_json()

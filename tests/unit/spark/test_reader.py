@@ -15,7 +15,7 @@ from goqueue.errors import TooLarge
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.spark.source.losses import DataLost
-from goqueue.spark.source.options import Kind, parse_options
+from goqueue.spark.source.options import ReadKind, parse_options
 from goqueue.spark.source.plan import Range
 from goqueue.spark.source.reader import GoQueueReader, read_task
 from goqueue.testing.broker import Broker
@@ -66,7 +66,7 @@ def test_a_topic_made_again_is_never_read_as_the_old_one(
     with scripted() as cluster:
         monkeypatch.setattr(cluster, "_metadata", RemadeTopic(cluster, before))
         cluster.answers[0, FETCH] = answer
-        options = parse_options({"kafka.bootstrap.servers": cluster.bootstrap, "topic": TOPIC}, Kind.BATCH)
+        options = parse_options({"kafka.bootstrap.servers": cluster.bootstrap, "topic": TOPIC}, ReadKind.BATCH)
         task = InputPartition(Range(TOPIC, TOPIC_ID, 0, 0, 1))
         with pytest.raises(DataLost, match="'orders' was deleted and made again"):
             list(read_task(options, ("value",), task))
@@ -86,7 +86,7 @@ def test_a_record_that_comes_while_boundaries_are_looked_up_is_no_lost_one() -> 
     with scripted() as cluster:
         cluster.answers[0, LIST_OFFSETS] = answer
         written = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": TOPIC, "endingTimestamp": "1700000000000"}
-        (task,) = GoQueueReader(parse_options(written, Kind.BATCH), ("value",)).partitions()
+        (task,) = GoQueueReader(parse_options(written, ReadKind.BATCH), ("value",)).partitions()
 
     assert task.value == Range(TOPIC, TOPIC_ID, 0, 0, 10)
 
@@ -111,7 +111,7 @@ def test_a_batch_that_opens_to_much_is_read_within_a_limit_that_can_be_raised() 
         def rows(**more: str) -> int:
             written = {"kafka.bootstrap.servers": broker.bootstrap, "topic": "large"}
             named = {f"goqueue.max.{name}.bytes": text for name, text in more.items()}
-            reader = GoQueueReader(parse_options(written | named, Kind.BATCH), ("value",))
+            reader = GoQueueReader(parse_options(written | named, ReadKind.BATCH), ("value",))
             return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
 
         assert rows() == 33

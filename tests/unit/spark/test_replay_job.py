@@ -29,17 +29,17 @@ from goqueue.spark.jobs.replay.notes import (
     NotesLost,
     ReplayDiffers,
     ReplayNotes,
-    ReplayWish,
+    ReplayRequest,
     require_same,
 )
-from goqueue.spark.pipelines.run.progress import QueryProgress
-from goqueue.spark.pipelines.run.query import BatchDone, QueryFailed, State
+from goqueue.spark.pipelines.run.progress import RunProgress
+from goqueue.spark.pipelines.run.query import BatchDone, QueryFailed, RunState
 from goqueue.spark.source.losses import DataLost, Loss, deleted, removed, settle
 from tests.cli.command import Command
 
 NOW_MS = 1_000_000
 HELD = {0: Held(5, 20), 1: Held(0, 8)}
-WISH = ReplayWish(
+WISH = ReplayRequest(
     source="orders", target="again", start="10m ago", end="end", where="", partitions="auto", has_origin=True
 )
 
@@ -99,33 +99,33 @@ def test_a_pace_never_exceeds_its_rate_though_a_batch_reads_one_of_each_partitio
 
 
 def test_the_time_left_is_told_once_it_can_be() -> None:
-    assert ReplayStatus(State.RUNNING).seconds_left is None
-    assert ReplayStatus(State.RUNNING, left=5).seconds_left is None
-    assert ReplayStatus(State.RUNNING, left=50, rows_per_second=10.0).seconds_left == 5.0
-    assert ReplayStatus(State.ENDED, left=0).seconds_left == 0.0
+    assert ReplayStatus(RunState.RUNNING).seconds_left is None
+    assert ReplayStatus(RunState.RUNNING, left=5).seconds_left is None
+    assert ReplayStatus(RunState.RUNNING, left=50, rows_per_second=10.0).seconds_left == 5.0
+    assert ReplayStatus(RunState.ENDED, left=0).seconds_left == 0.0
 
 
 def test_a_replay_is_done_only_if_nothing_is_left() -> None:
-    def is_done(state: State, left: int | None, *, is_wished: bool = False) -> bool:
+    def is_done(state: RunState, left: int | None, *, is_wished: bool = False) -> bool:
         return ending_of(ReplayStatus(state, left=left), is_wished=is_wished)[1]
 
-    assert is_done(State.ENDED, 0)
-    assert is_done(State.ENDED, 0, is_wished=True)
+    assert is_done(RunState.ENDED, 0)
+    assert is_done(RunState.ENDED, 0, is_wished=True)
     # Nothing was left to do, so nothing was told.
-    assert is_done(State.ENDED, None)
-    assert not is_done(State.ENDED, None, is_wished=True)
-    assert not is_done(State.ENDED, 7, is_wished=True)
-    assert not is_done(State.FAILED, 0)
+    assert is_done(RunState.ENDED, None)
+    assert not is_done(RunState.ENDED, None, is_wished=True)
+    assert not is_done(RunState.ENDED, 7, is_wished=True)
+    assert not is_done(RunState.FAILED, 0)
 
-    short = ReplayStatus(State.ENDED, left=1_500)
+    short = ReplayStatus(RunState.ENDED, left=1_500)
     # Stopped while it waited for its next try, it has not failed.
-    broken = ReplayStatus(State.FAILED, left=5, failure=Failure("the broker is away"))
+    broken = ReplayStatus(RunState.FAILED, left=5, failure=Failure("the broker is away"))
     assert ending_of(broken, is_wished=False) == (broken, False)
-    assert ending_of(broken, is_wished=True)[0].state is State.ENDED
-    hopeless = ReplayStatus(State.FAILED, left=5, failure=Failure("no", is_hopeless=True))
+    assert ending_of(broken, is_wished=True)[0].state is RunState.ENDED
+    hopeless = ReplayStatus(RunState.FAILED, left=5, failure=Failure("no", is_hopeless=True))
     assert ending_of(hopeless, is_wished=True) == (hopeless, False)
     status, has_all = ending_of(short, is_wished=False)
-    assert (status.state, has_all) == (State.FAILED, False)
+    assert (status.state, has_all) == (RunState.FAILED, False)
     assert str(status.failure) == "the query has ended, but 1,500 offsets before its end were not read"
     assert ending_of(short, is_wished=True) == (short, False)
 
@@ -289,7 +289,7 @@ def test_a_job_goes_on_only_with_the_same_wish() -> None:
     notes = ReplayNotes(wish=WISH, bounds={}, keeps_partitions=True, began_at="now")
     require_same("one", notes, WISH)
 
-    other = ReplayWish(
+    other = ReplayRequest(
         source="orders", target="again", start="beginning", end="end", where="true", partitions="auto", has_origin=False
     )
     with pytest.raises(ReplayDiffers) as caught:
@@ -319,8 +319,8 @@ def test_a_mistake_in_the_call_is_told_at_once(arguments: list[str], why: str) -
 
 
 def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    status = ReplayStatus(State.RUNNING, 1_500, 700, 3, 4_500, 50.0, 30.0)
-    done = BatchDone("one", QueryProgress("replay"), QueryProgress("replay").totals)
+    status = ReplayStatus(RunState.RUNNING, 1_500, 700, 3, 4_500, 50.0, 30.0)
+    done = BatchDone("one", RunProgress("replay"), RunProgress("replay").totals)
     failed = QueryFailed("one", "replay", Failure("the broker is away"), 2.0)
     lines, text = Lines(), io.StringIO()
     lines.tell(done, status)

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from goqueue.spark.session import Machine, SessionPlan, SessionRequest, Target, plan_session, this_machine
+from goqueue.spark.session import MachineResources, SessionPlan, SessionRequest, SparkTarget, plan_session, this_machine
 
 GIB = 1024**3
-MACHINE = Machine(cores=8, memory_bytes=12 * GIB)
+MACHINE = MachineResources(cores=8, memory_bytes=12 * GIB)
 PYTHON = "/opt/venv/bin/python"
 
 
@@ -19,7 +19,7 @@ def plan(request: SessionRequest | None = None, /, **environ: str) -> SessionPla
 
 def test_by_default_spark_is_local_quiet_and_closed_to_others() -> None:
     made = plan()
-    assert made.target is Target.LOCAL
+    assert made.target is SparkTarget.LOCAL
     assert made.needs_java
     assert (
         made.settings.items()
@@ -52,9 +52,10 @@ def test_settings_of_the_caller_are_stronger_than_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "target"), [("local", Target.LOCAL), ("local[2]", Target.LOCAL), ("spark://h:7077", Target.CLUSTER)]
+    ("master", "target"),
+    [("local", SparkTarget.LOCAL), ("local[2]", SparkTarget.LOCAL), ("spark://h:7077", SparkTarget.CLUSTER)],
 )
-def test_a_master_decides_against_the_environment(master: str, target: Target) -> None:
+def test_a_master_decides_against_the_environment(master: str, target: SparkTarget) -> None:
     for request in (SessionRequest(master=master), SessionRequest(settings={"spark.master": master})):
         made = plan(request, SPARK_REMOTE="sc://elsewhere")
         assert made.target is target
@@ -95,7 +96,7 @@ def _pythons(made: SessionPlan) -> set[str | None]:
 @pytest.mark.parametrize("request_", [SessionRequest(master="sc://h:15002"), SessionRequest()])
 def test_a_spark_server_needs_no_java_here(request_: SessionRequest) -> None:
     made = plan(request_, SPARK_REMOTE="sc://h:15002")
-    assert made.target is Target.CONNECT
+    assert made.target is SparkTarget.CONNECT
     assert not made.needs_java
     assert "spark.master" not in made.settings
     assert made.settings.get("spark.remote", "sc://h:15002") == "sc://h:15002"
@@ -103,14 +104,14 @@ def test_a_spark_server_needs_no_java_here(request_: SessionRequest) -> None:
 
 def test_a_server_that_pyspark_starts_for_itself_needs_java_and_this_python() -> None:
     made = plan(SPARK_REMOTE="local[2]")
-    assert made.target is Target.CONNECT
+    assert made.target is SparkTarget.CONNECT
     assert made.needs_java
     assert made.environ["SPARK_GOQUEUE_PYTHON"] == PYTHON
 
 
 def test_under_spark_submit_only_the_session_is_ours() -> None:
     made = plan(PYSPARK_GATEWAY_PORT="4711", SPARK_HOME="/opt/spark")
-    assert made.target is Target.SUBMITTED
+    assert made.target is SparkTarget.SUBMITTED
     assert made.settings.keys() == {"spark.sql.session.timeZone", "spark.sql.execution.arrow.pyspark.enabled"}
     assert not made.environ
     assert not made.needs_java
@@ -119,7 +120,7 @@ def test_under_spark_submit_only_the_session_is_ours() -> None:
 @pytest.mark.parametrize("variable", ["PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"])
 def test_who_has_configured_a_spark_of_their_own_keeps_its_master(variable: str) -> None:
     made = plan(**{variable: "something"})
-    assert made.target is Target.CLUSTER
+    assert made.target is SparkTarget.CLUSTER
     assert "spark.master" not in made.settings
 
 
@@ -129,7 +130,7 @@ def test_memory_that_the_environment_sets_is_left_alone() -> None:
 
 @pytest.mark.parametrize(("memory", "heap"), [(1 * GIB, 1 * GIB), (8 * GIB, 2 * GIB), (512 * GIB, 4 * GIB)])
 def test_the_heap_is_a_bounded_share_of_the_memory(memory: int, heap: int) -> None:
-    assert Machine(cores=1, memory_bytes=memory).heap_bytes == heap
+    assert MachineResources(cores=1, memory_bytes=memory).heap_bytes == heap
 
 
 def test_this_machine_has_something() -> None:

@@ -17,7 +17,7 @@ from goqueue.cli.terminal.streams import console, write_line
 from goqueue.cli.terminal.tables import count_text, print_facts, size_text
 from goqueue.errors import GoQueueError
 from goqueue.spark.broker import find_http_url
-from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveRequest, Copied, Outcome
+from goqueue.spark.jobs.archive.job import ArchiveJob, ArchiveOutcome, ArchiveRequest, Copied
 from goqueue.spark.jobs.archive.verify import Verification, Verified
 from goqueue.spark.jobs.report import JobReporter
 
@@ -53,7 +53,7 @@ def run(request: ArchiveRequest, spark: SparkChoice, output_format: Format) -> N
     _show_outcome(request.topic, path, outcome, output_format)
 
 
-def _archive(request: ArchiveRequest, spark: SparkChoice, output_format: Format) -> tuple[Outcome, str]:
+def _archive(request: ArchiveRequest, spark: SparkChoice, output_format: Format) -> tuple[ArchiveOutcome, str]:
     about = f"topic {request.topic} to {request.path}"
     server = request.http_url or _http_url(request.bootstrap)
     with job_reporting(server, "archive", request.topic, about, spark.master) as reporter:
@@ -167,7 +167,7 @@ def _progress_line(copied: Copied) -> str:
     return f"{share:.0%}: {copied.offsets_done:,} of {copied.offsets:,} offsets, {rows}, {size_text(copied.bytes)}"
 
 
-def _show_outcome(topic: str, path: str, outcome: Outcome, output_format: Format) -> None:
+def _show_outcome(topic: str, path: str, outcome: ArchiveOutcome, output_format: Format) -> None:
     if output_format is not Format.TABLE:
         row: dict[str, object] = {
             "topic": topic,

@@ -42,10 +42,10 @@ from goqueue.spark.jobs.replay.job import (
     count_messages,
     pace,
 )
-from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayWish, require_same
+from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayRequest, require_same
 from goqueue.spark.jobs.replay.topics import SourceFacts, look_at_source, require_target
 from goqueue.spark.jobs.report import JobReporter
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.spark.session import SparkLost, is_remote
 from goqueue.spark.source.option_values import ArchiveUse, parse_archive
 
@@ -107,7 +107,7 @@ def _end_without(lost: str, options: ReplayOptions, directory: JobDirectory, scr
         )
     screen.say(what)
     directory.finish(_now())
-    screen.finish(options.name, ReplayStatus(State.ENDED), "done", "without what is lost")
+    screen.finish(options.name, ReplayStatus(RunState.ENDED), "done", "without what is lost")
     return 0
 
 
@@ -174,7 +174,7 @@ def _work(
         report_replay(reporter, status, "done")
         screen.finish(options.name, status, "done", _without(status) if options.skips_lost else "")
         return 0
-    if status.state is State.FAILED:
+    if status.state is RunState.FAILED:
         told = advice(status.failure, options.target, options.where, again)
         report_replay(reporter, status, "failed")
         screen.finish(options.name, status, "failed", told)
@@ -281,8 +281,8 @@ def _spark(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> Sp
     return stack.enter_context(job_session("goqueue job replay", around.master, has_logs=around.has_spark_logs))
 
 
-def _wish(options: ReplayOptions) -> ReplayWish:
-    return ReplayWish(
+def _wish(options: ReplayOptions) -> ReplayRequest:
+    return ReplayRequest(
         source=options.source,
         target=options.target,
         start=options.written_start,

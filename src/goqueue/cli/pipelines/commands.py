@@ -17,7 +17,7 @@ from goqueue.errors import Conflict, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goqueue.spark.pipelines import Reading
+    from goqueue.spark.pipelines import LoadedFile
 
 SAMPLE_NAME = "pipeline.yaml"
 
@@ -119,7 +119,7 @@ app.command()(pipeline_watch.describe)
 app.command()(pipeline_watch.stop)
 
 
-def _read(file: Path) -> Reading:
+def _read(file: Path) -> LoadedFile:
     """Read a pipeline; the first that a command does, since nothing of pipelines can be imported without YAML."""
     with _telling_what_to_install():
         from goqueue.spark.pipelines import load

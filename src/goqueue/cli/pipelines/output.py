@@ -10,13 +10,13 @@ from goqueue.cli.terminal.streams import console
 from goqueue.cli.terminal.tables import count_text
 from goqueue.spark.pipelines.render.picture import Picture
 from goqueue.spark.pipelines.render.text import Part, draw_text
-from goqueue.spark.pipelines.spec.nodes import Mistake, Severity
+from goqueue.spark.pipelines.spec.nodes import Mistake, MistakeSeverity
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from goqueue.spark.pipelines import Reading
+    from goqueue.spark.pipelines import LoadedFile
 
 _SHOWN_CHARACTERS_MAX = 150
 _STYLES = {
@@ -31,7 +31,7 @@ _STYLES = {
 }
 
 
-def show_readings(readings: Sequence[Reading], output_format: Format) -> None:
+def show_readings(readings: Sequence[LoadedFile], output_format: Format) -> None:
     """Print the mistakes of some files, and a line on each file."""
     if output_format is not Format.TABLE:
         for reading in readings:
@@ -43,7 +43,7 @@ def show_readings(readings: Sequence[Reading], output_format: Format) -> None:
         _console().print(_summary(reading), soft_wrap=True)
 
 
-def show_mistakes(reading: Reading, *, is_aside: bool = False) -> None:
+def show_mistakes(reading: LoadedFile, *, is_aside: bool = False) -> None:
     """Print where a file is wrong: the place, the line with a mark below, and what to do."""
     screen = _console(is_aside=is_aside)
     for mistake in reading.mistakes:
@@ -51,7 +51,7 @@ def show_mistakes(reading: Reading, *, is_aside: bool = False) -> None:
             screen.print(line, soft_wrap=True)
 
 
-def show_plan(picture: Picture, reading: Reading, output_format: Format) -> None:
+def show_plan(picture: Picture, reading: LoadedFile, output_format: Format) -> None:
     """Print a plan."""
     from rich.text import Text
 
@@ -66,11 +66,11 @@ def show_plan(picture: Picture, reading: Reading, output_format: Format) -> None
         screen.print(text, soft_wrap=True)
 
 
-def _mistake_lines(reading: Reading, mistake: Mistake) -> Iterator[Text]:
+def _mistake_lines(reading: LoadedFile, mistake: Mistake) -> Iterator[Text]:
     from rich.text import Text
 
     line, column = mistake.place.line, mistake.place.column
-    colour = "red" if mistake.severity is Severity.ERROR else "yellow"
+    colour = "red" if mistake.severity is MistakeSeverity.ERROR else "yellow"
     yield Text.assemble(
         (f"{reading.file}:{line}:{column}: ", "bold"),
         (mistake.severity.value, f"bold {colour}"),
@@ -96,7 +96,7 @@ def _excerpt(line: str, column: int) -> tuple[str, str]:
     return shown, " " * cell_len(shown[: column - 1 - start]) + "^"
 
 
-def _summary(reading: Reading) -> Text:
+def _summary(reading: LoadedFile) -> Text:
     from rich.text import Text
 
     errors, warnings = _counts(reading)
@@ -113,12 +113,12 @@ def _summary(reading: Reading) -> Text:
     return Text.assemble((f"{reading.file}: ", "bold"), ("ok", "bold green"), f", {', '.join([text, *found])}")
 
 
-def _counts(reading: Reading) -> tuple[int, int]:
-    errors = sum(mistake.severity is Severity.ERROR for mistake in reading.mistakes)
+def _counts(reading: LoadedFile) -> tuple[int, int]:
+    errors = sum(mistake.severity is MistakeSeverity.ERROR for mistake in reading.mistakes)
     return errors, len(reading.mistakes) - errors
 
 
-def _mistake_row(reading: Reading, mistake: Mistake) -> Row:
+def _mistake_row(reading: LoadedFile, mistake: Mistake) -> Row:
     return {
         "file": reading.file,
         "line": mistake.place.line,
@@ -129,7 +129,7 @@ def _mistake_row(reading: Reading, mistake: Mistake) -> Row:
     }
 
 
-def _reading_row(reading: Reading) -> Row:
+def _reading_row(reading: LoadedFile) -> Row:
     errors, warnings = _counts(reading)
     name = reading.pipeline.name if reading.pipeline else None
     return {"file": reading.file, "name": name, "is_valid": not errors, "errors": errors, "warnings": warnings}

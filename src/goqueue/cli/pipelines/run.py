@@ -14,7 +14,7 @@ from goqueue.cli.terminal.output import Format
 from goqueue.errors import Unavailable
 
 if TYPE_CHECKING:
-    from goqueue.spark.pipelines import Reading
+    from goqueue.spark.pipelines import LoadedFile
 
 
 SPARK_LOST_EXIT = 75
@@ -115,7 +115,7 @@ def run(
         raise typer.Exit(1)
 
 
-def _read(files: list[Path]) -> list[Reading]:
+def _read(files: list[Path]) -> list[LoadedFile]:
     """Read all pipelines, and show what is wrong with them; exits if that is an error."""
     try:
         from goqueue.cli.pipelines import output as pipeline_output

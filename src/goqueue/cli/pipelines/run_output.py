@@ -13,7 +13,7 @@ from goqueue.cli.terminal.streams import console, write_line
 from goqueue.cli.terminal.tables import clean, count_text, size_text
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.failures import Failure
-from goqueue.spark.pipelines.run.progress import LETTERS_NAME, Figures, QueryProgress
+from goqueue.spark.pipelines.run.progress import DEAD_LETTERS_NAME, Figures, RunProgress
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -228,14 +228,14 @@ def _cells(query: QueryStatus) -> list[str]:
     ]
 
 
-def _progress_fields(progress: QueryProgress) -> dict[str, object]:
+def _progress_fields(progress: RunProgress) -> dict[str, object]:
     fields = asdict(progress)
     # Pairs are no keys in JSON, and the lag is made of them.
     del fields["positions"]
     return fields
 
 
-def batch_line(pipeline: str, progress: QueryProgress, batch: Figures) -> str:
+def batch_line(pipeline: str, progress: RunProgress, batch: Figures) -> str:
     """Return what the last batch of a query has done, how fast it was, and how much is left."""
     words = [
         _amounts(progress.name, batch),
@@ -279,7 +279,7 @@ def _broken(figures: Figures) -> Iterator[tuple[str, str]]:
 
 def _amounts(name: str, figures: Figures) -> str:
     written = f"{count_text(figures.rows_written)} written"
-    if name == LETTERS_NAME:
+    if name == DEAD_LETTERS_NAME:
         return written
     return f"{count_text(figures.rows, 'row')} read, {written}"
 

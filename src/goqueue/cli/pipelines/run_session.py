@@ -23,12 +23,12 @@ from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines.spec.model import AvailableNow, PipelineSpec
-from goqueue.spark.session import SessionRequest, SparkLost, SparkNotStarted, is_remote, java_end, start_session
+from goqueue.spark.session import SessionRequest, SparkLost, SparkNotStarted, is_remote, java_exit, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from goqueue.spark.pipelines import Reading
+    from goqueue.spark.pipelines import LoadedFile
     from goqueue.spark.pipelines.run.pipeline import PipelineStatus, RunSettings
     from goqueue.spark.pipelines.run.query import Event
     from goqueue.spark.pipelines.run.report import Reporter
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _TELL_S = 5.0
 
 
-def run_all(readings: Sequence[Reading], options: RunOptions, output_format: Format) -> bool:
+def run_all(readings: Sequence[LoadedFile], options: RunOptions, output_format: Format) -> bool:
     """Run pipelines until they have ended; tell whether all have ended well."""
     specs = [_chosen(reading, options) for reading in readings]
     settings_of_spark = _spark_settings(specs)
@@ -99,7 +99,7 @@ def _run(
         return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
     except (PySparkException, Py4JError, ConnectionError) as error:
         # What goes wrong with a query is the query's; this is Spark itself.
-        what = java_end(session) or f"Spark does not answer any more: {reason_in(str(error))}"
+        what = java_exit(session) or f"Spark does not answer any more: {reason_in(str(error))}"
         lost = tuple(_lost(run.status, what) for run in runs)
         watch.refresh(lost)
         watch.screen.finish(lost)
@@ -115,14 +115,14 @@ def _run(
 def _lost(status: PipelineStatus, what: str) -> PipelineStatus:
     """Return how a pipeline is when Spark is gone: what has not ended has failed."""
     from goqueue.spark.failures import Failure
-    from goqueue.spark.pipelines.run.query import State
+    from goqueue.spark.pipelines.run.query import RunState
 
     failure = Failure(what)
     queries = tuple(
-        query if query.state.is_over else replace(query, state=State.FAILED, failure=failure)
+        query if query.state.is_over else replace(query, state=RunState.FAILED, failure=failure)
         for query in status.queries
     )
-    return status if status.state.is_over else replace(status, state=State.FAILED, failure=failure, queries=queries)
+    return status if status.state.is_over else replace(status, state=RunState.FAILED, failure=failure, queries=queries)
 
 
 @contextmanager
@@ -187,7 +187,7 @@ class _Watch:
         self._problem = problem
 
 
-def _chosen(reading: Reading, options: RunOptions) -> PipelineSpec:
+def _chosen(reading: LoadedFile, options: RunOptions) -> PipelineSpec:
     assert reading.pipeline is not None
     spec = reading.pipeline
     return replace(spec, trigger=AvailableNow()) if options.is_available_now else spec
@@ -210,7 +210,7 @@ def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
     return found
 
 
-def _settings(spec: PipelineSpec, reading: Reading, options: RunOptions, screen: Screen) -> RunSettings:
+def _settings(spec: PipelineSpec, reading: LoadedFile, options: RunOptions, screen: Screen) -> RunSettings:
     from goqueue.spark.broker import DEFAULT_BOOTSTRAP, find_http_url
     from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
     from goqueue.spark.pipelines.run.pipeline import RunSettings

@@ -27,8 +27,8 @@ from goqueue.cli.doctor.findings import Finding, Verdict
 from goqueue.cli.spark import probe as spark_probe
 from goqueue.cli.terminal.streams import console
 from goqueue.cli.terminal.tables import size_text
-from goqueue.spark.java import INSTALL_HINT, Search, search
-from goqueue.spark.session import Machine, SessionRequest, Target, plan_session, this_machine
+from goqueue.spark.java import INSTALL_HINT, JavaSearch, search
+from goqueue.spark.session import MachineResources, SessionRequest, SparkTarget, plan_session, this_machine
 
 _MEMORY_BYTES_MIN = 2 * 1024**3
 _IMPORT_TIMEOUT_S = 60.0
@@ -51,7 +51,7 @@ def check(master: str | None, *, runs_job: bool) -> Iterator[Finding]:
     machine = this_machine()
     plan = plan_session(SessionRequest(master=master), os.environ, machine, sys.executable)
     server = None
-    if plan.target is Target.CONNECT:
+    if plan.target is SparkTarget.CONNECT:
         yield _check_libraries("connect", "spark-connect")
         server = _check_server(plan.settings.get("spark.remote") or os.environ["SPARK_REMOTE"])
         yield server
@@ -92,15 +92,15 @@ def _check_server(url: str) -> Finding:
         return Finding.failure("server", f"{shown}: {error.strerror or error}", fix)
 
 
-def _check_java(found: Search) -> Iterator[Finding]:
-    reasons = "; ".join(f"{each.place}: {each.why}" for each in found.passed_over)
+def _check_java(found: JavaSearch) -> Iterator[Finding]:
+    reasons = "; ".join(f"{each.place}: {each.why}" for each in found.rejected)
     java = found.chosen
     if java is None:
         yield Finding.failure("java", reasons, INSTALL_HINT)
         return
     what = f"Java {java.version} ({java.vendor}) at {java.home}, found by {java.place}"
     # Nobody has to have a Java on the path; but a JAVA_HOME that cannot be used was not meant so.
-    if os.environ.get("JAVA_HOME") and found.passed_over:
+    if os.environ.get("JAVA_HOME") and found.rejected:
         yield Finding.warning(
             "java", f"{what}; {reasons}", "set JAVA_HOME to a Java that Spark can run on, or unset it"
         )
@@ -115,7 +115,7 @@ def _check_spark_home(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding.warning("spark home", f"SPARK_HOME is {home}", "unset it, or see to it that its Spark is a 4.3")
 
 
-def _check_machine(machine: Machine) -> Finding:
+def _check_machine(machine: MachineResources) -> Finding:
     what = f"{machine.cores} cores, {size_text(machine.memory_bytes)} of memory"
     if machine.memory_bytes < _MEMORY_BYTES_MIN:
         least = size_text(_MEMORY_BYTES_MIN)

@@ -19,8 +19,8 @@ from goqueue.spark.archive.manifest import (
     ArchiveConflict,
     ArchiveDamaged,
     ArchivedFile,
+    ArchiveState,
     Commit,
-    State,
     TopicArchive,
     apply,
     check,
@@ -43,9 +43,9 @@ def is_archive(store: ArchiveStore) -> bool:
     return any(commit_number(name) is not None for name in store.names(COMMITS))
 
 
-def load(store: ArchiveStore, known: State | None = None) -> State:
+def load(store: ArchiveStore, known: ArchiveState | None = None) -> ArchiveState:
     """Return what an archive holds; what is `known` already is not read again."""
-    start = known or State()
+    start = known or ArchiveState()
     numbers = sorted(number for name in store.names(COMMITS) if (number := commit_number(name)) is not None)
     if numbers and numbers != list(range(len(numbers))):
         raise ArchiveDamaged(
@@ -65,12 +65,12 @@ def load(store: ArchiveStore, known: State | None = None) -> State:
     return fold(start, reversed(commits))
 
 
-def check_commits(store: ArchiveStore, state: State) -> Iterator[str]:
+def check_commits(store: ArchiveStore, state: ArchiveState) -> Iterator[str]:
     """Yield what is wrong with the commits of an archive, also with those that nobody reads any more.
 
     Whoever reads an archive begins with the last snapshot; the commits before it say how it came to be.
     """
-    folded = State()
+    folded = ArchiveState()
     for number in range(state.number + 1):
         try:
             commit = decode_commit(store.read(commit_name(number)), number)
@@ -86,17 +86,17 @@ def check_commits(store: ArchiveStore, state: State) -> Iterator[str]:
             return
 
 
-def _is_same(folded: State, snapshot: State) -> bool:
+def _is_same(folded: ArchiveState, snapshot: ArchiveState) -> bool:
     """Tell whether two states hold the same; a snapshot has forgotten files which were replaced long ago."""
 
-    def held(state: State) -> State:
+    def held(state: ArchiveState) -> ArchiveState:
         topics = {name: msgspec.structs.replace(topic, removed={}) for name, topic in state.topics.items()}
         return msgspec.structs.replace(state, topics=topics)
 
     return held(folded) == held(snapshot)
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveChange(msgspec.Struct, frozen=True, kw_only=True):
     """What a job wants to commit."""
 
     topic: str
@@ -108,7 +108,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     removed: Sequence[str] = ()
 
 
-def write(store: ArchiveStore, state: State, change: Change, clock: Clock) -> State:
+def write(store: ArchiveStore, state: ArchiveState, change: ArchiveChange, clock: Clock) -> ArchiveState:
     """Commit a change that was made for a state; return the state after it, which is durable.
 
     ArchiveConflict if another job has changed this topic since; nothing has happened then.
@@ -169,7 +169,7 @@ def _require_same(before: TopicArchive | None, now: TopicArchive | None, path: s
         )
 
 
-def _without_old(state: State, now_ms: int) -> State:
+def _without_old(state: ArchiveState, now_ms: int) -> ArchiveState:
     """Return a state that has forgotten files which were replaced long ago."""
     topics = {
         name: msgspec.structs.replace(

@@ -9,7 +9,7 @@ from typing import Final
 
 from goqueue.errors import Invalid
 from goqueue.spark.archive.commits import is_archive, load
-from goqueue.spark.archive.manifest import NO_DATE, State, not_archived
+from goqueue.spark.archive.manifest import NO_DATE, ArchiveState, not_archived
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
 
 _TOPIC_DIRECTORY: Final = "topic="
@@ -43,7 +43,7 @@ def _splits(path: str) -> Iterator[tuple[str, list[str]]]:
             yield "/".join(parts[:number]) or ("/" if number else "."), [part for part in parts[number:] if part]
 
 
-def _below(state: State, path: str, below: list[str]) -> list[str]:
+def _below(state: ArchiveState, path: str, below: list[str]) -> list[str]:
     topics = state.topics
     if below:
         topics = {name: each for name, each in topics.items() if fnmatchcase(f"{_TOPIC_DIRECTORY}{name}", below[0])}

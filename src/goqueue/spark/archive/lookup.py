@@ -14,10 +14,10 @@ from uuid import UUID
 from goqueue.client.kafka import Isolation, KafkaData
 from goqueue.errors import Conflict
 from goqueue.spark.archive.commits import is_archive, load
-from goqueue.spark.archive.manifest import ArchivedFile, State, TopicArchive
+from goqueue.spark.archive.manifest import ArchivedFile, ArchiveState, TopicArchive
 from goqueue.spark.archive.paths import normal_path
 from goqueue.spark.archive.rows import ArchivedPartition
-from goqueue.spark.archive.spans import Span, Spans, missing, within
+from goqueue.spark.archive.spans import OffsetSpan, Spans, missing, within
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.source.option_values import ArchiveUse, Matching
 from goqueue.spark.source.options import ARCHIVE, ReadOptions
@@ -45,7 +45,7 @@ class ArchivedPiece(NamedTuple):
         """Return a part of it, without the files that do not matter there."""
         start, end = max(start, self.start), min(end, self.end)
         return ArchivedPiece(
-            start, end, self.path, tuple(file for file in self.files if file.overlaps(Span(start, end)))
+            start, end, self.path, tuple(file for file in self.files if file.overlaps(OffsetSpan(start, end)))
         )
 
 
@@ -66,7 +66,7 @@ class Archives:
         self._options = options
         self._piece_bytes = piece_bytes
         self._stores: dict[str, ArchiveStore] = {}
-        self._states: dict[str, State] = {}
+        self._states: dict[str, ArchiveState] = {}
         self._pieces: dict[tuple[str, str, int], tuple[int, int, Pieces]] = {}
 
     def before(self, data: KafkaData, logs: Mapping[str, TopicLog]) -> dict[str, dict[int, Pieces]]:
@@ -120,7 +120,7 @@ class Archives:
             )
         return found
 
-    def _read(self, path: str, known: State | None) -> State:
+    def _read(self, path: str, known: ArchiveState | None) -> ArchiveState:
         store = self._store(path)
         if not is_archive(store):
             raise ArchiveUnreachable(f"there is no archive at {path}")
@@ -131,12 +131,14 @@ class Archives:
             self._stores[path] = ArchiveStore(path)
         return self._stores[path]
 
-    def _cut(self, state: State, path: str, name: str, topic: TopicArchive, partition: int, log_start: int) -> Pieces:
+    def _cut(
+        self, state: ArchiveState, path: str, name: str, topic: TopicArchive, partition: int, log_start: int
+    ) -> Pieces:
         """Return what is archived of a partition before its log, in pieces; the same as before if nothing changed."""
         key = (path, name, partition)
         number, start, pieces = self._pieces.get(key, (-1, -1, ()))
         if (number, start) != (state.number, log_start):
-            spans = within(topic.covered.get(partition, ()), Span(0, log_start))
+            spans = within(topic.covered.get(partition, ()), OffsetSpan(0, log_start))
             files = [file for file in topic.files if file.partition == partition and file.first < log_start]
             pieces = cut_at_files(path, spans, files, self._piece_bytes)
             self._pieces[key] = (state.number, log_start, pieces)
@@ -175,24 +177,24 @@ def cut_at_files(path: str, spans: Spans, files: Sequence[ArchivedFile], piece_b
     return tuple(pieces)
 
 
-def _cuts(spans: Spans, files: Sequence[ArchivedFile], piece_bytes: int) -> Iterator[Span]:
+def _cuts(spans: Spans, files: Sequence[ArchivedFile], piece_bytes: int) -> Iterator[OffsetSpan]:
     sizes = iter([(file.first, file.bytes) for file in files])
     first, size = next(sizes, (None, 0))
     for span in spans:
         start, taken = span.start, 0
         while first is not None and first < span.end:
             if taken and taken + size > piece_bytes and first > start:
-                yield Span(start, first)
+                yield OffsetSpan(start, first)
                 start, taken = first, 0
             taken += size
             first, size = next(sizes, (None, 0))
-        yield Span(start, span.end)
+        yield OffsetSpan(start, span.end)
 
 
 def _reaches(topic: TopicArchive, log: TopicLog) -> bool:
     """Tell whether there is nothing between what is archived and the logs."""
     for partition, log_start in log.starts.items():
         covered = topic.covered.get(partition, ())
-        if log_start and (not covered or missing(covered, Span(covered[0].start, log_start))):
+        if log_start and (not covered or missing(covered, OffsetSpan(covered[0].start, log_start))):
             return False
     return True

@@ -28,7 +28,7 @@ The footer of a file, its last bytes, says where its rows are and has checksums 
 `first_ms` and `last_ms` are the least and the greatest timestamp, null if no record has one. A date of null is that of
 records without a timestamp. Covered offsets without a row are those of markers of transactions, of what was aborted or
 compacted. A `snapshot` is the whole state after the commit, so that nobody has to read what is before it; its shape is
-that of `State`. Rows of one partition and date are in order, within a file and from file to file.
+that of `ArchiveState`. Rows of one partition and date are in order, within a file and from file to file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from uuid import UUID
 import msgspec
 
 from goqueue.errors import Conflict, Corrupt, NotFound
-from goqueue.spark.archive.spans import Span, Spans, missing, overlap, union
+from goqueue.spark.archive.spans import OffsetSpan, Spans, missing, overlap, union
 
 VERSION: Final = 1
 COMMITS: Final = "_goqueue/commits"
@@ -94,7 +94,7 @@ class ArchivedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     first_ms: int | None = None
     last_ms: int | None = None
 
-    def overlaps(self, span: Span) -> bool:
+    def overlaps(self, span: OffsetSpan) -> bool:
         """Tell whether some of its rows may lie in a span."""
         return self.first < span.end and span.start <= self.last
 
@@ -119,12 +119,12 @@ class TopicArchive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ends = (spans[-1].end for each in (self.covered, self.gaps) if (spans := each.get(partition)))
         return max(self.begins.get(partition, 0), *ends, 0)
 
-    def files_of(self, partition: int, span: Span) -> tuple[ArchivedFile, ...]:
+    def files_of(self, partition: int, span: OffsetSpan) -> tuple[ArchivedFile, ...]:
         """Return the files in which rows of a span may be."""
         return tuple(file for file in self.files if file.partition == partition and file.overlaps(span))
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ArchiveState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an archive holds after a commit."""
 
     number: int = -1
@@ -145,7 +145,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gaps: dict[int, Spans] = {}
     added: tuple[ArchivedFile, ...] = ()
     removed: tuple[str, ...] = ()
-    snapshot: State | None = None
+    snapshot: ArchiveState | None = None
 
 
 def commit_name(number: int) -> str:
@@ -194,14 +194,14 @@ class _Versioned(msgspec.Struct):
     version: int
 
 
-def fold(state: State, commits: Iterable[Commit]) -> State:
+def fold(state: ArchiveState, commits: Iterable[Commit]) -> ArchiveState:
     """Return the state after some commits, which follow on it."""
     for commit in commits:
         state = commit.snapshot or apply(state, commit)
     return state
 
 
-def apply(state: State, commit: Commit) -> State:
+def apply(state: ArchiveState, commit: Commit) -> ArchiveState:
     """Return the state after a commit; ArchiveConflict if it contradicts what is there."""
     before = state.topics.get(commit.topic)
     if before is not None and before.id != commit.topic_id:
@@ -216,14 +216,14 @@ def apply(state: State, commit: Commit) -> State:
         files=_changed(before.files, commit),
         removed=before.removed | dict.fromkeys(commit.removed, commit.at_ms),
     )
-    return State(number=commit.number, topics={**state.topics, commit.topic: after})
+    return ArchiveState(number=commit.number, topics={**state.topics, commit.topic: after})
 
 
-def check(state: State, commit: Commit) -> None:
+def check(state: ArchiveState, commit: Commit) -> None:
     """Raise ArchiveConflict or ArchiveDamaged if a commit may not follow on a state."""
     after = apply(state, commit).topics[commit.topic]
     for file in commit.added:
-        whole = Span(file.first, file.last + 1)
+        whole = OffsetSpan(file.first, file.last + 1)
         if missing(after.covered.get(file.partition, ()), whole):
             raise ArchiveDamaged(f"{file.path} holds offsets {file.first} to {file.last}, which are not all covered")
 

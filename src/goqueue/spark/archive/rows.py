@@ -19,7 +19,7 @@ from pyarrow import parquet
 from goqueue.spark.archive.blocks import BLOCKS_KEY, CheckedFile
 from goqueue.spark.archive.commits import load
 from goqueue.spark.archive.manifest import ArchiveDamaged, ArchivedFile
-from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.spans import OffsetSpan
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable, sha256_of
 from goqueue.spark.source.columns import schema_of
 from goqueue.spark.source.options import ARCHIVE
@@ -43,7 +43,7 @@ class ArchivedPartition:
         self._partition = partition
         self._files = files if files is not None else self._named()
 
-    def read(self, span: Span, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(self, span: OffsetSpan, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a span; those of one date are in order."""
         dates = dict.fromkeys(file.date for file in self._files if file.overlaps(span))
         for date in dates:
@@ -57,19 +57,19 @@ class ArchivedPartition:
             except FileNotFoundError as error:
                 self._look_again(error)
 
-    def _read_date(self, date: str | None, span: Span, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _read_date(self, date: str | None, span: OffsetSpan, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         # Files of one date follow on each other and are replaced by files of that date: so a position is enough.
         position = span.start
-        while file := self._file_at(date, Span(position, span.end)):
+        while file := self._file_at(date, OffsetSpan(position, span.end)):
             try:
-                for batch, next_offset in _read_file(self._store, file, Span(position, span.end), columns):
+                for batch, next_offset in _read_file(self._store, file, OffsetSpan(position, span.end), columns):
                     yield batch
                     position = next_offset
                 position = file.last + 1
             except FileNotFoundError as error:
                 self._look_again(error, file)
 
-    def _file_at(self, date: str | None, span: Span) -> ArchivedFile | None:
+    def _file_at(self, date: str | None, span: OffsetSpan) -> ArchivedFile | None:
         return next((file for file in self._files if file.date == date and file.overlaps(span)), None)
 
     def _first_at(self, time_ms: int, end: int) -> int | None:
@@ -106,7 +106,7 @@ class ArchivedPartition:
 
 
 def _read_file(
-    store: ArchiveStore, file: ArchivedFile, span: Span, columns: Sequence[str]
+    store: ArchiveStore, file: ArchivedFile, span: OffsetSpan, columns: Sequence[str]
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Yield the rows of a span, and with each batch the offset behind it."""
     wanted = schema_of(columns)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Offsets from `start` on and before `end`."""
 
     start: int
@@ -18,38 +18,38 @@ class Span(NamedTuple):
         return self.end - self.start
 
 
-Spans = tuple[Span, ...]
+Spans = tuple[OffsetSpan, ...]
 
 
-def union(spans: Iterable[Span]) -> Spans:
+def union(spans: Iterable[OffsetSpan]) -> Spans:
     """Return all offsets of some spans, each once."""
-    found: list[Span] = []
+    found: list[OffsetSpan] = []
     for start, end in sorted(spans):
         if start >= end:
             continue
         if found and start <= found[-1].end:
-            found[-1] = Span(found[-1].start, max(found[-1].end, end))
+            found[-1] = OffsetSpan(found[-1].start, max(found[-1].end, end))
         else:
-            found.append(Span(start, end))
+            found.append(OffsetSpan(start, end))
     return tuple(found)
 
 
-def within(spans: Spans, whole: Span) -> Spans:
+def within(spans: Spans, whole: OffsetSpan) -> Spans:
     """Return the offsets that lie in one span as well."""
-    cut = (Span(max(start, whole.start), min(end, whole.end)) for start, end in spans)
+    cut = (OffsetSpan(max(start, whole.start), min(end, whole.end)) for start, end in spans)
     return tuple(each for each in cut if each.size > 0)
 
 
-def missing(spans: Spans, whole: Span) -> Spans:
+def missing(spans: Spans, whole: OffsetSpan) -> Spans:
     """Return the offsets of one span that are not in the others."""
-    found: list[Span] = []
+    found: list[OffsetSpan] = []
     start = whole.start
     for each in within(spans, whole):
         if start < each.start:
-            found.append(Span(start, each.start))
+            found.append(OffsetSpan(start, each.start))
         start = each.end
     if start < whole.end:
-        found.append(Span(start, whole.end))
+        found.append(OffsetSpan(start, whole.end))
     return tuple(found)
 
 

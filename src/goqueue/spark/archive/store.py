@@ -44,7 +44,7 @@ class NameTaken(Conflict):
     code = "archive_name_taken"
 
 
-class StoredFile(NamedTuple):
+class FileEntry(NamedTuple):
     """A file in the directory; the path begins there."""
 
     path: str
@@ -89,7 +89,7 @@ class ArchiveStore:
             found = self._files.get_file_info(fs.FileSelector(self._full(directory), allow_not_found=True))
         return sorted(each.base_name for each in found)
 
-    def files_below(self, directory: str) -> Iterator[StoredFile]:
+    def files_below(self, directory: str) -> Iterator[FileEntry]:
         """Yield all files in a directory and those in it."""
         selector = fs.FileSelector(self._full(directory), allow_not_found=True, recursive=True)
         with self._telling():
@@ -97,7 +97,7 @@ class ArchiveStore:
         start = len(self._root.rstrip("/")) + 1
         for each in found:
             if each.type == fs.FileType.File:
-                yield StoredFile(each.path[start:], each.size)
+                yield FileEntry(each.path[start:], each.size)
 
     def size(self, path: str) -> int | None:
         """Return how large a file is; None if there is none."""

@@ -39,7 +39,7 @@ _NO_DAY: Final = _FIRST_DAY - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """Where rows go: the files of one partition, written by one job."""
 
     topic: str
@@ -49,7 +49,7 @@ class Target:
     target_bytes: int = TARGET_BYTES
 
 
-def file_path(target: Target, day: str | None, first: int, token: str) -> str:
+def file_path(target: WriteTarget, day: str | None, first: int, token: str) -> str:
     """Return where a file is, from the archive's directory on."""
     name = f"{target.partition}-{target.number:020}-{first:020}-{token}.parquet"
     return f"topic={target.topic}/date={day or NO_DATE}/{name}"
@@ -63,7 +63,7 @@ def number_of(path: str) -> int | None:
 
 
 def write_rows(
-    store: ArchiveStore, target: Target, batches: Iterable[pa.RecordBatch], entropy: Entropy
+    store: ArchiveStore, target: WriteTarget, batches: Iterable[pa.RecordBatch], entropy: Entropy
 ) -> list[ArchivedFile]:
     """Write all rows, and return the files, which are durable; nobody knows them until a commit names them."""
     with _Writing(store, target, entropy) as writing:
@@ -97,7 +97,7 @@ class _Writing:
     with most of it is written; if too many files are open, that of the date that did not come for longest is ended.
     """
 
-    def __init__(self, store: ArchiveStore, target: Target, entropy: Entropy) -> None:
+    def __init__(self, store: ArchiveStore, target: WriteTarget, entropy: Entropy) -> None:
         self._store = store
         self._target = target
         self._entropy = entropy

@@ -11,9 +11,18 @@ Nothing here needs Spark, Java or a broker.
 
 from __future__ import annotations
 
-from goqueue.spark.pipelines.spec.load import Reading, load, read_text
+from goqueue.spark.pipelines.spec.load import LoadedFile, load, read_text
 from goqueue.spark.pipelines.spec.model import PipelineSpec
 from goqueue.spark.pipelines.spec.module import Pipeline
-from goqueue.spark.pipelines.spec.nodes import Mistake, Place, Severity
+from goqueue.spark.pipelines.spec.nodes import Mistake, MistakeSeverity, SourceLocation
 
-__all__ = ["Mistake", "Pipeline", "PipelineSpec", "Place", "Reading", "Severity", "load", "read_text"]
+__all__ = [
+    "LoadedFile",
+    "Mistake",
+    "MistakeSeverity",
+    "Pipeline",
+    "PipelineSpec",
+    "SourceLocation",
+    "load",
+    "read_text",
+]

@@ -22,7 +22,7 @@ from goqueue.records.reader import verified
 _TOO_LARGE_HINT = "raise the option goqueue.max.decompressed.bytes, up to 1GiB"
 
 
-class Wanted(NamedTuple):
+class WantedOffsets(NamedTuple):
     """Which records to decode: offsets from `start` on and before `end`, of one partition."""
 
     topic: str
@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
     end: int
 
 
-class OpenedBatch(NamedTuple):
+class FetchedBatch(NamedTuple):
     """A batch of the reply; `payload` is None if it holds nothing for this reader."""
 
     header: BatchHeader
@@ -40,11 +40,11 @@ class OpenedBatch(NamedTuple):
 
 def opened_batches(
     batches: memoryview,
-    wanted: Wanted,
+    wanted: WantedOffsets,
     *,
     aborted: Iterable[tuple[int, int]],
     opened_bytes_max: int,
-) -> Iterator[OpenedBatch]:
+) -> Iterator[FetchedBatch]:
     """Yield the batches up to the end of what is wanted, in order; ends before one that is cut off.
 
     CorruptBatch if one is damaged, TooLarge if one opens to more than `opened_bytes_max`; both name the place.
@@ -56,7 +56,7 @@ def opened_batches(
             if header.base_offset < expected:
                 raise CorruptBatch(f"offset {header.base_offset} comes after offset {expected - 1}")
             batch = batches[position : position + header.size_bytes]
-            yield OpenedBatch(header, _payload(batch, header, wanted, hidden, opened_bytes_max))
+            yield FetchedBatch(header, _payload(batch, header, wanted, hidden, opened_bytes_max))
             expected = header.next_offset
             if expected >= wanted.end:
                 return
@@ -64,7 +64,9 @@ def opened_batches(
         raise located(error, wanted, max(expected, wanted.start)) from None
 
 
-def located(error: CorruptBatch | UnsupportedFormat | TooLarge, wanted: Wanted, offset: int) -> CorruptBatch | TooLarge:
+def located(
+    error: CorruptBatch | UnsupportedFormat | TooLarge, wanted: WantedOffsets, offset: int
+) -> CorruptBatch | TooLarge:
     """Return the error with the place where it was found."""
     kind = TooLarge if isinstance(error, TooLarge) else CorruptBatch
     place = f"topic {wanted.topic}, partition {wanted.partition}, offset {offset}"
@@ -72,7 +74,7 @@ def located(error: CorruptBatch | UnsupportedFormat | TooLarge, wanted: Wanted, 
 
 
 def _payload(
-    batch: memoryview, header: BatchHeader, wanted: Wanted, hidden: _Hidden, opened_bytes_max: int
+    batch: memoryview, header: BatchHeader, wanted: WantedOffsets, hidden: _Hidden, opened_bytes_max: int
 ) -> bytes | None:
     if header.base_offset >= wanted.end:
         return None

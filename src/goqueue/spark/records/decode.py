@@ -27,10 +27,10 @@ import pyarrow as pa
 from goqueue.errors import CorruptBatch, TooLarge
 from goqueue.records.checksum import Buffer
 from goqueue.records.layout import BatchHeader
-from goqueue.spark.records.batches import Wanted, located, opened_batches
+from goqueue.spark.records.batches import WantedOffsets, located, opened_batches
 from goqueue.spark.records.binaries import gathered
 from goqueue.spark.records.bounds import record_bounds
-from goqueue.spark.records.fields import Fields, Piece, read_fields
+from goqueue.spark.records.fields import BatchSlice, RecordFields, read_fields
 from goqueue.spark.records.headers import RecordHeaders, read_headers
 from goqueue.spark.records.varints import Numbers
 from goqueue.spark.source.columns import FROM_HEADERS, SCHEMA, schema_of
@@ -50,7 +50,7 @@ _TIMESTAMP_MAX = (2**63 - 1) // _MICROSECONDS
 
 def decode(
     batches: Buffer,
-    wanted: Wanted,
+    wanted: WantedOffsets,
     columns: Sequence[str] = tuple(SCHEMA.names),
     *,
     aborted: Iterable[tuple[int, int]] = (),
@@ -81,12 +81,12 @@ class _Group:
 
     __slots__ = ("_bytes", "_bytes_max", "_last_offset", "_pieces", "_rows", "_rows_max", "_schema", "_wanted")
 
-    def __init__(self, wanted: Wanted, schema: pa.Schema, rows_max: int, bytes_max: int) -> None:
+    def __init__(self, wanted: WantedOffsets, schema: pa.Schema, rows_max: int, bytes_max: int) -> None:
         self._wanted = wanted
         self._schema = schema
         self._rows_max = rows_max
         self._bytes_max = bytes_max
-        self._pieces: list[Piece] = []
+        self._pieces: list[BatchSlice] = []
         self._last_offset = -1
         self._rows = 0
         self._bytes = 0
@@ -104,7 +104,7 @@ class _Group:
                 yield from self.flush()
                 stop = max(self._fitting(bounds, first), first + 1)
             records = memoryview(payload)[bounds[first] : bounds[stop]]
-            self._pieces.append(Piece(records, bounds[first : stop + 1], header))
+            self._pieces.append(BatchSlice(records, bounds[first : stop + 1], header))
             self._rows += stop - first
             self._bytes += len(records)
             first = stop
@@ -139,7 +139,7 @@ class _Group:
                     raise located(error, self._wanted, piece.header.base_offset) from None
             raise
 
-    def _rows_of(self, pieces: Sequence[Piece]) -> pa.RecordBatch:
+    def _rows_of(self, pieces: Sequence[BatchSlice]) -> pa.RecordBatch:
         wanted = self._wanted
         read = read_fields(pieces)
         # Inside of the pieces offsets increase; a batch may have been cut between two groups.
@@ -152,7 +152,7 @@ class _Group:
         return rows
 
 
-def rows_of(read: Fields, schema: pa.Schema, *, topic: str, partition: int) -> pa.RecordBatch:
+def rows_of(read: RecordFields, schema: pa.Schema, *, topic: str, partition: int) -> pa.RecordBatch:
     """Return the records as rows with the columns of the schema; CorruptBatch if one of them cannot be made."""
     count = len(read)
     headers = read_headers(read) if FROM_HEADERS.intersection(schema.names) else None
@@ -169,7 +169,7 @@ def rows_of(read: Fields, schema: pa.Schema, *, topic: str, partition: int) -> p
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _timestamps(read: Fields) -> pa.Array:
+def _timestamps(read: RecordFields) -> pa.Array:
     stamps = read.timestamps
     # Whoever may write can write any number: one record with a strange time must not stop all that come after it.
     is_missing = (stamps == _NO_TIMESTAMP) | (stamps > _TIMESTAMP_MAX) | (stamps < -_TIMESTAMP_MAX)
@@ -180,7 +180,7 @@ def _timestamps(read: Fields) -> pa.Array:
     )
 
 
-_COLUMNS: dict[str, Callable[[Fields], pa.Array]] = {
+_COLUMNS: dict[str, Callable[[RecordFields], pa.Array]] = {
     "key": lambda read: gathered(read.octets, read.key_starts, read.key_lengths),
     "value": lambda read: gathered(read.octets, read.value_starts, read.value_lengths),
     "offset": lambda read: pa.array(read.offsets),

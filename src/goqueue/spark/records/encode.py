@@ -45,7 +45,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MILLISECONDS = 1_000
 
 
-class Producer(NamedTuple):
+class ProducerState(NamedTuple):
     """Who writes: what the broker gave an idempotent or transactional producer, and its next sequence number."""
 
     producer_id: int = -1
@@ -53,14 +53,14 @@ class Producer(NamedTuple):
     base_sequence: int = -1
     is_transactional: bool = False
 
-    def after(self, record_count: int) -> Producer:
+    def after(self, record_count: int) -> ProducerState:
         """Return the producer with the sequence number that follows so many records."""
         if self.base_sequence < 0:
             return self
         return self._replace(base_sequence=(self.base_sequence + record_count) % _SEQUENCE_END)
 
 
-NOBODY = Producer()
+NO_PRODUCER = ProducerState()
 
 
 def encode(
@@ -68,7 +68,7 @@ def encode(
     *,
     now_ms: int,
     codec: Codec = Codec.NONE,
-    producer: Producer = NOBODY,
+    producer: ProducerState = NO_PRODUCER,
     batch_bytes_max: int = BATCH_BYTES_MAX,
     record_bytes_max: int | None = None,
 ) -> Iterator[bytearray]:
@@ -182,7 +182,7 @@ def _batch_bounds(sizes: Numbers, timestamps: Numbers, bytes_max: int, codec: Co
         start = stop
 
 
-def _batch(columns: _Columns, content_sizes: Numbers, codec: Codec, producer: Producer) -> bytearray:
+def _batch(columns: _Columns, content_sizes: Numbers, codec: Codec, producer: ProducerState) -> bytearray:
     count = len(content_sizes)
     base_timestamp = int(columns.timestamps[0])
     header = BatchHeader(
@@ -209,7 +209,7 @@ def _batch(columns: _Columns, content_sizes: Numbers, codec: Codec, producer: Pr
     return assemble(header, memoryview(records.buffers()[2])[: int(end)])
 
 
-def _packed(columns: _Columns, content_sizes: Numbers, producer: Producer, bytes_max: int, row: int) -> bytearray:
+def _packed(columns: _Columns, content_sizes: Numbers, producer: ProducerState, bytes_max: int, row: int) -> bytearray:
     """Return a record in a batch that is small enough, if there is one: a codec may also add to its size."""
     # What follows after none is known to all clients, however old they are.
     packed = min((_batch(columns, content_sizes, codec, producer) for codec in (Codec.NONE, Codec.GZIP)), key=len)

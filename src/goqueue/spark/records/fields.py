@@ -31,7 +31,7 @@ _PADDING = bytes(64)
 _HEADER_BYTES_MIN = 2
 
 
-class Piece(NamedTuple):
+class BatchSlice(NamedTuple):
     """Consecutive records of one batch: their bytes, where each begins and the last ends, and the batch's header."""
 
     records: memoryview
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class RecordFields:
     """The fields of records in the order of their offsets, one array each; positions are in `octets`.
 
     A length of -1 stands for null. Timestamps are in milliseconds; -1 if the producer set none.
@@ -61,16 +61,16 @@ class Fields:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def within(self, start: int, end: int) -> Fields:
+    def within(self, start: int, end: int) -> RecordFields:
         """Return the fields of the records with offsets from `start` on and before `end`."""
         first, stop = np.searchsorted(self.offsets, (start, end))
         if first == 0 and stop == len(self):
             return self
         rows = slice(int(first), int(stop))
-        return Fields(self.octets, *(getattr(self, column.name)[rows] for column in fields(self)[1:]))
+        return RecordFields(self.octets, *(getattr(self, column.name)[rows] for column in fields(self)[1:]))
 
 
-def read_fields(pieces: Sequence[Piece]) -> Fields:
+def read_fields(pieces: Sequence[BatchSlice]) -> RecordFields:
     """Return the fields of all records of the pieces; CorruptBatch if anything in them is malformed."""
     octets = np.frombuffer(b"".join([*(piece.records for piece in pieces), _PADDING]), np.uint8)
     starts, ends = _joined_bounds(pieces)
@@ -89,7 +89,7 @@ def read_fields(pieces: Sequence[Piece]) -> Fields:
     header_counts, header_starts = varints.read(octets, position)
     _check_header_counts(header_counts, ends - header_starts)
     timestamps, timestamp_types = _timestamps(pieces, timestamp_deltas)
-    return Fields(
+    return RecordFields(
         octets,
         _offsets(pieces, offset_deltas),
         timestamps,
@@ -104,7 +104,7 @@ def read_fields(pieces: Sequence[Piece]) -> Fields:
     )
 
 
-def _joined_bounds(pieces: Sequence[Piece]) -> tuple[Numbers, Numbers]:
+def _joined_bounds(pieces: Sequence[BatchSlice]) -> tuple[Numbers, Numbers]:
     """Return where the records begin and end in the joined bytes of all pieces."""
     starts, ends = [], []
     shift = 0
@@ -136,7 +136,7 @@ def _check_header_counts(counts: Numbers, room: Numbers) -> None:
         raise CorruptBatch("the header count of a record does not fit the bytes that are left")
 
 
-def _offsets(pieces: Sequence[Piece], deltas: Numbers) -> Numbers:
+def _offsets(pieces: Sequence[BatchSlice], deltas: Numbers) -> Numbers:
     last_deltas = _spread(pieces, [piece.header.last_offset_delta for piece in pieces])
     offsets = _spread(pieces, [piece.header.base_offset for piece in pieces]) + deltas
     is_increasing = (offsets[1:] > offsets[:-1]).all()
@@ -145,7 +145,7 @@ def _offsets(pieces: Sequence[Piece], deltas: Numbers) -> Numbers:
     return offsets
 
 
-def _timestamps(pieces: Sequence[Piece], deltas: Numbers) -> tuple[Numbers, NDArray[np.int32]]:
+def _timestamps(pieces: Sequence[BatchSlice], deltas: Numbers) -> tuple[Numbers, NDArray[np.int32]]:
     headers = [piece.header for piece in pieces]
     is_append_time = [header.timestamp_type is TimestampType.LOG_APPEND_TIME for header in headers]
     bases = _spread(pieces, [header.base_timestamp for header in headers])
@@ -171,6 +171,6 @@ def _check_timestamps(bases: Numbers, deltas: Numbers) -> None:
         raise CorruptBatch(f"the records' timestamps, {sums.min()} to {sums.max()}, exceed 2^62")
 
 
-def _spread(pieces: Sequence[Piece], numbers: Sequence[int]) -> Numbers:
+def _spread(pieces: Sequence[BatchSlice], numbers: Sequence[int]) -> Numbers:
     """Return each piece's number once per record."""
     return np.repeat(np.array(numbers, np.int64), [len(piece.bounds) - 1 for piece in pieces])

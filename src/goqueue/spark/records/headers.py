@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from goqueue.errors import CorruptBatch, TooLarge
 from goqueue.spark.records import varints
 from goqueue.spark.records.binaries import gathered
-from goqueue.spark.records.fields import Fields, content_ends
+from goqueue.spark.records.fields import RecordFields, content_ends
 from goqueue.spark.records.varints import Numbers
 from goqueue.spark.source.columns import (
     HEADER_TYPE,
@@ -112,7 +112,7 @@ class RecordHeaders:
         return rows[is_last], self.values.take(pa.array(found[is_last]))
 
 
-def read_headers(read: Fields) -> RecordHeaders:
+def read_headers(read: RecordFields) -> RecordHeaders:
     """Return the headers of the records; CorruptBatch if they are malformed, TooLarge if they are too many."""
     total = int(read.header_counts.sum())
     if total > _HEADERS_MAX:
@@ -135,7 +135,7 @@ def read_headers(read: Fields) -> RecordHeaders:
     return RecordHeaders(read.header_counts, rows, keys, gathered(read.octets, value_starts, value_lengths))
 
 
-def _steps(read: Fields) -> Iterator[Numbers]:
+def _steps(read: RecordFields) -> Iterator[Numbers]:
     """Yield headers as five lines: record, start and length of the key, start and length of the value."""
     rows = np.flatnonzero(read.header_counts)
     left, position, ends = read.header_counts[rows], read.header_starts[rows], read.ends[rows]

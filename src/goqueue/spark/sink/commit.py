@@ -28,7 +28,7 @@ from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.broker import http_address
 from goqueue.spark.sink.options import SinkOptions
-from goqueue.spark.sink.staging import Staged
+from goqueue.spark.sink.staging import StagedRows
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class CheckpointOutdated(Conflict):
     code = "checkpoint_outdated"
 
 
-def commit_staged(options: SinkOptions, batch: int, staged: Iterable[Staged], *, again: str) -> None:
+def commit_staged(options: SinkOptions, batch: int, staged: Iterable[StagedRows], *, again: str) -> None:
     """Commit what is staged for a batch, unless that has happened; `again` is what to do if it cannot be."""
     stages = [each for each in staged if each.producer is not None]
     if not stages:
@@ -78,7 +78,7 @@ def commit_staged(options: SinkOptions, batch: int, staged: Iterable[Staged], *,
         _log.info("batch %d of %s was committed before, what was staged again is dropped", batch, sink)
 
 
-def abort_staged(options: SinkOptions, staged: Iterable[Staged], *, ended_sink: str | None = None) -> None:
+def abort_staged(options: SinkOptions, staged: Iterable[StagedRows], *, ended_sink: str | None = None) -> None:
     """Abort what is staged, as far as that is possible; what is committed stays.
 
     Of a sink that nobody uses any more, everything is aborted, also what tasks have staged that told nothing.
@@ -120,7 +120,7 @@ def _abort(client: Client, producer: Producer) -> None:
         _log.info("%s was not aborted: %s", producer.transactional_id, error)
 
 
-def _producers(stages: Iterable[Staged]) -> list[Producer]:
+def _producers(stages: Iterable[StagedRows]) -> list[Producer]:
     return [Producer(*each.producer) for each in stages if each.producer is not None]
 
 
@@ -148,7 +148,7 @@ def _client(options: SinkOptions, timeout_s: float) -> Client:
     return Client(url, timeout_s=timeout_s, patience=Patience(attempts=1))
 
 
-def _not_committed(error: GoQueueError, batch: int, stages: Sequence[Staged], again: str) -> BatchNotCommitted:
+def _not_committed(error: GoQueueError, batch: int, stages: Sequence[StagedRows], again: str) -> BatchNotCommitted:
     rows = sum(each.rows for each in stages)
     what = f"batch {batch} of {stages[0].sink}, {rows:,} rows staged by {len(stages):,} tasks,"
     if isinstance(error, Unavailable | Corrupt):

@@ -31,7 +31,7 @@ from goqueue.client.kafka import KafkaData, ProducerIdentity, Publishing, TopicP
 from goqueue.errors import GoQueueError, TooLarge, UnknownTopic
 from goqueue.model.sinks import stage_id
 from goqueue.seams.clock import Clock, SystemClock
-from goqueue.spark.records.encode import BATCH_BYTES_MAX, Producer, bytes_alone, encode
+from goqueue.spark.records.encode import BATCH_BYTES_MAX, ProducerState, bytes_alone, encode
 from goqueue.spark.sink.options import BATCH_BYTES, SinkOptions, TooLargeUse
 from goqueue.spark.sink.rows import Router
 from goqueue.spark.source.columns import HEADER_TYPE
@@ -60,7 +60,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """What a task tells the driver: in which transaction its rows are, or no transaction if it had none."""
 
     sink: str
@@ -71,7 +71,7 @@ class Staged(WriterCommitMessage):
     size_bytes: int
 
 
-def stage(options: SinkOptions, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Staged:
+def stage(options: SinkOptions, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> StagedRows:
     """Stage all rows; they are stored at return, and nobody sees them."""
     with Staging(options, attempt) as staging:
         for rows in gathered(batches):
@@ -115,7 +115,7 @@ class Staging:
         self._router = Router(options.topic, self._partitions_of, attempt.turn)
         self._partition_counts: dict[str, int] = {}
         self._limits: dict[str, int] = {}
-        self._writers: dict[TopicPartition, Producer] = {}
+        self._writers: dict[TopicPartition, ProducerState] = {}
         self._rows = 0
         self._size_bytes = 0
 
@@ -128,7 +128,7 @@ class Staging:
             writer = self._writers.get(place)
             if writer is None:
                 new.append(place)
-                writer = Producer(producer.producer_id, producer.epoch, 0, is_transactional=True)
+                writer = ProducerState(producer.producer_id, producer.epoch, 0, is_transactional=True)
             streams[place] = self._encoded(place.topic, placed, writer)
             self._writers[place] = writer.after(placed.num_rows)
         self._data.add_partitions(producer, new)
@@ -136,13 +136,13 @@ class Staging:
             self._send_next(streams)
         self._rows += rows.num_rows
 
-    def finish(self) -> Staged:
+    def finish(self) -> StagedRows:
         """Wait until everything is stored, and tell where it is."""
         attempt = self._attempt
         if self._producer is not None:
             with _explained():
                 self._publishing.settle()
-        return Staged(attempt.sink, attempt.task, attempt.number, self._producer, self._rows, self._size_bytes)
+        return StagedRows(attempt.sink, attempt.task, attempt.number, self._producer, self._rows, self._size_bytes)
 
     def _begin(self) -> ProducerIdentity:
         options = self._options
@@ -159,7 +159,7 @@ class Staging:
         self._stack.callback(self._publishing.close)
         return self._producer
 
-    def _encoded(self, topic: str, rows: pa.RecordBatch, writer: Producer) -> Iterator[bytearray]:
+    def _encoded(self, topic: str, rows: pa.RecordBatch, writer: ProducerState) -> Iterator[bytearray]:
         options, now_ms, limit = self._options, self._clock.now_ms(), self._limit_of(topic)
         if options.too_large is TooLargeUse.CUT:
             rows = fitted(rows, now_ms=now_ms, bytes_max=limit)

@@ -51,7 +51,7 @@ from goqueue.errors import Invalid, InvalidSettings, SettingMistake
 from goqueue.seams.entropy import Entropy, SystemEntropy
 from goqueue.spark.sink.commit import abort_staged, commit_staged
 from goqueue.spark.sink.options import SinkOptions, parse_sink_options
-from goqueue.spark.sink.staging import Attempt, Staged, stage
+from goqueue.spark.sink.staging import Attempt, StagedRows, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,9 +150,9 @@ def _context() -> TaskContext:
     return context
 
 
-def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedRows]:
     """Return what tasks have told; those that failed have told nothing."""
-    return [message for message in messages if isinstance(message, Staged)]
+    return [message for message in messages if isinstance(message, StagedRows)]
 
 
 class _Column(NamedTuple):

@@ -47,30 +47,30 @@ class GoQueueSource(DataSource):
 
     @override
     def schema(self) -> str | StructType:
-        from goqueue.spark.source.options import Kind, parse_options
+        from goqueue.spark.source.options import ReadKind, parse_options
 
         with _told_in_a_line():
-            options = parse_options(self.options, Kind.UNKNOWN)
+            options = parse_options(self.options, ReadKind.UNKNOWN)
             if options.decoding is not None:
                 return _with_values(options, options.decoding)
             return _COLUMNS.format(headers=_HEADERS if options.includes_headers else "")
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        from goqueue.spark.source.options import Kind, parse_options
+        from goqueue.spark.source.options import ReadKind, parse_options
         from goqueue.spark.source.reader import GoQueueReader
 
         with _told_in_a_line():
-            options = parse_options(self.options, Kind.BATCH)
+            options = parse_options(self.options, ReadKind.BATCH)
             return GoQueueReader(options, _columns(schema, options.decoding))
 
     @override
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from goqueue.spark.source.options import Kind, parse_options
+        from goqueue.spark.source.options import ReadKind, parse_options
         from goqueue.spark.source.stream import GoQueueStreamReader
 
         # With its stack trace: Spark raises an error of its own after ours, and without the trace shows that one alone.
-        options = parse_options(self.options, Kind.STREAM)
+        options = parse_options(self.options, ReadKind.STREAM)
         return GoQueueStreamReader(options, _columns(schema, options.decoding))
 
     @override

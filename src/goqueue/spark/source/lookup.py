@@ -18,8 +18,8 @@ from goqueue.spark.source.option_values import (
     OFFSET_MAX,
     Assigned,
     AtOffsets,
-    AtTime,
-    AtTimes,
+    AtTimestamp,
+    AtTimestamps,
     Boundary,
     Matching,
     Named,
@@ -156,9 +156,9 @@ def resolve(
     match boundary:
         case Place():
             return {place: _place(boundary, each) for place, each in bounds.items()}
-        case AtTime(timestamp_ms):
+        case AtTimestamp(timestamp_ms):
             times = dict.fromkeys(bounds, timestamp_ms)
-        case AtTimes(times_ms):
+        case AtTimestamps(times_ms):
             _require_same(times_ms, bounds, name)
             times = dict(times_ms)
         case AtOffsets(offsets):

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class AtTimestamp:
     """The first record of a time, or later, in every partition."""
 
     timestamp_ms: int
@@ -52,13 +52,13 @@ class AtOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class AtTimes:
+class AtTimestamps:
     """The first record of a time, or later, in each partition."""
 
     times_ms: Mapping[TopicPartition, int]
 
 
-Boundary = Place | AtTime | AtOffsets | AtTimes
+Boundary = Place | AtTimestamp | AtOffsets | AtTimestamps
 """Where a read begins or ends."""
 
 
@@ -175,9 +175,9 @@ def parse_offsets(written: str) -> Boundary:
     return AtOffsets(_per_partition(written, Place.EARLIEST, _OFFSETS_HINT))
 
 
-def parse_times(written: str) -> AtTimes:
+def parse_times(written: str) -> AtTimestamps:
     """Return a time per partition."""
-    return AtTimes(_per_partition(written, 0, _TIMES_HINT))
+    return AtTimestamps(_per_partition(written, 0, _TIMES_HINT))
 
 
 def _per_partition(written: str, smallest: int, hint: str) -> Mapping[TopicPartition, int]:

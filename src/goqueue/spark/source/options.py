@@ -25,7 +25,7 @@ from goqueue.spark.source.option_values import (
     SLICES_MAX,
     ArchiveUse,
     AtOffsets,
-    AtTime,
+    AtTimestamp,
     Boundary,
     Matching,
     OptionsForm,
@@ -43,7 +43,7 @@ from goqueue.spark.source.option_values import (
     parse_topics,
 )
 from goqueue.spark.values.decode import reader_of
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 from goqueue.spark.values.format import UnknownMessage
 
 T = TypeVar("T")
@@ -98,16 +98,16 @@ NAMES: Final = (
 
 SCHEMA_BYTES_MAX: Final = 8 * 1024 * 1024
 
-_EXAMPLES: Final[Mapping[Format, str]] = {
-    Format.JSON: f"set {_SCHEMA}, for example id BIGINT, amount DOUBLE, or {_SCHEMA_FILE}",
-    Format.AVRO: f'set {_SCHEMA}, for example {{"type": "record", ...}}, or {_SCHEMA_FILE}',
-    Format.PROTOBUF: f"set {_SCHEMA_FILE} to what protoc --descriptor_set_out wrote",
+_EXAMPLES: Final[Mapping[FormatName, str]] = {
+    FormatName.JSON: f"set {_SCHEMA}, for example id BIGINT, amount DOUBLE, or {_SCHEMA_FILE}",
+    FormatName.AVRO: f'set {_SCHEMA}, for example {{"type": "record", ...}}, or {_SCHEMA_FILE}',
+    FormatName.PROTOBUF: f"set {_SCHEMA_FILE} to what protoc --descriptor_set_out wrote",
 }
 
-Choice = TypeVar("Choice", Format, Prefix)
+Choice = TypeVar("Choice", FormatName, Prefix)
 
 
-class Kind(Enum):
+class ReadKind(Enum):
     """What sort of read the options are for, as far as it is known."""
 
     UNKNOWN = "read"
@@ -147,7 +147,7 @@ class ReadOptions:
     """How values are decoded, if they are."""
 
 
-def parse_options(written: Mapping[str, str], kind: Kind) -> ReadOptions:
+def parse_options(written: Mapping[str, str], kind: ReadKind) -> ReadOptions:
     """Return what the options mean; InvalidSettings with all mistakes if there are any."""
     form = OptionsForm(written)
     _refuse_table(form)
@@ -156,7 +156,7 @@ def parse_options(written: Mapping[str, str], kind: Kind) -> ReadOptions:
         form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
     subscription = _subscription(form)
     has_end = any(map(form.has, _ENDS))
-    begins_with_next = kind is Kind.STREAM and not has_end
+    begins_with_next = kind is ReadKind.STREAM and not has_end
     options = ReadOptions(
         bootstrap=bootstrap or "",
         subscription=subscription or Matching(""),
@@ -223,7 +223,7 @@ def _boundary(form: OptionsForm, names: tuple[str, ...], default: Boundary) -> B
     at_time, by_time, by_offset = names
     found = form.read(by_offset, parse_offsets, default=default)
     found = form.read(by_time, parse_times, default=found)
-    return form.read(at_time, lambda written: AtTime(parse_timestamp_ms(written)), default=found)
+    return form.read(at_time, lambda written: AtTimestamp(parse_timestamp_ms(written)), default=found)
 
 
 def _group(form: OptionsForm) -> str | None:
@@ -234,12 +234,12 @@ def _group(form: OptionsForm) -> str | None:
     return group
 
 
-def _check_together(form: OptionsForm, options: ReadOptions, kind: Kind) -> None:
-    if kind is Kind.BATCH:
+def _check_together(form: OptionsForm, options: ReadOptions, kind: ReadKind) -> None:
+    if kind is ReadKind.BATCH:
         for name in filter(form.has, (*_STREAM_ONLY, _HTTP_URL)):
             form.note(name, "belongs to streams: leave it out")
-    if kind is Kind.BATCH or (kind is Kind.STREAM and options.has_end):
-        what = "a batch read" if kind is Kind.BATCH else "a stream with an end"
+    if kind is ReadKind.BATCH or (kind is ReadKind.STREAM and options.has_end):
+        what = "a batch read" if kind is ReadKind.BATCH else "a stream with an end"
         offsets = options.start.offsets.values() if isinstance(options.start, AtOffsets) else ()
         if options.start is Place.LATEST or Place.LATEST in offsets:
             form.note("startingOffsets", f"is latest, where {what} finds nothing: write earliest or offsets")
@@ -248,19 +248,19 @@ def _check_together(form: OptionsForm, options: ReadOptions, kind: Kind) -> None
     ):
         form.note("endingOffsets", "is earliest, before which there is nothing: write latest or offsets")
     start, end = options.start, options.end
-    if isinstance(start, AtTime) and isinstance(end, AtTime) and start.timestamp_ms > end.timestamp_ms:
+    if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp) and start.timestamp_ms > end.timestamp_ms:
         form.note("endingTimestamp", f"is {end.timestamp_ms}, before startingTimestamp, {start.timestamp_ms}")
     _check_effects(form, options, kind)
 
 
-def _check_effects(form: OptionsForm, options: ReadOptions, kind: Kind) -> None:
+def _check_effects(form: OptionsForm, options: ReadOptions, kind: ReadKind) -> None:
     """Note what means nothing without another option, or contradicts it."""
     if isinstance(options.archive, str) and options.isolation is Isolation.UNCOMMITTED:
         form.note(ARCHIVE, f"has no effect with {_ISOLATION}=read_uncommitted: archives hold what was committed")
     least, most = options.offsets_per_trigger_min, options.offsets_per_trigger_max
     if least and most and least > most:
         form.note("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, {most}")
-    if kind is Kind.STREAM and options.http_url is not None and not any(map(form.has, _GROUPS)):
+    if kind is ReadKind.STREAM and options.http_url is not None and not any(map(form.has, _GROUPS)):
         form.note(_HTTP_URL, "has no effect without groupId: set that, too, or leave it out")
     if form.has(_STRATEGY) and not any(map(form.has, _STARTS[:2])):
         form.note(_STRATEGY, f"has no effect without {' or '.join(_STARTS[:2])}: set one, or leave it out")
@@ -324,14 +324,14 @@ def decoding_of(form: OptionsForm, *, disk: Disk | None = None) -> Decoding | No
         for name in filter(form.has, DECODE_NAMES):
             form.note(name, f"has no effect without {DECODE}: set that, too, or leave it out")
         return None
-    chosen = form.read(DECODE, lambda written: _one_of(Format, written), default=None)
+    chosen = form.read(DECODE, lambda written: _one_of(FormatName, written), default=None)
     schema = _schema(form, disk or RealDisk())
     message = form.read(_MESSAGE, parse_text, default="")
     prefix = form.read(_PREFIX, lambda written: _one_of(Prefix, written), default=Prefix.NONE)
     if chosen is None:
         return None
     _check_decode(form, chosen)
-    if not schema or bool(message) != (chosen is Format.PROTOBUF):
+    if not schema or bool(message) != (chosen is FormatName.PROTOBUF):
         return None
     decoding = Decoding(chosen, schema, message, prefix)
     try:
@@ -367,8 +367,8 @@ def _schema(form: OptionsForm, disk: Disk) -> str | bytes:
     return stored or inline
 
 
-def _check_decode(form: OptionsForm, chosen: Format) -> None:
-    is_protobuf = chosen is Format.PROTOBUF
+def _check_decode(form: OptionsForm, chosen: FormatName) -> None:
+    is_protobuf = chosen is FormatName.PROTOBUF
     if not form.has(_SCHEMA) and not form.has(_SCHEMA_FILE):
         form.note(DECODE, f"is {chosen}, which needs a schema: {_EXAMPLES[chosen]}")
     if is_protobuf and form.has(_SCHEMA):

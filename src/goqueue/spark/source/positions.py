@@ -41,11 +41,11 @@ class TopicPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class StreamPositions:
     """How far each topic was read, and where the stream ends if it has an end."""
 
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
-    end: Positions | None = None
+    end: StreamPositions | None = None
 
     def items(self) -> Iterator[tuple[TopicPartition, int]]:
         """Yield each partition with its next offset, in order."""
@@ -86,7 +86,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     end: dict[str, _Topic] | None = None
 
 
-def read_positions(document: object) -> Positions:
+def read_positions(document: object) -> StreamPositions:
     """Return what a document of the checkpoint says; ForeignCheckpoint if it is none of ours."""
     hint = "give every query a checkpointLocation of its own"
     if not isinstance(document, dict) or document.get("source") != _SOURCE:
@@ -102,7 +102,7 @@ def read_positions(document: object) -> Positions:
         found = msgspec.convert(document, _Document, str_keys=True)
     except msgspec.ValidationError as error:
         raise ForeignCheckpoint(f"the checkpoint cannot be read: {error}", hint=hint) from None
-    return Positions(_read(found.topics), None if found.end is None else Positions(_read(found.end)))
+    return StreamPositions(_read(found.topics), None if found.end is None else StreamPositions(_read(found.end)))
 
 
 def _read(topics: Mapping[str, _Topic]) -> dict[str, TopicPosition]:

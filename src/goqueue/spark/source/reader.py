@@ -17,9 +17,9 @@ from goqueue.client.kafka import Isolation, KafkaData, TopicPartition
 from goqueue.errors import OffsetOutOfRange, UnknownTopic
 from goqueue.spark.archive.lookup import ArchivedPiece, Archives, TopicLog
 from goqueue.spark.archive.rows import ArchivedPartition
-from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.spans import OffsetSpan
 from goqueue.spark.archive.store import ArchiveStore
-from goqueue.spark.records.batches import Wanted
+from goqueue.spark.records.batches import WantedOffsets
 from goqueue.spark.records.decode import decode
 from goqueue.spark.source.lookup import Bounds, begins_at, connect, look, require_all, resolve
 from goqueue.spark.source.losses import Loss, deleted, recreated, settle
@@ -92,7 +92,7 @@ def _stored_rows(options: ReadOptions, columns: Sequence[str], partition: InputP
 
 def _read_archived(wanted: Range, piece: ArchivedPiece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     partition = ArchivedPartition(ArchiveStore(piece.path), wanted.topic, wanted.partition, piece.files)
-    return partition.read(Span(wanted.start, wanted.end), columns)
+    return partition.read(OffsetSpan(wanted.start, wanted.end), columns)
 
 
 def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
@@ -156,7 +156,7 @@ def _read_on(data: KafkaData, options: ReadOptions, columns: Sequence[str], want
         for fetched in fetches:
             yield from decode(
                 fetched.records,
-                Wanted(place.topic, place.partition, start, wanted.end),
+                WantedOffsets(place.topic, place.partition, start, wanted.end),
                 columns,
                 aborted=fetched.aborted if is_committed else (),
                 opened_bytes_max=options.opened_bytes_max,

@@ -37,7 +37,7 @@ from goqueue.spark.source.lookup import Reached, Seen, at_end, begins_at, connec
 from goqueue.spark.source.losses import Loss, settle
 from goqueue.spark.source.option_values import Assigned
 from goqueue.spark.source.options import ReadOptions
-from goqueue.spark.source.positions import Positions, read_positions
+from goqueue.spark.source.positions import StreamPositions, read_positions
 from goqueue.spark.source.reader import read_task, tasks_of
 from goqueue.spark.source.stream_plan import ends_of, known, next_step, positions_at, readable
 
@@ -113,9 +113,9 @@ class _Planner:
         self._data: KafkaData = connect(options)
         self._archives = Archives(options)
         self._clock = SystemClock()
-        self._initial: Positions | None = None
-        self._target: Positions | None = None
-        self._end: Positions | None = None
+        self._initial: StreamPositions | None = None
+        self._target: StreamPositions | None = None
+        self._end: StreamPositions | None = None
         self._is_beginning_logged = False
         self._last_advance = self._clock.monotonic()
         self._told: set[str] = set()
@@ -125,13 +125,13 @@ class _Planner:
             self._progress = Progress(options.group, options.http_url, self._data.describe_broker)
 
     @property
-    def last_seen_ends(self) -> Positions | None:
+    def last_seen_ends(self) -> StreamPositions | None:
         """Where the query ends, or where everything ended when the broker was asked last."""
         if self._end is not None:
             return self._end
         return None if self._last_seen is None else ends_of(self._last_seen)
 
-    def initial(self) -> Positions:
+    def initial(self) -> StreamPositions:
         """Return where the query begins; the same however often Spark asks, but only within one process."""
         if self._initial is None:
             seen = self._look(begins_at(self._options.start))
@@ -146,7 +146,7 @@ class _Planner:
         """End the query when it has read what is there now."""
         self._target = ends_of(self._look(at_end))
 
-    def latest(self, start: Positions, limit: ReadLimit) -> Positions:
+    def latest(self, start: StreamPositions, limit: ReadLimit) -> StreamPositions:
         """Return how far the next batch goes; `start` itself if there is to be none."""
         # Whatever lies before the start has been through the sink.
         self.report(start)
@@ -171,7 +171,7 @@ class _Planner:
         self._last_advance = self._clock.monotonic()
         return step.end
 
-    def tasks(self, start: Positions, end: Positions) -> list[InputPartition]:
+    def tasks(self, start: StreamPositions, end: StreamPositions) -> list[InputPartition]:
         """Return the slices between two positions, which may come from a checkpoint."""
         # A process that plans before it was asked how far to go has a logged batch to repeat: batch 0, or a later one.
         self._is_beginning_logged = True
@@ -180,7 +180,7 @@ class _Planner:
         self._settle(found.losses, set(self._told))
         return tasks_of(self._options, found.ranges)
 
-    def report(self, positions: Positions) -> None:
+    def report(self, positions: StreamPositions) -> None:
         """Tell the broker how far the query is, if it has a group; what is not there has no progress."""
         if self._progress is not None:
             self._progress.report(positions if self._last_seen is None else known(positions, self._last_seen))
@@ -189,7 +189,7 @@ class _Planner:
         """Close the connection."""
         self._data.close()
 
-    def _with_end(self, start: Positions) -> Positions:
+    def _with_end(self, start: StreamPositions) -> StreamPositions:
         """Return a position with the end that the query has: the one it had before, if it is to have one still."""
         if not self._options.has_end:
             self._end = None
@@ -197,7 +197,7 @@ class _Planner:
             self._end = start.end or self._find_end(self._look())
         return replace(start, end=self._end)
 
-    def _find_end(self, seen: Seen) -> Positions:
+    def _find_end(self, seen: Seen) -> StreamPositions:
         options = self._options
         return positions_at(resolve(self._data, options, options.end, seen, name="endingOffsets", is_end=True), seen)
 
@@ -231,11 +231,11 @@ class Progress:
         self._found_url: str | None = None
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._reported: Positions | None = None
+        self._reported: StreamPositions | None = None
         self._not_before = 0.0
         self._is_failure_told = False
 
-    def report(self, positions: Positions) -> None:
+    def report(self, positions: StreamPositions) -> None:
         """Commit the offsets of the group, unless they are known already, or it has just failed."""
         if positions == self._reported or self._clock.monotonic() < self._not_before:
             return
@@ -252,7 +252,7 @@ class Progress:
             self._reported = positions
             self._is_failure_told = False
 
-    def _commit(self, positions: Positions) -> None:
+    def _commit(self, positions: StreamPositions) -> None:
         offsets = [PartitionOffset(place.topic, place.partition, offset) for place, offset in positions.items()]
         if not offsets:
             return

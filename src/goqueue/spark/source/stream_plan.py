@@ -29,17 +29,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from goqueue.client.kafka import TopicPartition
-from goqueue.spark.archive.spans import Span, missing, union
+from goqueue.spark.archive.spans import OffsetSpan, missing, union
 from goqueue.spark.source.lookup import Bounds, Seen, SeenTopic
 from goqueue.spark.source.losses import Loss, cut_off, deleted, left, recreated, removed
 from goqueue.spark.source.plan import Range, share
-from goqueue.spark.source.positions import Positions, TopicPosition
+from goqueue.spark.source.positions import StreamPositions, TopicPosition
 
 
-class Step(NamedTuple):
+class StreamStep(NamedTuple):
     """Where the stream will be next, and what it lost on the way."""
 
-    end: Positions
+    end: StreamPositions
     losses: tuple[Loss, ...]
     backlog: int
     """How many offsets are there to read, whatever the limit."""
@@ -53,13 +53,13 @@ class Readable(NamedTuple):
 
 
 def next_step(
-    start: Positions,
+    start: StreamPositions,
     seen: Seen,
     *,
     limit: int | None = None,
-    target: Positions | None = None,
+    target: StreamPositions | None = None,
     is_assigned: bool = False,
-) -> Step:
+) -> StreamStep:
     """Decide how far to read; `target` is where a run ends that reads only what was there when it began.
 
     A position that has an end is stronger than that: no run reads behind it.
@@ -90,10 +90,10 @@ def next_step(
         topics[name] = TopicPosition(
             seen[name].id, _unseen(position, seen[name], ends) | _without_cut(offsets, position, seen[name], ends)
         )
-    return Step(Positions(topics, start.end), tuple(losses), sum(waiting.values()))
+    return StreamStep(StreamPositions(topics, start.end), tuple(losses), sum(waiting.values()))
 
 
-def readable(start: Positions, end: Positions, seen: Seen) -> Readable:
+def readable(start: StreamPositions, end: StreamPositions, seen: Seen) -> Readable:
     """Return what lies between two positions and can still be read."""
     ranges: list[Range] = []
     losses: list[Loss] = []
@@ -126,10 +126,10 @@ def within(wanted: Range, bounds: Bounds | None, *, is_end: bool = False) -> tup
     if bounds is None:
         return (), (left(place),)
     pieces = [each for each in bounds.archived if each.start < wanted.end and wanted.start < each.end]
-    before = Span(wanted.start, min(wanted.end, bounds.start))
+    before = OffsetSpan(wanted.start, min(wanted.end, bounds.start))
     losses = [
         removed(place, hole.start, hole.end, bounds.start, bounds.readable_from(hole.start))
-        for hole in missing(union(Span(piece.start, piece.end) for piece in pieces), before)
+        for hole in missing(union(OffsetSpan(piece.start, piece.end) for piece in pieces), before)
     ]
     if wanted.end > bounds.end:
         losses.append(cut_off(place, wanted.end, bounds.end, is_end=is_end))
@@ -139,9 +139,9 @@ def within(wanted: Range, bounds: Bounds | None, *, is_end: bool = False) -> tup
     return tuple(each for each in ranges if each.size > 0), tuple(losses)
 
 
-def ends_of(seen: Seen) -> Positions:
+def ends_of(seen: Seen) -> StreamPositions:
     """Return the end of all that the broker shows."""
-    return Positions(
+    return StreamPositions(
         {
             name: TopicPosition(topic.id, {number: bounds.end for number, bounds in topic.partitions.items()})
             for name, topic in seen.items()
@@ -149,9 +149,9 @@ def ends_of(seen: Seen) -> Positions:
     )
 
 
-def known(positions: Positions, seen: Seen) -> Positions:
+def known(positions: StreamPositions, seen: Seen) -> StreamPositions:
     """Return the positions in what the broker shows."""
-    return Positions(
+    return StreamPositions(
         {
             name: TopicPosition(
                 position.id,
@@ -163,9 +163,9 @@ def known(positions: Positions, seen: Seen) -> Positions:
     )
 
 
-def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> Positions:
+def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> StreamPositions:
     """Return the given offsets as positions in the topics that are there."""
-    return Positions(
+    return StreamPositions(
         {
             name: TopicPosition(
                 topic.id, {number: offsets[TopicPartition(name, number)] for number in topic.partitions}
@@ -175,7 +175,7 @@ def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> Positions
     )
 
 
-def _ends(name: str, start: Positions) -> Mapping[int, int] | None:
+def _ends(name: str, start: StreamPositions) -> Mapping[int, int] | None:
     """Return before which offsets of a topic a stream ends, which reads no other partitions; None if nowhere."""
     if start.end is None:
         return None
@@ -183,13 +183,13 @@ def _ends(name: str, start: Positions) -> Mapping[int, int] | None:
     return {} if end is None or position is None or end.id != position.id else end.offsets
 
 
-def _is_done(name: str, start: Positions) -> bool:
+def _is_done(name: str, start: StreamPositions) -> bool:
     """Tell whether a stream with an end has read a topic up to there."""
     ends, offsets = _ends(name, start), start.topics[name].offsets
     return ends is not None and all(offsets.get(number, 0) >= end for number, end in ends.items())
 
 
-def _at_rest(start: Positions, seen: Seen) -> tuple[dict[str, TopicPosition], list[Loss]]:
+def _at_rest(start: StreamPositions, seen: Seen) -> tuple[dict[str, TopicPosition], list[Loss]]:
     """Return the topics in which a stream does not go on, with where it is in them: those read to their end, and lost.
 
     One without an end goes on in another topic of the same name; one with an end is through with those that are lost.
@@ -276,7 +276,7 @@ def _standing(
     return offsets, lost
 
 
-def _goal(name: str, number: int, topic: SeenTopic, target: Positions | None) -> int:
+def _goal(name: str, number: int, topic: SeenTopic, target: StreamPositions | None) -> int:
     end = topic.partitions[number].end
     if target is None:
         return end

@@ -11,7 +11,7 @@ Owns the check of that, with the place of the first flaw; Spark itself makes typ
 from __future__ import annotations
 
 from goqueue.spark.pipelines.spec.nodes import suggestion
-from goqueue.spark.sql.tokens import Kind, SqlError, Token, tokens_of
+from goqueue.spark.sql.tokens import SqlError, Token, TokenKind, tokens_of
 
 _SIMPLE = ("STRING", "INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "SHORT", "TINYINT", "BYTE", "DOUBLE", "FLOAT",
            "REAL", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME",
@@ -21,7 +21,7 @@ _NESTED = ("ARRAY", "MAP", "STRUCT")
 _INTERVAL_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _TYPES = [*_SIMPLE, *_SIZED, *_NESTED, "INTERVAL"]
 _DEPTH_MAX = 50
-_END = Token(Kind.SYMBOL, "", -1)
+_END = Token(TokenKind.SYMBOL, "", -1)
 
 
 def column_names(schema: str) -> list[str]:
@@ -49,7 +49,7 @@ class _Reader:
         names: list[str] = []
         while True:
             token = self._next()
-            if token.kind not in {Kind.WORD, Kind.NAME}:
+            if token.kind not in {TokenKind.WORD, TokenKind.NAME}:
                 raise self._error("the name of a column", token)
             if token.text.casefold() in map(str.casefold, names):
                 raise SqlError(f"the column {token.text} is there twice", token.offset)
@@ -62,7 +62,7 @@ class _Reader:
 
     def _type(self, depth: int) -> None:
         token = self._next()
-        if token.kind is not Kind.WORD:
+        if token.kind is not TokenKind.WORD:
             raise self._error("a type", token)
         name = token.text.upper()
         if name not in _TYPES:
@@ -82,7 +82,7 @@ class _Reader:
 
     def _collation(self) -> None:
         name = self._next()
-        if name.kind is not Kind.WORD:
+        if name.kind is not TokenKind.WORD:
             raise self._error("a name behind COLLATE", name)
 
     def _interval(self) -> None:
@@ -110,7 +110,7 @@ class _Reader:
         if self._skip_symbol("("):
             while len(sizes) < most:
                 size = self._next()
-                if size.kind is not Kind.NUMBER or not size.text.isdecimal() or len(size.text) > 9:
+                if size.kind is not TokenKind.NUMBER or not size.text.isdecimal() or len(size.text) > 9:
                     raise self._error("a whole number", size)
                 sizes.append(int(size.text))
                 if not self._skip_symbol(","):
@@ -130,7 +130,7 @@ class _Reader:
         if self._peek().is_word("COMMENT"):
             self._next()
             token = self._next()
-            if token.kind is not Kind.TEXT:
+            if token.kind is not TokenKind.TEXT:
                 raise self._error("a text in quotes behind COMMENT", token)
 
     def _peek(self) -> Token:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from goqueue.spark.sql.tokens import Kind, SqlError, Token, tokens_of
+from goqueue.spark.sql.tokens import SqlError, Token, TokenKind, tokens_of
 
 TIME_FUNCTIONS: Final = frozenset(
     ("curdate", "current_date", "current_time", "current_timestamp", "localtimestamp", "now")
 )
-CHANCE_FUNCTIONS: Final = frozenset(
+RANDOM_FUNCTIONS: Final = frozenset(
     ("monotonically_increasing_id", "rand", "randn", "random", "randstr", "shuffle", "spark_partition_id", "uniform",
      "uuid")
 )  # fmt: skip
@@ -24,10 +24,10 @@ _TIME_WORDS: Final = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP")
 _LITERALS: Final = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
 _TIMES: Final = ("now", "today", "tomorrow", "yesterday")
 _WORD: Final = re.compile(r"\w+")
-_NOTHING: Final = Token(Kind.SYMBOL, "", 0)
+_NOTHING: Final = Token(TokenKind.SYMBOL, "", 0)
 
 
-def chance_in(text: str, columns: Collection[str] = ()) -> str:
+def nondeterminism_in(text: str, columns: Collection[str] = ()) -> str:
     """Return the first thing that depends on time or chance, as people call it; nothing if there is none.
 
     A word without brackets that is one of the `columns`, in small letters, means that column.
@@ -37,12 +37,12 @@ def chance_in(text: str, columns: Collection[str] = ()) -> str:
     except SqlError:
         # Told by whoever reads it for what it says.
         return ""
-    return next(filter(None, (_chance_at(tokens, index, columns) for index in range(len(tokens)))), "")
+    return next(filter(None, (_nondeterminism_at(tokens, index, columns) for index in range(len(tokens)))), "")
 
 
 def is_time(chance: str) -> bool:
     """Tell whether it is the time that something depends on."""
-    return chance.removesuffix("()").lower() not in CHANCE_FUNCTIONS | {"tablesample"}
+    return chance.removesuffix("()").lower() not in RANDOM_FUNCTIONS | {"tablesample"}
 
 
 def is_bare(chance: str) -> bool:
@@ -55,20 +55,20 @@ def columns_in(schema: str) -> Iterator[str]:
     return (word for word in map(str.lower, _WORD.findall(schema)) if is_bare(word))
 
 
-def _chance_at(tokens: Sequence[Token], index: int, columns: Collection[str]) -> str:
+def _nondeterminism_at(tokens: Sequence[Token], index: int, columns: Collection[str]) -> str:
     token, before, behind, second = (
         tokens[at] if 0 <= at < len(tokens) else _NOTHING for at in (index, index - 1, index + 1, index + 2)
     )
-    if token.kind is not Kind.WORD:
+    if token.kind is not TokenKind.WORD:
         return ""
     name = token.text.lower()
     if behind.is_symbol("("):
         # Of the functions with that name, the one without an argument asks the clock.
         is_clock = name == "unix_timestamp" and second.is_symbol(")")
-        return f"{name}()" if is_clock or name in TIME_FUNCTIONS | CHANCE_FUNCTIONS else _sample(token)
+        return f"{name}()" if is_clock or name in TIME_FUNCTIONS | RANDOM_FUNCTIONS else _sample(token)
     if token.is_word(*_TIME_WORDS) and not before.is_symbol(".") and not before.is_word("AS"):
         return "" if name in columns else name
-    if token.is_word(*_LITERALS) and behind.kind is Kind.TEXT and behind.text[1:-1].strip().lower() in _TIMES:
+    if token.is_word(*_LITERALS) and behind.kind is TokenKind.TEXT and behind.text[1:-1].strip().lower() in _TIMES:
         return f"{name} {behind.text.lower()}"
     return ""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from goqueue.spark.sql.tokens import Kind, SqlError, Token, tokens_of
+from goqueue.spark.sql.tokens import SqlError, Token, TokenKind, tokens_of
 
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _BEHIND_TABLES = ("WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW",
@@ -34,7 +34,7 @@ class TableName(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SqlQuery:
     """What can be seen of a query without running it; a table that is read twice is there once."""
 
     tables: tuple[TableName, ...]
@@ -64,7 +64,7 @@ def check_expression(text: str) -> None:
             raise SqlError("an expression has no semicolon", token.offset)
 
 
-def read_query(text: str) -> Query:
+def read_query(text: str) -> SqlQuery:
     """Return what a query reads and does; SqlError if it is none."""
     tokens = tokens_of(text)
     while tokens and tokens[-1].is_symbol(";"):
@@ -72,7 +72,7 @@ def read_query(text: str) -> Query:
     _check_is_query(tokens)
     unique = {table.name.casefold(): table for table in reversed(list(_tables(tokens)))}
     pairs = list(pairwise(tokens))
-    return Query(
+    return SqlQuery(
         tables=tuple(sorted(unique.values(), key=lambda table: table.offset)),
         groups=any(first.is_word("GROUP") and second.is_word("BY") for first, second in pairs),
         has_windows=any(first.is_word(*_WINDOW_FUNCTIONS) and second.is_symbol("(") for first, second in pairs),
@@ -107,7 +107,7 @@ def _tables(tokens: Sequence[Token]) -> Iterator[TableName]:
             levels[-1].defined |= {levels[-1].defines} - {""}
             levels[-1].defines = ""
             continue
-        if expects_table and token.kind in {Kind.WORD, Kind.NAME} and not token.is_word(*_NO_TABLE):
+        if expects_table and token.kind in {TokenKind.WORD, TokenKind.NAME} and not token.is_word(*_NO_TABLE):
             expects_table = False
             if _is_table(tokens, index) and not any(token.text.casefold() in known.defined for known in levels):
                 yield TableName(token.text, token.offset)
@@ -152,7 +152,7 @@ def _begins_query(tokens: Sequence[Token], index: int) -> bool:
 def _begins_definition(tokens: Sequence[Token], index: int) -> bool:
     """Tell whether here is the name of a common table expression: behind WITH, RECURSIVE or a comma."""
     before = tokens[index - 1] if index else None
-    is_name = tokens[index].kind in {Kind.WORD, Kind.NAME} and not tokens[index].is_word("RECURSIVE")
+    is_name = tokens[index].kind in {TokenKind.WORD, TokenKind.NAME} and not tokens[index].is_word("RECURSIVE")
     return is_name and before is not None and (before.is_word("WITH", "RECURSIVE") or before.is_symbol(","))
 
 

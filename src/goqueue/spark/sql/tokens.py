@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?\w*")
 _CLOSING = {"(": ")", "[": "]"}
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = auto()
@@ -40,17 +40,17 @@ class Kind(Enum):
 class Token(NamedTuple):
     """A piece of SQL, and where it begins."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     offset: int
 
     def is_word(self, *words: str) -> bool:
         """Tell whether it is one of these keywords, given in capitals."""
-        return self.kind is Kind.WORD and self.text.upper() in words
+        return self.kind is TokenKind.WORD and self.text.upper() in words
 
     def is_symbol(self, symbol: str) -> bool:
         """Tell whether it is this character."""
-        return self.kind is Kind.SYMBOL and self.text == symbol
+        return self.kind is TokenKind.SYMBOL and self.text == symbol
 
 
 class SqlError(Exception):
@@ -83,14 +83,14 @@ def _scan(text: str) -> Iterator[Token]:
 
 def _next(text: str, offset: int) -> tuple[Token, int]:
     # A string comes first: r'...' would be taken for a word otherwise.
-    for kind, pattern in ((Kind.TEXT, _STRING), (Kind.WORD, _WORD), (Kind.NUMBER, _NUMBER)):
+    for kind, pattern in ((TokenKind.TEXT, _STRING), (TokenKind.WORD, _WORD), (TokenKind.NUMBER, _NUMBER)):
         if match := pattern.match(text, offset):
             return Token(kind, match[0], offset), match.end()
     if match := _QUOTED_NAME.match(text, offset):
-        return Token(Kind.NAME, match[1].replace("``", "`"), offset), match.end()
+        return Token(TokenKind.NAME, match[1].replace("``", "`"), offset), match.end()
     if text[offset] in "'\"`":
         raise SqlError(f"the quote {text[offset]} is never closed", offset)
-    return Token(Kind.SYMBOL, text[offset], offset), offset + 1
+    return Token(TokenKind.SYMBOL, text[offset], offset), offset + 1
 
 
 def _end_of_comment(text: str, start: int) -> int:
@@ -105,7 +105,7 @@ def _end_of_comment(text: str, start: int) -> int:
 def _check_brackets(tokens: list[Token]) -> None:
     is_open: list[Token] = []
     for token in tokens:
-        if token.kind is not Kind.SYMBOL:
+        if token.kind is not TokenKind.SYMBOL:
             continue
         if token.text in _CLOSING:
             is_open.append(token)

@@ -120,7 +120,7 @@ class _Schema:
     """A walk through a schema; `path` leads from the record to the field that is looked at."""
 
     def __init__(self) -> None:
-        self._names = Names()
+        self._names = TypeNames()
         self._fields = 0
 
     def column(self, written: Any, space: str, path: tuple[str, ...]) -> _Column:
@@ -260,7 +260,7 @@ def _word(written: object) -> str:
     return str(written)
 
 
-class Names:
+class TypeNames:
     """The types that were defined so far."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.decode import DATA, ERROR, fields_of, reader_of
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -78,7 +78,7 @@ def decode_avro(rows: DataFrame, schema: str, *, column: str = "value", prefix: 
     The schema is JSON. The prefix `confluent` skips what serializers with a schema registry put in front of a value;
     the value has to be written with this very schema all the same.
     """
-    return _decoded(rows, Decoding(Format.AVRO, schema, prefix=_prefix(prefix)), column)
+    return _decoded(rows, Decoding(FormatName.AVRO, schema, prefix=_prefix(prefix)), column)
 
 
 def decode_protobuf(
@@ -89,7 +89,7 @@ def decode_protobuf(
     The descriptors are what `protoc --include_imports --descriptor_set_out` writes, the message is a full name such as
     `shop.Order`.
     """
-    return _decoded(rows, Decoding(Format.PROTOBUF, descriptors, message, _prefix(prefix)), column)
+    return _decoded(rows, Decoding(FormatName.PROTOBUF, descriptors, message, _prefix(prefix)), column)
 
 
 def decoded_column(value: Column, decoding: Decoding) -> Column:

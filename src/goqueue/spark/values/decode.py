@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from goqueue.errors import Invalid
 from goqueue.spark.values.avro_binary import read_long
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 from goqueue.spark.values.format import BadValue, ValueFormat
 
 DATA: Final = "data"
@@ -179,15 +179,15 @@ def _parts(values: pa.Array) -> Iterator[tuple[int, int]]:
 def _format_of(decoding: Decoding) -> ValueFormat:
     """Make a format; its module is imported only where it is used."""
     match decoding.format:
-        case Format.JSON:
+        case FormatName.JSON:
             from goqueue.spark.values.json import JsonFormat
 
             return JsonFormat(_text(decoding.schema))
-        case Format.AVRO:
+        case FormatName.AVRO:
             from goqueue.spark.values.avro import AvroFormat
 
             return AvroFormat(_text(decoding.schema))
-        case Format.PROTOBUF:
+        case FormatName.PROTOBUF:
             from goqueue.spark.values.protobuf import ProtobufFormat
 
             schema = decoding.schema

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Format(StrEnum):
+class FormatName(StrEnum):
     """How values are written."""
 
     JSON = "json"
@@ -29,7 +29,7 @@ class Decoding:
     also needs the full name of the message.
     """
 
-    format: Format
+    format: FormatName
     schema: str | bytes
     message: str = ""
     prefix: Prefix = Prefix.NONE

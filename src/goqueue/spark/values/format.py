@@ -83,24 +83,24 @@ def map_type(key: pa.DataType, value: pa.DataType) -> pa.DataType:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ArrowColumn:
     """A type, and what makes a column of a list; None is null."""
 
     type: pa.DataType
     build: Callable[[list[Any]], pa.Array]
 
 
-def plain_column(kind: pa.DataType) -> Column:
+def plain_column(kind: pa.DataType) -> ArrowColumn:
     """Return a column of what Arrow takes as it is."""
-    return Column(kind, lambda found: pa.array(found, kind))
+    return ArrowColumn(kind, lambda found: pa.array(found, kind))
 
 
-def converted_column(kind: pa.DataType, convert: Callable[[Any], Any]) -> Column:
+def converted_column(kind: pa.DataType, convert: Callable[[Any], Any]) -> ArrowColumn:
     """Return a column of what has to be made something else first; `convert` sees no None."""
-    return Column(kind, lambda found: pa.array([None if each is None else convert(each) for each in found], kind))
+    return ArrowColumn(kind, lambda found: pa.array([None if each is None else convert(each) for each in found], kind))
 
 
-def list_column(item: Column) -> Column:
+def list_column(item: ArrowColumn) -> ArrowColumn:
     """Return a column of sequences."""
     kind = list_type(item.type)
 
@@ -109,10 +109,10 @@ def list_column(item: Column) -> Column:
         items = item.build(list(chain.from_iterable(lists)))
         return pa.ListArray.from_arrays(_starts(lists), items, type=kind, mask=_nulls(found))
 
-    return Column(kind, build)
+    return ArrowColumn(kind, build)
 
 
-def map_column(key: Column, value: Column, *, is_sorted: bool = False) -> Column:
+def map_column(key: ArrowColumn, value: ArrowColumn, *, is_sorted: bool = False) -> ArrowColumn:
     """Return a column of mappings; `is_sorted` by their keys, where they have another order in every process."""
     kind = map_type(key.type, value.type)
 
@@ -124,10 +124,10 @@ def map_column(key: Column, value: Column, *, is_sorted: bool = False) -> Column
         values = value.build([each[name] for each in maps for name in each])
         return pa.MapArray.from_arrays(_starts(maps), keys, values, type=kind, mask=_nulls(found))
 
-    return Column(kind, build)
+    return ArrowColumn(kind, build)
 
 
-def struct_column(columns: Mapping[str, Column], takers: Sequence[Take]) -> Column:
+def struct_column(columns: Mapping[str, ArrowColumn], takers: Sequence[Take]) -> ArrowColumn:
     """Return a column of objects with these fields, and how to get at each."""
     fields = [pa.field(name, column.type) for name, column in columns.items()]
     parts = list(zip(takers, [column.build for column in columns.values()], strict=True))
@@ -136,7 +136,7 @@ def struct_column(columns: Mapping[str, Column], takers: Sequence[Take]) -> Colu
         children = [build_part(take(found)) for take, build_part in parts]
         return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls(found))
 
-    return Column(pa.struct(fields), build)
+    return ArrowColumn(pa.struct(fields), build)
 
 
 def _starts(parts: Sequence[Any]) -> pa.Array:

@@ -40,8 +40,8 @@ from goqueue.spark.values.ddl import struct_of
 from goqueue.spark.values.format import (
     LOCAL_TIMESTAMP,
     TIMESTAMP,
+    ArrowColumn,
     BadValue,
-    Column,
     Take,
     ValueFormat,
     converted_column,
@@ -158,7 +158,7 @@ def _optional(kind: pa.DataType, text: Any) -> Any:
     return shape if shape is msgspec.Raw else shape | None
 
 
-def column_of(kind: pa.DataType) -> Column:
+def column_of(kind: pa.DataType) -> ArrowColumn:
     """Return the column of a type, from what msgspec reads for it."""
     if types.is_struct(kind):
         return struct_column(

@@ -42,8 +42,8 @@ from goqueue.spark.values.format import (
     DEPTH_MAX,
     FIELDS_MAX,
     TIMESTAMP,
+    ArrowColumn,
     BadValue,
-    Column,
     UnknownMessage,
     ValueFormat,
     converted_column,
@@ -121,7 +121,7 @@ class _Walk:
         self._open: list[str] = []
         self._fields = 0
 
-    def message(self, descriptor: Descriptor, path: tuple[str, ...]) -> Column:
+    def message(self, descriptor: Descriptor, path: tuple[str, ...]) -> ArrowColumn:
         name = descriptor.full_name
         if name in self._open:
             raise Invalid(
@@ -134,7 +134,7 @@ class _Walk:
         self._open.pop()
         return struct_column(columns, [_taker(field) for field in descriptor.fields])
 
-    def _field(self, field: FieldDescriptor, path: tuple[str, ...]) -> Column:
+    def _field(self, field: FieldDescriptor, path: tuple[str, ...]) -> ArrowColumn:
         if hasattr(Message, field.name):
             raise Invalid(
                 f"Protobuf: field {'.'.join(path)} has the name of a method of Protobuf's messages, and cannot be read",
@@ -149,7 +149,7 @@ class _Walk:
             return list_column(self._item(field, (*path, "[]")))
         return self._item(field, path)
 
-    def _item(self, field: FieldDescriptor, path: tuple[str, ...]) -> Column:
+    def _item(self, field: FieldDescriptor, path: tuple[str, ...]) -> ArrowColumn:
         if field.enum_type is not None:
             return _enum(field.enum_type)
         descriptor = field.message_type
@@ -173,7 +173,7 @@ class _Walk:
             raise Invalid(f"Protobuf: the message {told}", hint="name a smaller one")
 
 
-def _enum(descriptor: EnumDescriptor) -> Column:
+def _enum(descriptor: EnumDescriptor) -> ArrowColumn:
     # Of two names of a number, the first counts, as in Protobuf's own texts.
     names = {each.number: each.name for each in reversed(descriptor.values)}
     return converted_column(pa.string(), lambda number: names.get(number) or str(number))

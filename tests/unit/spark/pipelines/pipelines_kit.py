@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import PurePath
 
-from goqueue.spark.pipelines import Mistake, PipelineSpec, Reading, read_text
+from goqueue.spark.pipelines import LoadedFile, Mistake, PipelineSpec, read_text
 
 SAMPLE = files("goqueue.spark.pipelines").joinpath("sample.yaml").read_text("utf-8")
 
@@ -19,7 +19,7 @@ sinks:
 """
 
 
-def reading(text: str, environ: Mapping[str, str] | None = None, **python_files: str) -> Reading:
+def reading(text: str, environ: Mapping[str, str] | None = None, **python_files: str) -> LoadedFile:
     """Read a text as the file `dir/pipeline.yaml`, with Python files beside it by their names."""
     beside = {PurePath("dir") / f"{name}.py": content.encode() for name, content in python_files.items()}
     return read_text(text, "dir/pipeline.yaml", environ or {}, beside.get)
@@ -33,7 +33,7 @@ def spec_of(text: str, environ: Mapping[str, str] | None = None, **python_files:
     return read.pipeline
 
 
-def lines_of(read: Reading) -> list[str]:
+def lines_of(read: LoadedFile) -> list[str]:
     """Return mistakes as `line:column severity: message (hint)`."""
     return [_line(mistake) for mistake in read.mistakes]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.spark.sql.nondeterminism import chance_in, is_time
+from goqueue.spark.sql.nondeterminism import is_time, nondeterminism_in
 from tests.unit.spark.pipelines.pipelines_kit import lines_of, reading
 
 WHY = "sinks and dead letters look at rows separately, and a row could get lost between them"
@@ -39,7 +39,7 @@ def said(*steps: str, sinks: str = "  out: {from: last, topic: out}", schema: st
     ],
 )
 def test_what_depends_on_time_or_chance_is_found_in_sql(sql: str, chance: str) -> None:
-    assert chance_in(sql) == chance
+    assert nondeterminism_in(sql) == chance
 
 
 def test_time_is_told_from_chance() -> None:

@@ -7,10 +7,10 @@ from pathlib import PurePath
 
 import pytest
 
-from goqueue.spark.pipelines import Reading, read_text
+from goqueue.spark.pipelines import LoadedFile, read_text
 from goqueue.spark.pipelines.render.describe import source_words
 from goqueue.spark.pipelines.spec.model import Decode, DecodeFormat, MessageColumn, OnBadValue, TopicSource
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 from tests.decode_values_kit import ORDER, avro_text, descriptor_set, message
 from tests.unit.spark.pipelines.pipelines_kit import lines_of
 
@@ -25,7 +25,7 @@ FILES = {
 }
 
 
-def read(decode: str) -> Reading:
+def read(decode: str) -> LoadedFile:
     text = f"pipeline: p\nsources:\n  it: {{topic: a, decode: {decode}}}\nsinks:\n  out: {{from: it, console: true}}\n"
     return read_text(text, "dir/p.yaml", {}, FILES.get)
 
@@ -41,17 +41,17 @@ def source(decode: str) -> TopicSource:
 
 def test_a_schema_is_taken_out_of_its_file() -> None:
     avro = source("{format: avro, schema_file: order.avsc, prefix: confluent, keep: [offset], on_bad_value: drop}")
-    values = Decoding(Format.AVRO, FILES[PurePath("dir/order.avsc")], prefix=Prefix.CONFLUENT)
+    values = Decoding(FormatName.AVRO, FILES[PurePath("dir/order.avsc")], prefix=Prefix.CONFLUENT)
     assert avro.decode == Decode(DecodeFormat.AVRO, "", (MessageColumn.OFFSET,), OnBadValue.DROP, values)
     assert source_words(avro) == ["topic a", "from earliest", "Avro of shop.Order", "with offset"]
 
     protobuf = source("{format: protobuf, schema_file: shop.desc, message: shop.Order}")
-    assert protobuf.decode.values == Decoding(Format.PROTOBUF, DESCRIPTORS, "shop.Order")
+    assert protobuf.decode.values == Decoding(FormatName.PROTOBUF, DESCRIPTORS, "shop.Order")
     assert source_words(protobuf)[2] == "Protobuf of shop.Order"
 
     assert source("{format: json, schema_file: columns.ddl}").decode.schema == "id BIGINT"
     inline = avro_text(("x", "long"))
-    assert source(f"{{format: avro, schema: '{inline}'}}").decode.values == Decoding(Format.AVRO, inline)
+    assert source(f"{{format: avro, schema: '{inline}'}}").decode.values == Decoding(FormatName.AVRO, inline)
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,10 @@ from goqueue.spark.pipelines.spec.model import (
     PythonFunction,
     PythonTransform,
     SqlTransform,
+    TimeWindow,
     TopicSink,
     TopicSource,
     Watermark,
-    Window,
 )
 from tests.unit.spark.pipelines.pipelines_kit import SAMPLE, SMALL, reading, spec_of
 
@@ -101,7 +101,7 @@ def test_every_key_of_a_file_is_in_its_pipeline() -> None:
     )
     assert steps["seen"].watermark == Watermark("at", 3_600_000)
     assert steps["seen"].deduplicate == Deduplicate(("user",))
-    assert steps["seen"].aggregate == Aggregate({"clicks": "count(*)"}, ("user",), Window("at", 600_000, 300_000))
+    assert steps["seen"].aggregate == Aggregate({"clicks": "count(*)"}, ("user",), TimeWindow("at", 600_000, 300_000))
     assert steps["joined"].transform == JoinTransform(JoinKind.LEFT, condition="seen.user = users.id")
     assert steps["cleaned"].transform == PythonTransform(PythonFunction("dir/t.py:clean"))
     assert spec.sinks == (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goqueue.spark.pipelines import PipelineSpec, load
-from goqueue.spark.pipelines.spec.model import PythonTransform, Step
+from goqueue.spark.pipelines.spec.model import PipelineStep, PythonTransform
 from tests.unit.spark.pipelines.pipelines_kit import lines_of
 
 MODULE = """\
@@ -72,7 +72,7 @@ def loaded(file: Path) -> PipelineSpec:
     return reading.pipeline
 
 
-def without_function(step: Step) -> Step:
+def without_function(step: PipelineStep) -> PipelineStep:
     return replace(step, transform=None) if isinstance(step.transform, PythonTransform) else step
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any
 
 from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
-from goqueue.spark.pipelines.run.progress import QueryProgress, advance, live_lag, read_batch
+from goqueue.spark.pipelines.run.progress import RunProgress, advance, live_lag, read_batch
 from goqueue.spark.pipelines.run.query import Backoff
 from tests.unit.spark.pipelines.pipelines_kit import SMALL, spec_of
 
@@ -34,7 +34,7 @@ def account(number: int, rows: int = 100, **changes: Any) -> dict[str, Any]:
 
 
 def test_totals_are_those_of_all_batches_and_rates_those_of_the_last() -> None:
-    progress = advance(QueryProgress("out"), read_batch(account(0)), 1)
+    progress = advance(RunProgress("out"), read_batch(account(0)), 1)
     progress = advance(progress, read_batch(account(1, rows=50)), 2)
     assert (progress.batch, progress.rows, progress.rows_written) == (1, 150, 148)
     assert (progress.rows_per_second, progress.batch_seconds) == (100.0, 0.5)
@@ -43,25 +43,25 @@ def test_totals_are_those_of_all_batches_and_rates_those_of_the_last() -> None:
 
 def test_rows_with_a_warning_are_counted_apart_from_bad_rows() -> None:
     metrics = {"goqueue.rules.valid": {"has_id": 1}, "goqueue.warnings.valid": {"small": 4}}
-    progress = advance(QueryProgress("out"), read_batch(account(0, observedMetrics=metrics)), 1)
+    progress = advance(RunProgress("out"), read_batch(account(0, observedMetrics=metrics)), 1)
     progress = advance(progress, read_batch(account(1, observedMetrics=metrics)), 2)
     assert (progress.bad_rows, progress.warned_rows) == ({"valid.has_id": 2}, {"valid.small": 8})
 
 
 def test_lag_follows_the_ends_of_topics_between_batches() -> None:
     sources = [{"endOffset": position(a={"0": 5, "1": 9}), "latestOffset": position(a={"0": 5, "1": 9})}]
-    progress = advance(QueryProgress("out"), read_batch(account(0, sources=sources)), 1)
+    progress = advance(RunProgress("out"), read_batch(account(0, sources=sources)), 1)
     assert progress.lag == 0
     ends = {("a", "0"): 7, ("a", "1"): 9, ("a", "2"): 3, ("other", "0"): 100}
     assert live_lag(progress, ends) == 2
     # Nothing was heard of the broker yet, or nothing of Spark.
     assert live_lag(progress, {}) == 0
-    assert live_lag(QueryProgress("out"), ends) is None
+    assert live_lag(RunProgress("out"), ends) is None
 
 
 def test_lag_of_a_topic_that_is_read_twice_is_that_of_the_slower_source() -> None:
     sources = [{"endOffset": position(a={"0": 5})}, {"endOffset": position(a={"0": 3})}]
-    progress = advance(QueryProgress("out"), read_batch(account(0, sources=sources)), 1)
+    progress = advance(RunProgress("out"), read_batch(account(0, sources=sources)), 1)
     assert live_lag(progress, {("a", "0"): 6}) == 3
 
 
@@ -80,7 +80,7 @@ def test_spark_connect_tells_the_rows_of_each_source_only() -> None:
 
 
 def test_an_idle_query_keeps_its_totals_and_has_no_rate() -> None:
-    before = advance(QueryProgress("out"), read_batch(account(3)), 1)
+    before = advance(RunProgress("out"), read_batch(account(3)), 1)
     idle = account(3, rows=0, durationMs={"latestOffset": 1, "triggerExecution": 1}, observedMetrics={})
     progress = advance(before, read_batch(idle), 9)
     assert (progress.batch, progress.rows, progress.rows_per_second) == (3, 100, 0.0)
@@ -108,7 +108,7 @@ def test_a_batch_goes_on_by_offsets_of_which_some_have_no_row() -> None:
     assert first.offsets == 0
     batch = read_batch(account(1, sources=[{"startOffset": begun, "endOffset": gone_on}]))
     assert batch.offsets == 20
-    known = advance(advance(QueryProgress("q"), first, 0), batch, 0)
+    known = advance(advance(RunProgress("q"), first, 0), batch, 0)
     assert advance(known, batch, 0).offsets == 40
     assert read_batch(account(1, sources=[{"startOffset": begun, "endOffset": {"logOffset": 3}}])).offsets == 0
 
@@ -139,7 +139,7 @@ def test_checkpoints_are_beside_the_file_unless_it_or_the_caller_says_otherwise(
     spec = spec_of(SMALL)
     file = PurePath("dir/pipeline.yaml")
     assert checkpoints_of(spec, file).of_sink("out") == "dir/.goqueue/checkpoints/orders/sinks/out"
-    assert checkpoints_of(spec, file).of_letters == "dir/.goqueue/checkpoints/orders/dead-letters"
+    assert checkpoints_of(spec, file).of_dead_letters == "dir/.goqueue/checkpoints/orders/dead-letters"
     assert checkpoints_of(spec, file, "s3a://bucket/").of_sink("out") == "s3a://bucket/orders/sinks/out"
     named = spec_of(SMALL + "checkpoint: s3a://mine\n")
     assert checkpoints_of(named, file).of_sink("out") == "s3a://mine/orders/sinks/out"

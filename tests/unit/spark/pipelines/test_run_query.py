@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from goqueue.spark.pipelines.run.query import Backoff, BatchDone, Event, QueryFailed, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run.query import Backoff, BatchDone, Event, QueryFailed, QueryPlan, RunState, StreamRun
 from goqueue.testing.clock import ManualClock
 
 
@@ -88,10 +88,10 @@ def test_a_stop_waits_for_the_batch_under_way() -> None:
     (handle,) = stage.handles
     stage.run.stop(stage.clock.monotonic() + 30)
     assert stage.look() == []
-    assert (stage.run.state, handle.is_stopped) == (State.STOPPING, False)
+    assert (stage.run.state, handle.is_stopped) == (RunState.STOPPING, False)
     handle.recentProgress.append(Progress(0))
     assert [type(event) for event in stage.look()] == [BatchDone]
-    assert (stage.run.state, handle.is_stopped) == (State.ENDED, True)
+    assert (stage.run.state, handle.is_stopped) == (RunState.ENDED, True)
 
 
 def test_a_stop_waits_no_longer_than_it_may() -> None:
@@ -100,7 +100,7 @@ def test_a_stop_waits_no_longer_than_it_may() -> None:
     stage.run.stop(stage.clock.monotonic() + 30)
     stage.clock.advance(31)
     assert stage.look() == []
-    assert (stage.run.state, stage.handles[0].is_stopped) == (State.ENDED, True)
+    assert (stage.run.state, stage.handles[0].is_stopped) == (RunState.ENDED, True)
 
 
 def test_a_batch_that_fails_while_it_is_waited_for_is_no_good_end() -> None:
@@ -112,7 +112,7 @@ def test_a_batch_that_fails_while_it_is_waited_for_is_no_good_end() -> None:
     assert isinstance(event, QueryFailed)
     assert event.retry_s is None
     assert "No space left" in event.failure.reason
-    assert stage.run.state is State.FAILED
+    assert stage.run.state is RunState.FAILED
 
 
 def test_a_query_that_is_stopped_before_it_could_be_started_again_has_failed() -> None:
@@ -125,7 +125,7 @@ def test_a_query_that_is_stopped_before_it_could_be_started_again_has_failed() -
     states = [stage.run.state]
     stage.run.stop(stage.clock.monotonic() + 30)
     stage.look()
-    assert [*states, stage.run.state] == [State.RESTARTING, State.FAILED]
+    assert [*states, stage.run.state] == [RunState.RESTARTING, RunState.FAILED]
 
 
 @pytest.mark.parametrize("error", [OddError("the library says no"), KeyError("x")], ids=repr)

@@ -22,18 +22,18 @@ from goqueue.client import Client, topics
 from goqueue.client.kafka import KafkaData, Place, TopicPartition
 from goqueue.errors import Conflict, Invalid, NotFound
 from goqueue.seams.clock import Clock, SystemClock
-from goqueue.spark.archive.commits import Change, load, write
+from goqueue.spark.archive.commits import ArchiveChange, load, write
 from goqueue.spark.archive.lookup import PATH_SETTING
-from goqueue.spark.archive.manifest import ArchivedFile, State, TopicArchive
+from goqueue.spark.archive.manifest import ArchivedFile, ArchiveState, TopicArchive
 from goqueue.spark.archive.paths import normal_path
-from goqueue.spark.archive.spans import Span, Spans, union
+from goqueue.spark.archive.spans import OffsetSpan, Spans, union
 from goqueue.spark.archive.store import ArchiveStore, ArchiveUnreachable
 from goqueue.spark.archive.write import TARGET_BYTES
 from goqueue.spark.broker import http_address
 from goqueue.spark.jobs.archive.plan import (
     MERGE_FILES_MIN,
-    Log,
-    Plan,
+    CopyPlan,
+    LogBounds,
     gap_error,
     next_round,
     plan_copy,
@@ -44,7 +44,7 @@ from goqueue.spark.jobs.archive.plan import (
 )
 from goqueue.spark.jobs.archive.tasks import RecordsLost, Work, copy_slices, merge_files
 from goqueue.spark.source.option_values import ArchiveUse
-from goqueue.spark.source.options import ARCHIVE, BOOTSTRAP, Kind, ReadOptions, parse_options
+from goqueue.spark.source.options import ARCHIVE, BOOTSTRAP, ReadKind, ReadOptions, parse_options
 from goqueue.spark.source.plan import Range, slices_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ArchiveRequest:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ArchiveOutcome:
     """What a job has done."""
 
     rows: int = 0
@@ -89,7 +89,7 @@ class Outcome:
     commits: int = 0
     merged_files: int = 0
     deleted_files: int = 0
-    ranges: dict[int, Span] = field(default_factory=dict)
+    ranges: dict[int, OffsetSpan] = field(default_factory=dict)
     gaps: dict[int, Spans] = field(default_factory=dict)
     is_registered_now: bool = False
 
@@ -118,7 +118,7 @@ class ArchiveJob:
         self.path = normal_path(request.path)
         self._store = store or ArchiveStore(self.path)
         self._store.require_directory()
-        self._outcome = Outcome()
+        self._outcome = ArchiveOutcome()
         with KafkaData(request.bootstrap) as data:
             (topic,) = data.topics([request.topic])
             if topic.error is not None:
@@ -135,8 +135,8 @@ class ArchiveJob:
                 hint="mount it, or restore it from a copy; to begin anew, clear the setting first, with `goqueue topic "
                 f"alter {request.topic} --unset {PATH_SETTING}`",
             )
-        self.plan: Plan = plan_copy(
-            request.topic, Log(topic.id, self._bounds), self._archived, allows_gaps=request.allows_gaps
+        self.plan: CopyPlan = plan_copy(
+            request.topic, LogBounds(topic.id, self._bounds), self._archived, allows_gaps=request.allows_gaps
         )
 
     @property
@@ -144,7 +144,7 @@ class ArchiveJob:
         """Whether there is something to copy or to merge."""
         return bool(self.plan.spans or self._merges())
 
-    def run(self, session: SparkSession | None, tell: Callable[[Copied], None] = lambda _: None) -> Outcome:
+    def run(self, session: SparkSession | None, tell: Callable[[Copied], None] = lambda _: None) -> ArchiveOutcome:
         """Do it; the session may be None if Spark is not needed."""
         if session is not None:
             self._copy(session, tell)
@@ -181,16 +181,18 @@ class ArchiveJob:
             outcome.files += len(files)
             outcome.bytes += sum(file.bytes for file in files)
             for number, span in spans.items():
-                outcome.ranges[number] = Span(outcome.ranges.get(number, span).start, span.end)
+                outcome.ranges[number] = OffsetSpan(outcome.ranges.get(number, span).start, span.end)
             tell(Copied(done, self.plan.offsets, outcome.rows, outcome.bytes))
-            left, change = rest_of(left, spans), Change(topic=request.topic, topic_id=self._id)
+            left, change = rest_of(left, spans), ArchiveChange(topic=request.topic, topic_id=self._id)
 
-    def _first_change(self) -> Change:
+    def _first_change(self) -> ArchiveChange:
         """Return what the first commit of a run notes, whatever else it does."""
         plan = self.plan
-        return Change(topic=self._request.topic, topic_id=self._id, begins=plan.begins, gaps=_single(plan.gaps))
+        return ArchiveChange(topic=self._request.topic, topic_id=self._id, begins=plan.begins, gaps=_single(plan.gaps))
 
-    def _without_removed(self, left: Mapping[int, Span], change: Change) -> tuple[dict[int, Span], Change]:
+    def _without_removed(
+        self, left: Mapping[int, OffsetSpan], change: ArchiveChange
+    ) -> tuple[dict[int, OffsetSpan], ArchiveChange]:
         """Return what is left to copy without what the log has not any more, and the next change, which notes that."""
         kept, removed = split_removed(left, self._log_starts())
         if not removed:
@@ -218,7 +220,7 @@ class ArchiveJob:
             return
         merged = _flat(merge_files(session, self._work(), groups))
         removed = [file.path for group in groups for file in group]
-        self._commit(Change(topic=self._request.topic, topic_id=self._id, added=merged, removed=removed))
+        self._commit(ArchiveChange(topic=self._request.topic, topic_id=self._id, added=merged, removed=removed))
         self._outcome.merged_files = len(removed)
 
     def _sweep(self) -> None:
@@ -234,7 +236,7 @@ class ArchiveJob:
         files = self._archived.files if self._archived else ()
         return plan_merges(files, self._request.target_bytes, self._request.merge_files_min)
 
-    def _commit(self, change: Change) -> State:
+    def _commit(self, change: ArchiveChange) -> ArchiveState:
         self._state = write(self._store, self._state, change, self._clock)
         self._outcome.commits += 1
         for number, spans in change.gaps.items():
@@ -252,7 +254,7 @@ class ArchiveJob:
             # What is to be archived is in the log, or it is lost.
             ARCHIVE: ArchiveUse.NEVER.value,
         }
-        return parse_options(written, Kind.BATCH)
+        return parse_options(written, ReadKind.BATCH)
 
     def _where_to_register(self, data: KafkaData, named: str | None) -> str:
         """Return whom to tell of the archive; a topic whose archive is elsewhere is refused."""
@@ -283,13 +285,13 @@ class ArchiveJob:
         self._outcome.is_registered_now = True
 
 
-def _bounds(data: KafkaData, topic: str, partitions: int) -> dict[int, Span]:
+def _bounds(data: KafkaData, topic: str, partitions: int) -> dict[int, OffsetSpan]:
     places = [TopicPartition(topic, number) for number in range(partitions)]
     starts, ends = data.offsets(places, Place.EARLIEST), data.offsets(places, Place.LATEST)
-    return {place.partition: Span(starts[place].offset or 0, ends[place].offset or 0) for place in places}
+    return {place.partition: OffsetSpan(starts[place].offset or 0, ends[place].offset or 0) for place in places}
 
 
-def _single(spans: Mapping[int, Span]) -> dict[int, tuple[Span, ...]]:
+def _single(spans: Mapping[int, OffsetSpan]) -> dict[int, tuple[OffsetSpan, ...]]:
     return {number: (span,) for number, span in spans.items()}
 
 

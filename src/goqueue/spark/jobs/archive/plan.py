@@ -10,7 +10,7 @@ from uuid import UUID
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Conflict
 from goqueue.spark.archive.manifest import ArchivedFile, TopicArchive
-from goqueue.spark.archive.spans import Span
+from goqueue.spark.archive.spans import OffsetSpan
 from goqueue.spark.archive.write import number_of
 from goqueue.spark.source.plan import share
 
@@ -31,18 +31,18 @@ class OtherTopic(Conflict):
     code = "archive_of_other_topic"
 
 
-class Log(NamedTuple):
+class LogBounds(NamedTuple):
     """A topic as the broker has it: where the log of each partition starts, and where what is visible ends."""
 
     id: UUID
-    bounds: Mapping[int, Span]
+    bounds: Mapping[int, OffsetSpan]
 
 
-class Plan(NamedTuple):
+class CopyPlan(NamedTuple):
     """What is new since the last run: spans to copy, and spans that are gone; for a first run where each log starts."""
 
-    spans: Mapping[int, Span]
-    gaps: Mapping[int, Span]
+    spans: Mapping[int, OffsetSpan]
+    gaps: Mapping[int, OffsetSpan]
     begins: Mapping[int, int] = {}
 
     @property
@@ -51,15 +51,15 @@ class Plan(NamedTuple):
         return sum(span.size for span in self.spans.values())
 
 
-def plan_copy(name: str, log: Log, archived: TopicArchive | None, *, allows_gaps: bool) -> Plan:
+def plan_copy(name: str, log: LogBounds, archived: TopicArchive | None, *, allows_gaps: bool) -> CopyPlan:
     """Decide what to copy: each partition from where the archive ends to the end of the log."""
     if archived is not None and archived.id != log.id:
         raise OtherTopic(
             f"topic {name!r} was deleted and made again since it was archived there: the archive holds the old one",
             hint="archive the new one to another path; the old archive stays as it is, and can still be read",
         )
-    spans: dict[int, Span] = {}
-    gaps: dict[int, Span] = {}
+    spans: dict[int, OffsetSpan] = {}
+    gaps: dict[int, OffsetSpan] = {}
     for partition, (start, end) in sorted(log.bounds.items()):
         # What was removed before the first run is no gap, and what was removed since is one.
         reached = archived.end(partition) if archived else start
@@ -70,17 +70,17 @@ def plan_copy(name: str, log: Log, archived: TopicArchive | None, *, allows_gaps
                 hint="archive what it has to another path",
             )
         if reached < start:
-            gaps[partition] = Span(reached, start)
+            gaps[partition] = OffsetSpan(reached, start)
         first = max(start, reached)
         if first < end:
-            spans[partition] = Span(first, end)
+            spans[partition] = OffsetSpan(first, end)
     if gaps and not allows_gaps:
         raise gap_error(name, gaps)
     begins = {} if archived else {partition: start for partition, (start, _) in sorted(log.bounds.items())}
-    return Plan(spans, gaps, begins)
+    return CopyPlan(spans, gaps, begins)
 
 
-def gap_error(name: str, gaps: Mapping[int, Span]) -> ArchiveGap:
+def gap_error(name: str, gaps: Mapping[int, OffsetSpan]) -> ArchiveGap:
     """Return the error for records that are gone."""
     return ArchiveGap(
         f"records of topic {name!r} were removed before they were archived: {_told(gaps)}",
@@ -91,40 +91,42 @@ def gap_error(name: str, gaps: Mapping[int, Span]) -> ArchiveGap:
 class Split(NamedTuple):
     """What is to be copied, by whether it is still there."""
 
-    kept: dict[int, Span]
-    removed: dict[int, Span]
+    kept: dict[int, OffsetSpan]
+    removed: dict[int, OffsetSpan]
 
 
-def split_removed(spans: Mapping[int, Span], starts: Mapping[int, int]) -> Split:
+def split_removed(spans: Mapping[int, OffsetSpan], starts: Mapping[int, int]) -> Split:
     """Tell what of some spans lies before the starts of the logs by now."""
-    kept: dict[int, Span] = {}
-    removed: dict[int, Span] = {}
+    kept: dict[int, OffsetSpan] = {}
+    removed: dict[int, OffsetSpan] = {}
     for partition, (start, end) in spans.items():
         first = min(max(start, starts.get(partition, start)), end)
         if start < first:
-            removed[partition] = Span(start, first)
+            removed[partition] = OffsetSpan(start, first)
         if first < end:
-            kept[partition] = Span(first, end)
+            kept[partition] = OffsetSpan(first, end)
     return Split(kept, removed)
 
 
-def _told(gaps: Mapping[int, Span]) -> str:
+def _told(gaps: Mapping[int, OffsetSpan]) -> str:
     return ", ".join(f"offsets {gap.start} to {gap.end - 1} of partition {number}" for number, gap in gaps.items())
 
 
-def next_round(topic: str, spans: Mapping[int, Span], offsets_max: int) -> dict[int, Span]:
+def next_round(topic: str, spans: Mapping[int, OffsetSpan], offsets_max: int) -> dict[int, OffsetSpan]:
     """Return what the next commit is to cover: as much of everything as fits into a limit."""
     waiting = {TopicPartition(topic, partition): span.size for partition, span in spans.items()}
     shares = share(waiting, offsets_max)
     return {
-        place.partition: Span(spans[place.partition].start, spans[place.partition].start + count)
+        place.partition: OffsetSpan(spans[place.partition].start, spans[place.partition].start + count)
         for place, count in shares.items()
     }
 
 
-def rest_of(spans: Mapping[int, Span], done: Mapping[int, Span]) -> dict[int, Span]:
+def rest_of(spans: Mapping[int, OffsetSpan], done: Mapping[int, OffsetSpan]) -> dict[int, OffsetSpan]:
     """Return what is left after a round."""
-    left = {number: Span(done[number].end if number in done else start, end) for number, (start, end) in spans.items()}
+    left = {
+        number: OffsetSpan(done[number].end if number in done else start, end) for number, (start, end) in spans.items()
+    }
     return {number: span for number, span in left.items() if span.size > 0}
 
 

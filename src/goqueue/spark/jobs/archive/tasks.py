@@ -23,7 +23,7 @@ from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.archive.manifest import ArchiveDamaged, ArchivedFile
 from goqueue.spark.archive.rows import batches_of
 from goqueue.spark.archive.store import ArchiveStore, sha256_of
-from goqueue.spark.archive.write import Target, write_rows
+from goqueue.spark.archive.write import WriteTarget, write_rows
 from goqueue.spark.failures import failure_of
 from goqueue.spark.source.columns import SCHEMA
 from goqueue.spark.source.options import ReadOptions
@@ -58,9 +58,9 @@ class Work:
     """The number that the commit is to have."""
     target_bytes: int
 
-    def target(self, partition: int) -> Target:
+    def target(self, partition: int) -> WriteTarget:
         """Return where the rows of a partition go."""
-        return Target(self.topic, partition, self.number, self.target_bytes)
+        return WriteTarget(self.topic, partition, self.number, self.target_bytes)
 
 
 def copy_slices(

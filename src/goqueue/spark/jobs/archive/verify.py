@@ -23,7 +23,7 @@ from pyarrow import parquet
 
 from goqueue.spark.archive.commits import check_commits, load
 from goqueue.spark.archive.manifest import ArchivedFile, TopicArchive, not_archived
-from goqueue.spark.archive.spans import Span, missing, overlap
+from goqueue.spark.archive.spans import OffsetSpan, missing, overlap
 from goqueue.spark.archive.store import ArchiveStore, sha256_of
 from goqueue.spark.jobs.archive.tasks import run_tasks
 
@@ -79,7 +79,7 @@ def check_ranges(archived: TopicArchive) -> Iterator[str]:
         if twice := overlap(spans, archived.gaps.get(partition, ())):
             yield f"partition {partition}: offsets from {twice[0].start} on are archived, and noted as missing"
     for file in archived.files:
-        if missing(archived.covered.get(file.partition, ()), Span(file.first, file.last + 1)):
+        if missing(archived.covered.get(file.partition, ()), OffsetSpan(file.first, file.last + 1)):
             yield f"{file.path}: not all of its offsets, {file.first} to {file.last}, are covered"
 
 

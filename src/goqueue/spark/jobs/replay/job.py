@@ -37,7 +37,7 @@ from goqueue.spark.jobs.replay.failures import reworded
 from goqueue.spark.jobs.replay.topics import require_target
 from goqueue.spark.pipelines.run.pipeline import LOOK_S
 from goqueue.spark.pipelines.run.progress import WRITTEN_METRIC
-from goqueue.spark.pipelines.run.query import Backoff, BatchDone, Event, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run.query import Backoff, BatchDone, Event, QueryPlan, RunState, StreamRun
 from goqueue.spark.source.options import ARCHIVE
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ReplayPlan:
 class ReplayStatus:
     """How far a replay is; `read` and `published` are those of this run, `left` counts offsets, None if not known."""
 
-    state: State
+    state: RunState
     read: int = 0
     published: int = 0
     batches: int = 0
@@ -158,12 +158,12 @@ def ending_of(status: ReplayStatus, *, is_wished: bool) -> tuple[ReplayStatus, b
     What is left must be nothing: what was lost and is done without does not count. A run that had nothing to do any
     more does not know it, and ends by itself. One that was stopped while it waited for its next try has not failed.
     """
-    if is_wished and status.state is State.FAILED and status.failure and not status.failure.is_hopeless:
-        return replace(status, state=State.ENDED), False
-    has_ended = status.state is State.ENDED
+    if is_wished and status.state is RunState.FAILED and status.failure and not status.failure.is_hopeless:
+        return replace(status, state=RunState.ENDED), False
+    has_ended = status.state is RunState.ENDED
     if has_ended and not is_wished and status.left:
         failure = Failure(f"the query has ended, but {status.left:,} offsets before its end were not read")
-        return replace(status, state=State.FAILED, failure=failure), False
+        return replace(status, state=RunState.FAILED, failure=failure), False
     return status, has_ended and (not is_wished or status.left == 0)
 
 

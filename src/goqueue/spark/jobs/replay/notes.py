@@ -64,7 +64,7 @@ class JobDirectoryNotShared(Conflict):
     code = "job_directory_not_shared"
 
 
-class ReplayWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What somebody wants to have replayed, as it was written; what differs here is another job."""
 
     source: str
@@ -79,7 +79,7 @@ class ReplayWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ReplayNotes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that has begun; `bounds` are options of the source."""
 
-    wish: ReplayWish
+    wish: ReplayRequest
     bounds: dict[str, str]
     keeps_partitions: bool
     began_at: str
@@ -241,7 +241,7 @@ class JobDirectory:
         )
 
 
-def require_same(name: str, notes: ReplayNotes, wish: ReplayWish) -> None:
+def require_same(name: str, notes: ReplayNotes, wish: ReplayRequest) -> None:
     """Raise ReplayDiffers if a job that has begun is not the one that is wanted."""
     before, now = msgspec.structs.asdict(notes.wish), msgspec.structs.asdict(wish)
     differences = [

@@ -12,7 +12,7 @@ from goqueue.client import Client, Patience, topics
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Conflict, UnknownTopic
 from goqueue.spark.source.lookup import Bounds, connect, look, require_all
-from goqueue.spark.source.options import ARCHIVE, Kind, parse_options
+from goqueue.spark.source.options import ARCHIVE, ReadKind, parse_options
 
 RESTART_HINT: Final = "--restart begins anew, and makes the topic if it is not there"
 
@@ -34,7 +34,7 @@ class SourceFacts(NamedTuple):
 
 def look_at_source(bootstrap: str, topic: str, archive: str) -> SourceFacts:
     """Ask the broker, and look at the archive if it is needed; UnknownTopic if there is no such topic."""
-    options = parse_options({"kafka.bootstrap.servers": bootstrap, "topic": topic, ARCHIVE: archive}, Kind.BATCH)
+    options = parse_options({"kafka.bootstrap.servers": bootstrap, "topic": topic, ARCHIVE: archive}, ReadKind.BATCH)
     with connect(options) as data:
         seen = look(data, options)
         require_all(seen, options)

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from goqueue.spark.pipelines.spec.model import Source
-from goqueue.spark.pipelines.spec.nodes import Scalar
+from goqueue.spark.pipelines.spec.nodes import ScalarNode
 from goqueue.spark.pipelines.spec.sinks import SinkDraft
 from goqueue.spark.pipelines.spec.steps import StepDraft
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PipelineDraft:
     """The parts of a pipeline by their keys, with names that may not exist."""
 
-    sources: Mapping[Scalar, Source]
-    steps: Mapping[Scalar, StepDraft]
-    sinks: Mapping[Scalar, SinkDraft]
+    sources: Mapping[ScalarNode, Source]
+    steps: Mapping[ScalarNode, StepDraft]
+    sinks: Mapping[ScalarNode, SinkDraft]
 
 
 @dataclass(slots=True)

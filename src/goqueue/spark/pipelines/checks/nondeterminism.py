@@ -4,7 +4,7 @@ Every sink has a query of its own, and so have the dead letters: each works out 
 says one thing to the query of a sink, and another to that of the dead letters, its row is in neither of them, or in
 both. So whatever decides about dead letters must be the same however often it is asked, and that is required of
 `expect_or_dlq` and of all that is done to the rows before it. Elsewhere time and chance lose nothing, but two sinks
-behind them get rows of their own. What SQL does not show is found by `compile_chance`, when the pipeline is run.
+behind them get rows of their own. What SQL does not show is found when the pipeline is run.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, assert_never
 
-from goqueue.spark.pipelines.checks.draft import Draft
+from goqueue.spark.pipelines.checks.draft import PipelineDraft
 from goqueue.spark.pipelines.graph import upstream
 from goqueue.spark.pipelines.spec.model import (
     Action,
     ArchiveSource,
     FileSource,
     JoinTransform,
+    PipelineStep,
     Source,
     SqlTransform,
-    Step,
     TopicSource,
 )
 from goqueue.spark.pipelines.spec.nodes import Notes
-from goqueue.spark.sql.nondeterminism import chance_in, columns_in, is_bare, is_time
+from goqueue.spark.sql.nondeterminism import columns_in, is_bare, is_time, nondeterminism_in
 
 WHY: Final = "sinks and dead letters look at rows separately, and a row could get lost between them"
 MOVE_HINT: Final = "check the rows in a step before it, or use expect_or_drop"
 _TIME_HINT: Final = "compare with the time of the message, keep: [timestamp], or use expect or expect_or_drop"
 _COLUMN_HINT: Final = "; a column of that name is written in backticks"
-_CHANCE_HINT: Final = "decide by what is in the row, such as xxhash64(id) % 100 = 0, or use expect_or_drop"
+_RANDOM_HINT: Final = "decide by what is in the row, such as xxhash64(id) % 100 = 0, or use expect_or_drop"
 
 
-def check_chance(
-    draft: Draft, reads: Mapping[str, Sequence[str]], inputs: Mapping[str, Sequence[str]], notes: Notes
+def check_nondeterminism(
+    draft: PipelineDraft, reads: Mapping[str, Sequence[str]], inputs: Mapping[str, Sequence[str]], notes: Notes
 ) -> None:
     """Note where rows could get lost, and where sinks would not get the same ones; `inputs` are those of sinks."""
     columns = frozenset(chain.from_iterable(columns_in(_schema(source)) for source in draft.sources.values()))
     for key, each in draft.steps.items():
         for rule in each.step.expectations:
-            if rule.action is Action.DLQ and (chance := chance_in(rule.condition, columns)):
+            if rule.action is Action.DLQ and (chance := nondeterminism_in(rule.condition, columns)):
                 message = f"rule {rule.name} of step {key.text} depends on {chance}: {WHY}"
                 notes.error(key.place, message, _hint(chance))
         before = _before_rules(each.step, columns)
@@ -78,31 +78,31 @@ def _schema(source: Source) -> str:
 
 def _hint(chance: str) -> str:
     if not is_time(chance):
-        return _CHANCE_HINT
+        return _RANDOM_HINT
     return _TIME_HINT + (_COLUMN_HINT if is_bare(chance) else "")
 
 
-def _before_rules(step: Step, columns: Collection[str]) -> str:
+def _before_rules(step: PipelineStep, columns: Collection[str]) -> str:
     """Return what the rows depend on that the rules of a step look at."""
     match step.transform:
         case SqlTransform(text):
-            return chance_in(text, columns)
+            return nondeterminism_in(text, columns)
         case JoinTransform():
-            return chance_in(step.transform.condition, columns)
+            return nondeterminism_in(step.transform.condition, columns)
     return ""
 
 
-def _behind_rules(step: Step, columns: Collection[str]) -> str:
-    return next(filter(None, (chance_in(text, columns) for text in _texts_behind_rules(step))), "")
+def _behind_rules(step: PipelineStep, columns: Collection[str]) -> str:
+    return next(filter(None, (nondeterminism_in(text, columns) for text in _texts_behind_rules(step))), "")
 
 
-def _texts_behind_rules(step: Step) -> Iterator[str]:
+def _texts_behind_rules(step: PipelineStep) -> Iterator[str]:
     yield from (rule.condition for rule in step.expectations if rule.action is Action.DROP)
     if step.aggregate is not None:
         yield from step.aggregate.columns.values()
 
 
-def _is_dying(step: Step) -> bool:
+def _is_dying(step: PipelineStep) -> bool:
     return any(rule.action is Action.DLQ for rule in step.expectations)
 
 

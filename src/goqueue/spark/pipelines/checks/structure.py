@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from goqueue.spark.pipelines.checks.draft import Draft, Flow
-from goqueue.spark.pipelines.checks.nondeterminism import check_chance
+from goqueue.spark.pipelines.checks.draft import Flow, PipelineDraft
+from goqueue.spark.pipelines.checks.nondeterminism import check_nondeterminism
 from goqueue.spark.pipelines.checks.writes import check_writes
 from goqueue.spark.pipelines.graph import circles, in_order, upstream
 from goqueue.spark.pipelines.spec.fields import Reference
 from goqueue.spark.pipelines.spec.model import Mode, PipelineSpec
-from goqueue.spark.pipelines.spec.nodes import Notes, Place, Scalar, suggestion
+from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode, SourceLocation, suggestion
 from goqueue.spark.pipelines.spec.sinks import SinkDraft
 from goqueue.spark.pipelines.spec.steps import StepDraft
 
@@ -37,7 +37,7 @@ class _Names:
         return name
 
 
-def check(draft: Draft, spec: PipelineSpec, notes: Notes) -> PipelineSpec | None:
+def check(draft: PipelineDraft, spec: PipelineSpec, notes: Notes) -> PipelineSpec | None:
     """Return the pipeline with its steps in order and its names resolved; None if there is any error."""
     names = _names(draft, notes)
     reads: dict[str, list[str]] = {source.name: [] for source in draft.sources.values()} | {
@@ -57,7 +57,7 @@ def check(draft: Draft, spec: PipelineSpec, notes: Notes) -> PipelineSpec | None
             if name in flows:
                 _check_mode(key, sink, flows[name], notes)
     check_writes(draft, reads, flows, spec.dead_letters, notes)
-    check_chance(draft, reads, inputs, notes)
+    check_nondeterminism(draft, reads, inputs, notes)
     if notes.has_errors:
         return None
     steps = {step.step.name: step.step for step in draft.steps.values()}
@@ -68,7 +68,7 @@ def check(draft: Draft, spec: PipelineSpec, notes: Notes) -> PipelineSpec | None
     )
 
 
-def _names(draft: Draft, notes: Notes) -> _Names:
+def _names(draft: PipelineDraft, notes: Notes) -> _Names:
     names = _Names()
     sources = {key.text.casefold(): key for key in draft.sources}
     for key in [*draft.sources, *draft.steps]:
@@ -83,7 +83,7 @@ def _names(draft: Draft, notes: Notes) -> _Names:
     return names
 
 
-def _check_circles(reads: Mapping[str, list[str]], places: Mapping[str, Place], notes: Notes) -> None:
+def _check_circles(reads: Mapping[str, list[str]], places: Mapping[str, SourceLocation], notes: Notes) -> None:
     for circle in circles(reads):
         first = min(circle, key=lambda name: places[name])
         start = circle.index(first)
@@ -94,7 +94,7 @@ def _check_circles(reads: Mapping[str, list[str]], places: Mapping[str, Place], 
             notes.error(places[first], f"steps read each other in a circle: {' <- '.join(path)}")
 
 
-def _check_unused(draft: Draft, reads: Mapping[str, list[str]], used: set[str], notes: Notes) -> None:
+def _check_unused(draft: PipelineDraft, reads: Mapping[str, list[str]], used: set[str], notes: Notes) -> None:
     is_read = {name for inputs in reads.values() for name in inputs} | used
     for key in [*draft.sources, *draft.steps]:
         noun = "source" if key in draft.sources else "step"
@@ -102,7 +102,7 @@ def _check_unused(draft: Draft, reads: Mapping[str, list[str]], used: set[str], 
             notes.warning(key.place, f"nobody reads {noun} {key.text}", "read it from a step or a sink, or remove it")
 
 
-def _check_streams(draft: Draft, reads: Mapping[str, list[str]], notes: Notes) -> dict[str, Flow]:
+def _check_streams(draft: PipelineDraft, reads: Mapping[str, list[str]], notes: Notes) -> dict[str, Flow]:
     """Follow the streams through the steps, and note where their state would grow without end."""
     flows = {source.name: Flow(is_stream=source.is_stream) for source in draft.sources.values()}
     steps = {key.text: (key, step) for key, step in draft.steps.items()}
@@ -136,7 +136,7 @@ def _growing_state(draft: StepDraft) -> Iterator[str]:
         yield "has windows on a stream without a watermark: none of them ever ends"
 
 
-def _check_mode(key: Scalar, draft: SinkDraft, flow: Flow, notes: Notes) -> None:
+def _check_mode(key: ScalarNode, draft: SinkDraft, flow: Flow, notes: Notes) -> None:
     """Note where Spark would refuse how a stream is written."""
     mode = draft.sink.mode
     is_final = mode is Mode.APPEND

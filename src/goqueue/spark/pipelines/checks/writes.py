@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from goqueue.spark.pipelines.checks.draft import Draft, Flow
+from goqueue.spark.pipelines.checks.draft import Flow, PipelineDraft
 from goqueue.spark.pipelines.spec.model import (
     DeltaSink,
     FileSink,
@@ -18,11 +18,11 @@ from goqueue.spark.pipelines.spec.model import (
     TopicSink,
     TopicSource,
 )
-from goqueue.spark.pipelines.spec.nodes import Notes, Scalar
+from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode
 
 
 def check_writes(
-    draft: Draft, reads: Mapping[str, list[str]], flows: Mapping[str, Flow], dead_letters: str, notes: Notes
+    draft: PipelineDraft, reads: Mapping[str, list[str]], flows: Mapping[str, Flow], dead_letters: str, notes: Notes
 ) -> None:
     """Note what is wrong with the places that are written, and with the dead letters."""
     _check_directories(draft, notes)
@@ -43,8 +43,8 @@ def check_writes(
             _check_finality(key, inputs, notes, groups_in_sql=step.groups_in_sql)
 
 
-def _check_directories(draft: Draft, notes: Notes) -> None:
-    writers: dict[str, Scalar] = {}
+def _check_directories(draft: PipelineDraft, notes: Notes) -> None:
+    writers: dict[str, ScalarNode] = {}
     sources = {
         _normal(source.path): key
         for key, source in draft.sources.items()
@@ -65,7 +65,7 @@ def _check_directories(draft: Draft, notes: Notes) -> None:
             notes.error(key.place, message, "write to another directory")
 
 
-def _check_topics(draft: Draft, dead_letters: str, notes: Notes) -> None:
+def _check_topics(draft: PipelineDraft, dead_letters: str, notes: Notes) -> None:
     readers = {
         topic: key.text
         for key, source in draft.sources.items()
@@ -84,7 +84,7 @@ def _check_topics(draft: Draft, dead_letters: str, notes: Notes) -> None:
             notes.warning(key.place, message, "unless a step leaves them out, rows go in a circle")
 
 
-def _check_finality(key: Scalar, inputs: list[Flow], notes: Notes, *, groups_in_sql: bool) -> None:
+def _check_finality(key: ScalarNode, inputs: list[Flow], notes: Notes, *, groups_in_sql: bool) -> None:
     if any(flow.has_watermark for flow in inputs):
         return
     message = f"dead letters of step {key.text} are never final: what it checks is aggregated without a watermark"

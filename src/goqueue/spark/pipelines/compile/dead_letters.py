@@ -46,7 +46,7 @@ MESSAGE_FIELDS: Final = ("key", "value", "headers", "topic", "partition", "offse
 _HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
-class Reason(StrEnum):
+class DeadRowReason(StrEnum):
     """Why a row is dead."""
 
     BROKEN_RULE = "broken_rule"
@@ -54,10 +54,10 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class DeadRowCause:
     """Why rows are dead, and who found it; `error` and `rules` are columns of strings."""
 
-    reason: Reason
+    reason: DeadRowReason
     pipeline: str
     step: str
     error: Column
@@ -69,7 +69,7 @@ def with_message(messages: DataFrame) -> DataFrame:
     return messages.withColumn(MESSAGE_COLUMN, F.struct(*MESSAGE_FIELDS))
 
 
-def letters(dead: DataFrame, cause: Cause) -> DataFrame:
+def dead_letters_of(dead: DataFrame, cause: DeadRowCause) -> DataFrame:
     """Make messages of dead rows: `key`, `value` and `headers`."""
     headers: dict[str, Column] = {
         REASON_HEADER: F.lit(cause.reason.value),

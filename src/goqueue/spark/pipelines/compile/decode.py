@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructType
 
-from goqueue.spark.pipelines.compile.dead_letters import MESSAGE_COLUMN, Cause, Reason, letters
+from goqueue.spark.pipelines.compile.dead_letters import MESSAGE_COLUMN, DeadRowCause, DeadRowReason, dead_letters_of
 from goqueue.spark.pipelines.compile.expectations import Judged, Observe
 from goqueue.spark.pipelines.run.progress import RULES_PREFIX
 from goqueue.spark.pipelines.spec.model import Decode, DecodeFormat, OnBadValue
@@ -60,12 +60,12 @@ def decode(messages: DataFrame, how: Decode, by: Decoder) -> Judged:
     good = _good(counted, how.on_bad_value).select(*columns, *beside)
     if how.on_bad_value is not OnBadValue.DLQ:
         return Judged(good, None)
-    cause = Cause(Reason.BAD_VALUE, by.pipeline, by.source, error=F.col(_WHY), rules=F.lit(RULE))
+    cause = DeadRowCause(DeadRowReason.BAD_VALUE, by.pipeline, by.source, error=F.col(_WHY), rules=F.lit(RULE))
     bad = counted.where(F.col(_WHY).isNotNull())
     if MESSAGE_COLUMN not in messages.columns:
         # Nobody asks for letters then; the row would be what Spark made of it.
         return Judged(good, None)
-    return Judged(good, letters(bad, cause))
+    return Judged(good, dead_letters_of(bad, cause))
 
 
 def _parsed(messages: DataFrame, schema: str) -> DataFrame:

@@ -5,7 +5,7 @@ nor false, since a column is NULL, is broken. Of a row that breaks several rules
 letter if any rule says so, else it is dropped if any says so, else it is kept.
 
 A query asks each rule once for a row, and keeps the verdicts beside it: so what is counted is what is dropped, also if
-a rule draws lots. The letters are made by another query, whose rules must not (`check_chance`).
+a rule draws lots. The letters are made by another query, whose rules must not (`check_nondeterminism`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from goqueue.spark.pipelines.compile.dead_letters import Cause, Reason, letters
+from goqueue.spark.pipelines.compile.dead_letters import DeadRowCause, DeadRowReason, dead_letters_of
 from goqueue.spark.pipelines.render.describe import one_line
 from goqueue.spark.pipelines.run.progress import RULES_PREFIX, WARNINGS_PREFIX
 from goqueue.spark.pipelines.spec.model import Action, Expectation
@@ -64,8 +64,8 @@ def judge(rows: DataFrame, rules: Sequence[Expectation], *, pipeline: str, step:
 
 def _letters(rows: DataFrame, rules: Sequence[Expectation], pipeline: str, step: str) -> DataFrame:
     dead = rows.where(reduce(or_, map(_is_broken, rules)))
-    cause = Cause(
-        Reason.BROKEN_RULE,
+    cause = DeadRowCause(
+        DeadRowReason.BROKEN_RULE,
         pipeline,
         step,
         error=F.concat_ws(
@@ -74,7 +74,7 @@ def _letters(rows: DataFrame, rules: Sequence[Expectation], pipeline: str, step:
         ),
         rules=F.concat_ws(",", *(F.when(_is_broken(rule), F.lit(rule.name)) for rule in rules)),
     )
-    return letters(dead, cause)
+    return dead_letters_of(dead, cause)
 
 
 def _is_broken(rule: Expectation) -> Column:

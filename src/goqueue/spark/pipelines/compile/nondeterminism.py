@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from goqueue.spark.session import is_remote
-from goqueue.spark.sql.nondeterminism import CHANCE_FUNCTIONS, TIME_FUNCTIONS, chance_in
+from goqueue.spark.sql.nondeterminism import RANDOM_FUNCTIONS, TIME_FUNCTIONS, nondeterminism_in
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -26,7 +26,7 @@ _FUNCTION_IN_PYTHON: Final = "a function that is marked as nondeterministic"
 _SAMPLE: Final = "a sample of rows"
 
 
-def chance_of(rows: DataFrame) -> str:
+def nondeterminism_of(rows: DataFrame) -> str:
     """Return something that rows depend on, of time or chance, as people call it; nothing if there is none."""
     # Only Spark knows, and only its insides tell; a test holds on to them.
     inside: Any = rows
@@ -71,13 +71,13 @@ def _asked(message: Message) -> Iterator[str]:
     """Yield what a plan of Spark Connect, or a part of it, asks for."""
     found: Any = message
     match message.DESCRIPTOR.name:
-        case "UnresolvedFunction" if found.function_name.lower() in TIME_FUNCTIONS | CHANCE_FUNCTIONS:
+        case "UnresolvedFunction" if found.function_name.lower() in TIME_FUNCTIONS | RANDOM_FUNCTIONS:
             yield f"{found.function_name}()"
         case "CommonInlineUserDefinedFunction" if not found.deterministic:
             yield _FUNCTION_IN_PYTHON
-        case "ExpressionString" if chance := chance_in(found.expression):
+        case "ExpressionString" if chance := nondeterminism_in(found.expression):
             yield chance
-        case "SQL" if chance := chance_in(found.query):
+        case "SQL" if chance := nondeterminism_in(found.query):
             yield chance
         case "Sample":
             yield _SAMPLE

@@ -26,8 +26,8 @@ from goqueue.spark.pipelines.checks.nondeterminism import MOVE_HINT, WHY
 from goqueue.spark.pipelines.compile.dead_letters import MESSAGE_COLUMN
 from goqueue.spark.pipelines.compile.decode import Decoder, decode
 from goqueue.spark.pipelines.compile.expectations import Observe, judge
-from goqueue.spark.pipelines.compile.nondeterminism import chance_of
-from goqueue.spark.pipelines.compile.sources import Ground, read_files, read_messages
+from goqueue.spark.pipelines.compile.nondeterminism import nondeterminism_of
+from goqueue.spark.pipelines.compile.sources import QueryContext, read_files, read_messages
 from goqueue.spark.pipelines.graph import upstream
 from goqueue.spark.pipelines.spec.functions import function_of
 from goqueue.spark.pipelines.spec.model import (
@@ -37,13 +37,13 @@ from goqueue.spark.pipelines.spec.model import (
     JoinKind,
     JoinTransform,
     PipelineSpec,
+    PipelineStep,
     PythonTransform,
     Sink,
     Source,
     SqlTransform,
-    Step,
+    TimeWindow,
     Watermark,
-    Window,
 )
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class _Table:
     has_watermark: bool = False
 
 
-def compile_rows(spec: PipelineSpec, sink: Sink, ground: Ground, observe: Observe) -> DataFrame:
+def compile_rows(spec: PipelineSpec, sink: Sink, ground: QueryContext, observe: Observe) -> DataFrame:
     """Return what a sink is to write."""
     tables = _tables(spec, [sink.input], ground, observe, is_whole=False)
     return tables[sink.input].rows
 
 
-def compile_letters(spec: PipelineSpec, ground: Ground) -> DataFrame | None:
+def compile_dead_letters(spec: PipelineSpec, ground: QueryContext) -> DataFrame | None:
     """Return the dead letters of all parts, None if no part makes any; Invalid if they depend on time or chance."""
     dying = spec.dead_letter_parts
     if not dying:
@@ -89,14 +89,14 @@ def compile_letters(spec: PipelineSpec, ground: Ground) -> DataFrame | None:
 
 
 def _require_sameness(spec: PipelineSpec, dying: Sequence[str], tables: Mapping[str, _Table]) -> None:
-    """Refuse letters that could be others than the rows which the sinks leave out; see `check_chance`."""
+    """Refuse letters that could be others than the rows which the sinks leave out; see `check_nondeterminism`."""
     reads = _reads(spec)
     for step in spec.steps:
         if step.name not in tables:
             continue
         behind = next((name for name in dying if step.name in upstream(reads, reads[name])), None)
         looked_at = tables[step.name].rows if behind else tables[step.name].dead
-        if looked_at is not None and (chance := chance_of(looked_at)):
+        if looked_at is not None and (chance := nondeterminism_of(looked_at)):
             raise Invalid(
                 f"step {step.name} depends on {chance}, and step {behind or step.name} makes dead letters behind that: "
                 f"{WHY}",
@@ -110,7 +110,7 @@ def _count_nothing(rows: DataFrame, name: str, counted: Mapping[str, Column]) ->
 
 
 def _tables(
-    spec: PipelineSpec, wanted: Sequence[str], ground: Ground, observe: Observe, *, is_whole: bool
+    spec: PipelineSpec, wanted: Sequence[str], ground: QueryContext, observe: Observe, *, is_whole: bool
 ) -> dict[str, _Table]:
     """Return tables by name: what is wanted, and everything that it reads."""
     needed = upstream(_reads(spec), wanted)
@@ -130,7 +130,7 @@ def _reads(spec: PipelineSpec) -> dict[str, Sequence[str]]:
     return reads | {step.name: step.inputs for step in spec.steps}
 
 
-def _source(spec: PipelineSpec, source: Source, ground: Ground, observe: Observe, *, is_whole: bool) -> _Table:
+def _source(spec: PipelineSpec, source: Source, ground: QueryContext, observe: Observe, *, is_whole: bool) -> _Table:
     if isinstance(source, FileSource):
         return _Table(read_files(source, ground))
     messages = read_messages(source, ground, is_whole=is_whole)
@@ -138,7 +138,9 @@ def _source(spec: PipelineSpec, source: Source, ground: Ground, observe: Observe
     return _Table(decoded.kept, decoded.dead)
 
 
-def _step(spec: PipelineSpec, step: Step, tables: Mapping[str, _Table], ground: Ground, observe: Observe) -> _Table:
+def _step(
+    spec: PipelineSpec, step: PipelineStep, tables: Mapping[str, _Table], ground: QueryContext, observe: Observe
+) -> _Table:
     """Do what a step has, in the order of the model."""
     inputs = [tables[name] for name in step.inputs]
     rows = _transformed(step, inputs, ground)
@@ -154,7 +156,7 @@ def _step(spec: PipelineSpec, step: Step, tables: Mapping[str, _Table], ground: 
     return made
 
 
-def _transformed(step: Step, inputs: Sequence[_Table], ground: Ground) -> DataFrame:
+def _transformed(step: PipelineStep, inputs: Sequence[_Table], ground: QueryContext) -> DataFrame:
     if step.transform is None:
         # The only way on which a row stays the message that it was.
         return inputs[0].rows
@@ -214,7 +216,7 @@ def aggregated(rows: DataFrame, how: Aggregate) -> DataFrame:
     return rows.groupBy(*groups).agg(*computed)
 
 
-def _window(window: Window) -> Column:
+def _window(window: TimeWindow) -> Column:
     if window.gap_ms:
         return F.session_window(window.column, f"{window.gap_ms} milliseconds")
     return F.window(window.column, f"{window.size_ms} milliseconds", f"{window.slide_ms} milliseconds")

@@ -31,7 +31,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class QueryContext:
     """Where a query works: its session, the broker, and the group under which the broker sees how far it is."""
 
     session: SparkSession
@@ -40,7 +40,7 @@ class Ground:
     group: str = ""
 
 
-def read_messages(source: TopicSource | ArchiveSource, ground: Ground, *, is_whole: bool) -> DataFrame:
+def read_messages(source: TopicSource | ArchiveSource, ground: QueryContext, *, is_whole: bool) -> DataFrame:
     """Return messages with the columns that decoding needs; with each whole message beside them if it `is_whole`."""
     wanted = ["value", *source.decode.keep, *(MESSAGE_FIELDS if is_whole else ())]
     names = [name for name in _TYPES if name in wanted]
@@ -68,7 +68,7 @@ def _read_archive(path: str, session: SparkSession) -> DataFrame:
     return session.read.schema(schema).parquet(*files)
 
 
-def read_files(source: FileSource, ground: Ground) -> DataFrame:
+def read_files(source: FileSource, ground: QueryContext) -> DataFrame:
     """Return the rows of files: a table, or a stream of files as they come."""
     session = ground.session
     options = dict(source.options)
@@ -81,7 +81,7 @@ def read_files(source: FileSource, ground: Ground) -> DataFrame:
     return reader.load(source.path)
 
 
-def _topic_options(source: TopicSource, ground: Ground, *, has_headers: bool) -> Iterator[tuple[str, str]]:
+def _topic_options(source: TopicSource, ground: QueryContext, *, has_headers: bool) -> Iterator[tuple[str, str]]:
     yield "kafka.bootstrap.servers", ground.bootstrap
     yield "subscribe", ",".join(source.topics)
     if isinstance(source.start, datetime):

@@ -22,16 +22,16 @@ from goqueue.spark.pipelines.spec.model import (
     Interval,
     JoinTransform,
     Mode,
+    PipelineStep,
     PythonFunction,
     PythonTransform,
     Sink,
     Source,
     SqlTransform,
-    Step,
+    TimeWindow,
     TopicSink,
     TopicSource,
     Trigger,
-    Window,
 )
 
 
@@ -61,7 +61,7 @@ def source_words(source: Source) -> list[str]:
             assert_never(source)
 
 
-def step_words(step: Step) -> list[str]:
+def step_words(step: PipelineStep) -> list[str]:
     """Return what a step does, in the order in which it does it."""
     words = list(_transform_words(step))
     words += [f"{rule.action.value} {rule.name}: {one_line(rule.condition)}" for rule in step.expectations]
@@ -120,7 +120,7 @@ def _decode_words(decode: Decode) -> Iterator[str]:
         yield f"with {', '.join(decode.keep)}"
 
 
-def _transform_words(step: Step) -> Iterator[str]:
+def _transform_words(step: PipelineStep) -> Iterator[str]:
     match step.transform:
         case None:
             return
@@ -144,7 +144,7 @@ def _aggregate_words(aggregate: Aggregate) -> Iterator[str]:
         yield f"{name} = {one_line(expression)}"
 
 
-def _window_words(window: Window) -> str:
+def _window_words(window: TimeWindow) -> str:
     if window.gap_ms:
         return f"sessions of {window.column}, {duration_text(window.gap_ms)} apart"
     slide = f", every {duration_text(window.slide_ms)}" if window.slide_ms != window.size_ms else ""

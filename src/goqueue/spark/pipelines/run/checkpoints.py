@@ -41,7 +41,7 @@ class Checkpoints:
         return f"{self.root}/sinks/{name}"
 
     @property
-    def of_letters(self) -> str:
+    def of_dead_letters(self) -> str:
         """The directory of the dead letters."""
         return f"{self.root}/dead-letters"
 

@@ -23,17 +23,17 @@ from pyspark.errors import PySparkException
 from goqueue.errors import Invalid
 from goqueue.seams.clock import Clock
 from goqueue.spark.failures import Failure, reason_in
-from goqueue.spark.pipelines.compile.pipeline import compile_letters, compile_rows
-from goqueue.spark.pipelines.compile.sources import Ground
+from goqueue.spark.pipelines.compile.pipeline import compile_dead_letters, compile_rows
+from goqueue.spark.pipelines.compile.sources import QueryContext
 from goqueue.spark.pipelines.graph import upstream
 from goqueue.spark.pipelines.run.checkpoints import Checkpoints
-from goqueue.spark.pipelines.run.progress import LETTERS_NAME, WRITTEN_METRIC, QueryProgress
-from goqueue.spark.pipelines.run.query import Backoff, Event, Query, QueryPlan, State, StreamRun
+from goqueue.spark.pipelines.run.progress import DEAD_LETTERS_NAME, WRITTEN_METRIC, RunProgress
+from goqueue.spark.pipelines.run.query import Backoff, Event, QueryPlan, QueryRun, RunState, StreamRun
 from goqueue.spark.pipelines.run.table import Observed, TableRun, TableWrite
 from goqueue.spark.pipelines.spec.model import AvailableNow, ConsoleSink, PipelineSpec, Sink
 from goqueue.spark.pipelines.write.delta import require_delta
-from goqueue.spark.pipelines.write.sinks import Show, start_letters, start_stream, write_letters, write_table
-from goqueue.spark.session import SESSION_SETTINGS, is_remote, leave
+from goqueue.spark.pipelines.write.sinks import Show, start_dead_letters, start_stream, write_dead_letters, write_table
+from goqueue.spark.session import SESSION_SETTINGS, is_remote, release_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,8 +61,8 @@ class RunSettings:
 class QueryStatus:
     """A query as it is now."""
 
-    state: State
-    progress: QueryProgress
+    state: RunState
+    progress: RunProgress
     failure: Failure | None = None
 
 
@@ -71,13 +71,13 @@ class PipelineStatus:
     """A pipeline as it is now."""
 
     name: str
-    state: State
+    state: RunState
     restarts: int
     failure: Failure | None
     queries: tuple[QueryStatus, ...]
 
 
-class View(Protocol):
+class RunView(Protocol):
     """Whoever is shown what happens."""
 
     def tell(self, event: Event) -> None:
@@ -114,7 +114,7 @@ class PipelineRun:
     @property
     def status(self) -> PipelineStatus:
         """How it is now."""
-        queries = sorted(self._queries, key=lambda query: query.progress.name == LETTERS_NAME)
+        queries = sorted(self._queries, key=lambda query: query.progress.name == DEAD_LETTERS_NAME)
         failures = [each.failure for each in queries if each.failure is not None]
         failures.sort(key=lambda failure: not failure.is_consequence)
         return PipelineStatus(
@@ -146,20 +146,20 @@ class PipelineRun:
 
     def close(self) -> None:
         """Leave the session; a server of Spark Connect then ends what is left in the middle."""
-        leave(self._session)
+        release_session(self._session)
 
     @property
     def _has_failed(self) -> bool:
-        return any(query.state is State.FAILED for query in self._queries)
+        return any(query.state is RunState.FAILED for query in self._queries)
 
-    def _state(self) -> State:
+    def _state(self) -> RunState:
         states = {query.state for query in self._queries}
         if all(state.is_over for state in states):
-            return State.FAILED if State.FAILED in states else State.ENDED
-        for state in (State.STOPPING, State.RESTARTING, State.STARTING):
-            if state in states or (state is State.STOPPING and self._is_stopping):
+            return RunState.FAILED if RunState.FAILED in states else RunState.ENDED
+        for state in (RunState.STOPPING, RunState.RESTARTING, RunState.STARTING):
+            if state in states or (state is RunState.STOPPING and self._is_stopping):
                 return state
-        return State.RUNNING
+        return RunState.RUNNING
 
     def _set_up(self) -> None:
         # A new session of Spark Connect begins with what its server has.
@@ -178,11 +178,11 @@ class PipelineRun:
                 hint="correct it under spark: in the file",
             ) from None
 
-    def _ground(self, query: str) -> Ground:
+    def _ground(self, query: str) -> QueryContext:
         group = f"pipeline.{self.spec.name}.{query.replace(' ', '-')}"
-        return Ground(self._session, self._settings.bootstrap, self._settings.http_url, group)
+        return QueryContext(self._session, self._settings.bootstrap, self._settings.http_url, group)
 
-    def _of_sink(self, sink: Sink) -> Query:
+    def _of_sink(self, sink: Sink) -> QueryRun:
         ground = self._ground(sink.name)
         if not self._is_stream([sink.input]):
             return TableRun(
@@ -205,40 +205,40 @@ class PipelineRun:
 
         return StreamRun(QueryPlan(self.spec.name, sink.name, checkpoint, start, self._backoff()), self._clock)
 
-    def _of_letters(self) -> Query:
-        ground = self._ground(LETTERS_NAME)
+    def _of_letters(self) -> QueryRun:
+        ground = self._ground(DEAD_LETTERS_NAME)
         if not self._is_stream(self.spec.dead_letter_parts):
             return TableRun(
-                self.spec.name, LETTERS_NAME, self._session, lambda: self._plan_letters(ground), self._clock
+                self.spec.name, DEAD_LETTERS_NAME, self._session, lambda: self._plan_letters(ground), self._clock
             )
-        checkpoint = self._settings.checkpoints.of_letters
+        checkpoint = self._settings.checkpoints.of_dead_letters
 
         def start() -> StreamingQuery:
-            letters = compile_letters(self.spec, ground)
+            letters = compile_dead_letters(self.spec, ground)
             assert letters is not None
-            return start_letters(
+            return start_dead_letters(
                 _observe_written(letters),
                 self.spec.dead_letters,
                 ground,
-                name=f"{self.spec.name}.{LETTERS_NAME}",
+                name=f"{self.spec.name}.{DEAD_LETTERS_NAME}",
                 trigger=self.spec.trigger,
                 checkpoint=checkpoint,
             )
 
-        plan = QueryPlan(self.spec.name, LETTERS_NAME, checkpoint, start, self._backoff(), counts_written=True)
+        plan = QueryPlan(self.spec.name, DEAD_LETTERS_NAME, checkpoint, start, self._backoff(), counts_written=True)
         return StreamRun(plan, self._clock)
 
-    def _plan_table(self, sink: Sink, ground: Ground) -> TableWrite:
+    def _plan_table(self, sink: Sink, ground: QueryContext) -> TableWrite:
         observed = Observed()
         rows = observed.observe_written(compile_rows(self.spec, sink, ground, observed.observe))
         return TableWrite(lambda: write_table(sink, rows, ground, self._show), observed)
 
-    def _plan_letters(self, ground: Ground) -> TableWrite:
+    def _plan_letters(self, ground: QueryContext) -> TableWrite:
         observed = Observed()
-        letters = compile_letters(self.spec, ground)
+        letters = compile_dead_letters(self.spec, ground)
         assert letters is not None
         rows = observed.observe_written(letters)
-        return TableWrite(lambda: write_letters(rows, self.spec.dead_letters, ground), observed)
+        return TableWrite(lambda: write_dead_letters(rows, self.spec.dead_letters, ground), observed)
 
     def _is_stream(self, names: list[str]) -> bool:
         reads = {source.name: () for source in self.spec.sources} | {step.name: step.inputs for step in self.spec.steps}
@@ -273,7 +273,7 @@ def _observe_written(rows: DataFrame) -> DataFrame:
 
 
 def run_pipelines(
-    runs: Sequence[PipelineRun], stops: SimpleQueue[str], view: View, clock: Clock, *, stop_s: float = STOP_S
+    runs: Sequence[PipelineRun], stops: SimpleQueue[str], view: RunView, clock: Clock, *, stop_s: float = STOP_S
 ) -> tuple[PipelineStatus, ...]:
     """Run pipelines, and return how they have ended.
 

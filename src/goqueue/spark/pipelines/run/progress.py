@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-LETTERS_NAME: Final = "dead letters"
+DEAD_LETTERS_NAME: Final = "dead letters"
 """The query of a pipeline that writes them; its rows are those that it writes, since it reads much that is none."""
 WRITTEN_METRIC: Final = "goqueue.written"
 RULES_PREFIX: Final = "goqueue.rules."
@@ -21,7 +21,7 @@ WARNINGS_PREFIX: Final = "goqueue.warnings."
 _GOQUEUE: Final = "goqueue"
 
 
-Positions = Mapping[tuple[str, str], int]
+TopicOffsets = Mapping[tuple[str, str], int]
 """Offsets by topic and partition."""
 
 
@@ -36,7 +36,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchAccount:
     """Spark's account of one batch; `lag` is None if no source can tell what is left."""
 
     number: int
@@ -52,13 +52,13 @@ class Batch:
     watermark: str | None
     bad_rows: Mapping[str, int]
     warned_rows: Mapping[str, int]
-    positions: Positions
+    positions: TopicOffsets
     offsets: int = 0
     """By how many offsets of topics it has gone on; not all of them need have a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueryProgress:
+class RunProgress:
     """What is known of a query; totals are those of this run. `batch` is -1 before the first one."""
 
     name: str
@@ -76,7 +76,7 @@ class QueryProgress:
     warned_rows: Mapping[str, int] = field(default_factory=dict)
     updated_at_ms: int = 0
     offsets: int = 0
-    positions: Positions = field(default_factory=dict)
+    positions: TopicOffsets = field(default_factory=dict)
     """Where its last batch ended in topics."""
 
     @property
@@ -85,7 +85,7 @@ class QueryProgress:
         return Figures(self.rows, self.rows_written, self.bad_rows, self.warned_rows)
 
 
-def read_batch(account: Mapping[str, Any]) -> Batch:
+def read_batch(account: Mapping[str, Any]) -> BatchAccount:
     """Return what a batch was like, by Spark's account of it."""
     durations = account.get("durationMs") or {}
     seconds = durations.get("triggerExecution", 0) / 1000
@@ -95,7 +95,7 @@ def read_batch(account: Mapping[str, Any]) -> Batch:
         read = sum(source.get("numInputRows") or 0 for source in account.get("sources") or [])
     metrics = {name: _counts(row) for name, row in (account.get("observedMetrics") or {}).items()}
     operators = account.get("stateOperators") or []
-    return Batch(
+    return BatchAccount(
         number=account["batchId"],
         query_id=account.get("id") or "",
         is_idle="addBatch" not in durations,
@@ -131,7 +131,7 @@ def broken_rules(metrics: Mapping[str, Any], prefix: str) -> dict[str, int]:
     }
 
 
-def advance(known: QueryProgress, batch: Batch, now_ms: int) -> QueryProgress:
+def advance(known: RunProgress, batch: BatchAccount, now_ms: int) -> RunProgress:
     """Add a batch to what was known of a query."""
     if batch.is_idle:
         return replace(
@@ -141,7 +141,7 @@ def advance(known: QueryProgress, batch: Batch, now_ms: int) -> QueryProgress:
             lag=batch.lag if batch.lag is not None else known.lag,
             updated_at_ms=now_ms,
         )
-    return QueryProgress(
+    return RunProgress(
         name=known.name,
         query_id=batch.query_id,
         batch=batch.number,
@@ -177,7 +177,7 @@ def _lag(sources: list[Mapping[str, Any]]) -> int | None:
     return sum(lags) if lags else None
 
 
-def live_lag(progress: QueryProgress, ends: Positions) -> int | None:
+def live_lag(progress: RunProgress, ends: TopicOffsets) -> int | None:
     """Return how many messages a query has not read yet, by where its topics end now."""
     if not progress.positions or not ends:
         return progress.lag
@@ -185,7 +185,7 @@ def live_lag(progress: QueryProgress, ends: Positions) -> int | None:
     return sum(max(0, end - progress.positions.get(place, end)) for place, end in ends.items() if place[0] in topics)
 
 
-def _reached(sources: list[Mapping[str, Any]]) -> Positions:
+def _reached(sources: list[Mapping[str, Any]]) -> TopicOffsets:
     """Return where a batch ended; of a topic that is read twice, the offset that was reached by both."""
     found: dict[tuple[str, str], int] = {}
     for source in sources:

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 
 from goqueue.seams.clock import Clock
 from goqueue.spark.failures import Failure, failure_of
-from goqueue.spark.pipelines.run.progress import Figures, QueryProgress, advance, read_batch
+from goqueue.spark.pipelines.run.progress import Figures, RunProgress, advance, read_batch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -35,7 +35,7 @@ _SETTLING_MESSAGES: Final = ("Initializing", "Getting offsets")
 _SETTLING_S_MAX: Final = 30.0
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """How a query, or a whole pipeline, is."""
 
     STARTING = "starting"
@@ -48,7 +48,7 @@ class State(StrEnum):
     @property
     def is_over(self) -> bool:
         """Whether nothing will happen any more."""
-        return self in {State.ENDED, State.FAILED}
+        return self in {RunState.ENDED, RunState.FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class BatchDone:
     """A query has finished a batch."""
 
     pipeline: str
-    progress: QueryProgress
+    progress: RunProgress
     figures: Figures
     """Those of the batch; `progress` has the totals."""
 
@@ -74,14 +74,14 @@ class QueryFailed:
 Event = BatchDone | QueryFailed
 
 
-class Query(Protocol):
+class QueryRun(Protocol):
     """A query under way, whichever way it is run."""
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> RunState: ...
 
     @property
-    def progress(self) -> QueryProgress: ...
+    def progress(self) -> RunProgress: ...
 
     @property
     def failure(self) -> Failure | None: ...
@@ -130,8 +130,8 @@ class StreamRun:
         self._deadline: float | None = None
         self._batches_before_stop = 0
         self._batches = 0
-        self.state = State.STARTING
-        self.progress = QueryProgress(plan.name)
+        self.state = RunState.STARTING
+        self.progress = RunProgress(plan.name)
         self.failure: Failure | None = None
         self.restarts = 0
 
@@ -151,7 +151,7 @@ class StreamRun:
         if self._handle is None:
             if self._deadline is not None:
                 # What has failed, and is not tried again, has not ended well.
-                self.state = State.ENDED if self.failure is None else State.FAILED
+                self.state = RunState.ENDED if self.failure is None else RunState.FAILED
             elif may_start and self._clock.monotonic() >= self._due:
                 yield from self._start()
             return
@@ -167,7 +167,7 @@ class StreamRun:
         self._deadline = deadline
         self._batches_before_stop = self._batches
         if not self.state.is_over:
-            self.state = State.STOPPING
+            self.state = RunState.STOPPING
 
     def _start(self) -> Iterator[Event]:
         try:
@@ -181,7 +181,7 @@ class StreamRun:
             self._seen = (-1, "")
             self._is_settled = False
             self._due = self._clock.monotonic()
-            self.state = State.RUNNING
+            self.state = RunState.RUNNING
 
     def _follow(self, handle: StreamingQuery) -> Iterator[Event]:
         """Add up what Spark has told since the last time."""
@@ -216,7 +216,7 @@ class StreamRun:
         self._handle = None
         self.progress = _at_rest(self.progress)
         if error is None:
-            self.state = State.ENDED
+            self.state = RunState.ENDED
             return
         yield self._failed(failure_of(error, self._plan.checkpoint))
 
@@ -227,9 +227,9 @@ class StreamRun:
         is_last = failure.is_hopeless or self._deadline is not None
         delay_s = None if is_last else self._plan.backoff.delay_s(self._failures)
         if delay_s is None:
-            self.state = State.FAILED
+            self.state = RunState.FAILED
         else:
-            self.state = State.RESTARTING
+            self.state = RunState.RESTARTING
             self.restarts += 1
             self._due = self._clock.monotonic() + delay_s
         return QueryFailed(self._plan.pipeline, self._plan.name, failure, delay_s)
@@ -245,7 +245,7 @@ class StreamRun:
             handle.stop()
         self._handle = None
         self.progress = _at_rest(self.progress)
-        self.state = State.ENDED
+        self.state = RunState.ENDED
 
 
 def _mark(account: dict[str, object]) -> tuple[int, str]:
@@ -255,12 +255,12 @@ def _mark(account: dict[str, object]) -> tuple[int, str]:
     return number, str(account["timestamp"])
 
 
-def _by_written(progress: QueryProgress, written: int, seconds: float) -> QueryProgress:
+def _by_written(progress: RunProgress, written: int, seconds: float) -> RunProgress:
     rate = written / seconds if seconds else 0.0
     return replace(progress, rows=progress.rows_written, rows_per_second=rate)
 
 
-def _at_rest(progress: QueryProgress) -> QueryProgress:
+def _at_rest(progress: RunProgress) -> RunProgress:
     return replace(progress, rows_per_second=0.0)
 
 

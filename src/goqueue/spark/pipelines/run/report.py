@@ -22,8 +22,8 @@ from goqueue.seams.entropy import Entropy
 from goqueue.spark.pipelines.render.describe import trigger_words
 from goqueue.spark.pipelines.render.picture import picture_of
 from goqueue.spark.pipelines.run.pipeline import PipelineStatus
-from goqueue.spark.pipelines.run.progress import QueryProgress
-from goqueue.spark.pipelines.run.query import State
+from goqueue.spark.pipelines.run.progress import RunProgress
+from goqueue.spark.pipelines.run.query import RunState
 from goqueue.spark.pipelines.spec.model import PipelineSpec
 
 INTERVAL_S: Final = 1.0
@@ -46,7 +46,7 @@ class Reporter:
         self._master = master
         self._run_id = str(entropy.uuid())
         self._started_at = _moment(clock.now_ms())
-        self._status = PipelineStatus(spec.name, State.STARTING, 0, None, ())
+        self._status = PipelineStatus(spec.name, RunState.STARTING, 0, None, ())
         self._is_stop_told = False
         self._sent = 0
         self._ending = threading.Event()
@@ -75,7 +75,7 @@ class Reporter:
         if self._thread.is_alive():
             self._thread.join(2 * _TIMEOUT_S)
         if not self._status.state.is_over:
-            self._status = replace(self._status, state=State.FAILED)
+            self._status = replace(self._status, state=RunState.FAILED)
         self._guarded(self._report)
         self._client.close()
 
@@ -127,7 +127,7 @@ class Reporter:
         )
 
 
-def _told(progress: QueryProgress) -> ToldProgress:
+def _told(progress: RunProgress) -> ToldProgress:
     has_begun = progress.batch >= 0
     return ToldProgress(
         name=progress.name,

@@ -22,10 +22,10 @@ from goqueue.spark.pipelines.run.progress import (
     RULES_PREFIX,
     WARNINGS_PREFIX,
     WRITTEN_METRIC,
-    QueryProgress,
+    RunProgress,
     broken_rules,
 )
-from goqueue.spark.pipelines.run.query import BatchDone, Event, QueryFailed, State
+from goqueue.spark.pipelines.run.query import BatchDone, Event, QueryFailed, RunState
 from goqueue.spark.session import is_remote
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class TableRun:
         self._error: Exception | None = None
         self._written_at: float | None = None
         self._deadline: float | None = None
-        self.state = State.STARTING
-        self.progress = QueryProgress(name)
+        self.state = RunState.STARTING
+        self.progress = RunProgress(name)
         self.failure: Failure | None = None
         self.restarts = 0
 
@@ -106,17 +106,17 @@ class TableRun:
         return False
 
     def look(self, *, may_start: bool) -> Iterator[Event]:
-        if self.state is State.STARTING and may_start:
+        if self.state is RunState.STARTING and may_start:
             yield from self._start()
         elif self._thread is not None and not self.state.is_over and (not self._thread.is_alive() or self._is_late()):
             yield self._ended()
 
     def stop(self, deadline: float) -> None:
         self._deadline = deadline
-        if self.state is State.STARTING:
-            self.state, self.failure = State.FAILED, _STOPPED
-        elif self.state is State.RUNNING:
-            self.state = State.STOPPING
+        if self.state is RunState.STARTING:
+            self.state, self.failure = RunState.FAILED, _STOPPED
+        elif self.state is RunState.RUNNING:
+            self.state = RunState.STOPPING
             self._session.interruptTag(self._tag)
 
     def _start(self) -> Iterator[Event]:
@@ -126,7 +126,7 @@ class TableRun:
         except Exception as error:  # noqa: BLE001 - the edge: whatever a function of users raises fails this query only
             yield self._failed(failure_of(error))
             return
-        self.state = State.RUNNING
+        self.state = RunState.RUNNING
         self._thread = threading.Thread(target=self._run, args=planned, name=self._tag, daemon=True)
         self._thread.start()
 
@@ -138,7 +138,7 @@ class TableRun:
 
     def _failed(self, failure: Failure) -> QueryFailed:
         self.failure = failure
-        self.state = State.FAILED
+        self.state = RunState.FAILED
         return QueryFailed(self._pipeline, self.progress.name, failure, None)
 
     def _ended(self) -> Event:
@@ -158,7 +158,7 @@ class TableRun:
             warned_rows=broken_rules(self._metrics, WARNINGS_PREFIX),
             updated_at_ms=self._clock.now_ms(),
         )
-        self.state = State.ENDED
+        self.state = RunState.ENDED
         return BatchDone(self._pipeline, self.progress, self.progress.totals)
 
     def _run(self, write: Callable[[], None], observed: Observed) -> None:

@@ -18,10 +18,10 @@ from goqueue.client import Client, topics
 from goqueue.client.kafka import KafkaData, Place, TopicPartition
 from goqueue.errors import GoQueueError, TopicExists
 from goqueue.spark.pipelines.run.pipeline import PipelineStatus
-from goqueue.spark.pipelines.run.progress import Positions, QueryProgress, live_lag
+from goqueue.spark.pipelines.run.progress import RunProgress, TopicOffsets, live_lag
 from goqueue.spark.pipelines.spec.model import PipelineSpec, TopicSink, TopicSource
 
-LETTERS_RETENTION_MS: Final = 336 * 3_600_000
+DEAD_LETTERS_RETENTION_MS: Final = 336 * 3_600_000
 
 INTERVAL_S: Final = 1.0
 _TIMEOUT_S: Final = 5.0
@@ -40,7 +40,7 @@ def make_topics(spec: PipelineSpec, http_url: str) -> list[str]:
     """
     wanted: dict[str, dict[str, str]] = {sink.topic: {} for sink in spec.sinks if isinstance(sink, TopicSink)}
     if spec.dead_letter_parts:
-        wanted.setdefault(spec.dead_letters, {"retention.ms": str(LETTERS_RETENTION_MS)})
+        wanted.setdefault(spec.dead_letters, {"retention.ms": str(DEAD_LETTERS_RETENTION_MS)})
     made = []
     with Client(http_url) as client:
         for topic, config in wanted.items():
@@ -63,7 +63,7 @@ class LiveEnds:
         self._topics = topics
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live-ends", daemon=True)
-        self.ends: Positions = {}
+        self.ends: TopicOffsets = {}
         """The last that was heard; empty as long as nothing was."""
 
     def begin(self) -> None:
@@ -75,7 +75,7 @@ class LiveEnds:
         """Ask no more."""
         self._ending.set()
 
-    def applied(self, progress: QueryProgress) -> QueryProgress:
+    def applied(self, progress: RunProgress) -> RunProgress:
         """Return progress with the lag of now."""
         return replace(progress, lag=live_lag(progress, self.ends))
 
@@ -99,7 +99,7 @@ class LiveEnds:
             self._ending.wait(INTERVAL_S)
 
 
-def _ends(data: KafkaData, topics: Sequence[str]) -> Positions:
+def _ends(data: KafkaData, topics: Sequence[str]) -> TopicOffsets:
     places = [
         TopicPartition(topic.name, partition.number)
         for topic in data.topics(topics)

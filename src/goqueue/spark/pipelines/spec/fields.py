@@ -14,7 +14,16 @@ from typing import TypeVar
 
 from goqueue.errors import Invalid
 from goqueue.model.units import parse_duration_ms, quoted
-from goqueue.spark.pipelines.spec.nodes import Items, Node, Notes, Place, Scalar, Table, nearest, suggestion
+from goqueue.spark.pipelines.spec.nodes import (
+    ListNode,
+    MappingNode,
+    Node,
+    Notes,
+    ScalarNode,
+    SourceLocation,
+    nearest,
+    suggestion,
+)
 from goqueue.spark.sql.query import check_expression
 from goqueue.spark.sql.tokens import SqlError
 
@@ -28,10 +37,10 @@ class Reference:
     """A name that something reads, and where it says so."""
 
     name: str
-    place: Place
+    place: SourceLocation
 
 
-class Fields:
+class MappingReader:
     """A mapping that is read key by key; `what` names it in messages."""
 
     def __init__(self, node: Node, what: str, notes: Notes, *, directory: PurePath) -> None:
@@ -40,9 +49,9 @@ class Fields:
         self.notes = notes
         self.directory = directory
         self._values: dict[str, Node] = {}
-        self._keys: dict[str, Scalar] = {}
+        self._keys: dict[str, ScalarNode] = {}
         self._known: list[str] = []
-        if isinstance(node, Table):
+        if isinstance(node, MappingNode):
             self._values = {entry.key.text: entry.value for entry in node.entries}
             self._keys = {entry.key.text: entry.key for entry in node.entries}
         else:
@@ -53,7 +62,7 @@ class Fields:
         """Tell whether a key is there."""
         return name in self._keys
 
-    def key_place(self, name: str) -> Place:
+    def key_place(self, name: str) -> SourceLocation:
         """Return where a key stands, or else where the mapping begins."""
         return self._keys[name].place if name in self._keys else self.place
 
@@ -82,12 +91,12 @@ class Fields:
                 return
         self.notes.error(self.place, f"{self.what} does not say what it is", f"add one of {', '.join(names)}")
 
-    def scalar(self, name: str) -> Scalar | None:
+    def scalar(self, name: str) -> ScalarNode | None:
         """Return a text that is not empty, or None."""
         node = self.node(name)
         if node is None:
             return None
-        if not isinstance(node, Scalar):
+        if not isinstance(node, ScalarNode):
             self.notes.error(node.place, f"{name} of {self.what} has to be a text, not {kind_of(node)}")
             return None
         if node.is_null or not node.text.strip():
@@ -100,12 +109,12 @@ class Fields:
         scalar = self.scalar(name)
         return scalar.text if scalar else default
 
-    def needed(self, name: str, example: str) -> Scalar:
+    def needed(self, name: str, example: str) -> ScalarNode:
         """Return a text that has to be there."""
         if not self.has(name):
             self.node(name)
             self.notes.error(self.place, f"{self.what} has no {name}", f"add {name}: {example}")
-        return self.scalar(name) or Scalar(self.place, "")
+        return self.scalar(name) or ScalarNode(self.place, "")
 
     def path(self, name: str) -> str:
         """Return a path; a relative one is relative to the file."""
@@ -142,17 +151,17 @@ class Fields:
             self.notes.error(scalar.place, f"{name} of {self.what} is {quoted(scalar.text)}, not true or false")
         return _TRUE_FALSE.get(scalar.text.lower(), False)
 
-    def scalars(self, name: str) -> list[Scalar]:
+    def scalars(self, name: str) -> list[ScalarNode]:
         """Return a list of texts; a single text stands for a list of one."""
         node = self.node(name)
-        if not isinstance(node, Items):
+        if not isinstance(node, ListNode):
             scalar = self.scalar(name)
             return [scalar] if scalar else []
         if not node.items:
             self.notes.error(node.place, f"{name} of {self.what} is empty")
-        found: dict[str, Scalar] = {}
+        found: dict[str, ScalarNode] = {}
         for item in node.items:
-            if not isinstance(item, Scalar) or not item.text.strip():
+            if not isinstance(item, ScalarNode) or not item.text.strip():
                 self.notes.error(item.place, f"{name} of {self.what} has to be a list of texts")
             elif item.text in found:
                 self.notes.error(item.place, f"{name} of {self.what} has {item.text} twice")
@@ -168,17 +177,17 @@ class Fields:
         """Return names of sources or steps."""
         return tuple(Reference(scalar.text, scalar.place) for scalar in self.scalars(name))
 
-    def pairs(self, name: str) -> Iterator[tuple[Scalar, Scalar]]:
+    def pairs(self, name: str) -> Iterator[tuple[ScalarNode, ScalarNode]]:
         """Yield the keys and texts of a mapping of texts."""
         node = self.node(name)
         if node is None:
             return
-        if not isinstance(node, Table) or not node.entries:
+        if not isinstance(node, MappingNode) or not node.entries:
             self.notes.error(node.place, f"{name} of {self.what} has to be a mapping of names to texts")
             return
         for entry in node.entries:
             what = f"{entry.key.text} in {name} of {self.what}"
-            if not isinstance(entry.value, Scalar):
+            if not isinstance(entry.value, ScalarNode):
                 self.notes.error(entry.value.place, f"{what} has to be a text, not {kind_of(entry.value)}")
             elif entry.value.is_null or not entry.value.text.strip():
                 self.notes.error(entry.value.place, f"{what} is empty")
@@ -191,11 +200,11 @@ class Fields:
             check_sql(value, f"{key.text} in {name} of {self.what}", self.notes)
             yield key.text, value.text
 
-    def inner(self, name: str) -> Fields | None:
+    def inner(self, name: str) -> MappingReader | None:
         """Return a mapping inside of this one."""
         node = self.node(name)
         what = f"{name} of {self.what}"
-        return None if node is None else Fields(node, what, self.notes, directory=self.directory)
+        return None if node is None else MappingReader(node, what, self.notes, directory=self.directory)
 
     def finish(self) -> None:
         """Note every key that nobody has asked for."""
@@ -206,12 +215,12 @@ class Fields:
 
 def kind_of(node: Node) -> str:
     """Return in words what a node is."""
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         return "nothing" if node.is_null else "a text"
-    return "a mapping" if isinstance(node, Table) else "a list"
+    return "a mapping" if isinstance(node, MappingNode) else "a list"
 
 
-def as_choice(scalar: Scalar, what: str, default: E, notes: Notes) -> E:
+def as_choice(scalar: ScalarNode, what: str, default: E, notes: Notes) -> E:
     """Return one of the values that the default's type has."""
     known = [member.value for member in type(default)]
     if scalar.text in known:
@@ -220,7 +229,7 @@ def as_choice(scalar: Scalar, what: str, default: E, notes: Notes) -> E:
     return default
 
 
-def as_duration_ms(scalar: Scalar, what: str, notes: Notes) -> int:
+def as_duration_ms(scalar: ScalarNode, what: str, notes: Notes) -> int:
     """Return a duration of at least a millisecond; what is no duration counts as one of them."""
     try:
         # A bare number could be seconds as well as anything else.
@@ -233,7 +242,7 @@ def as_duration_ms(scalar: Scalar, what: str, notes: Notes) -> int:
     return 1
 
 
-def check_sql(scalar: Scalar, what: str, notes: Notes) -> None:
+def check_sql(scalar: ScalarNode, what: str, notes: Notes) -> None:
     """Note what is left open in an SQL expression."""
     try:
         check_expression(scalar.text)

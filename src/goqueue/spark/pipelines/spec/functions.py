@@ -31,7 +31,7 @@ import goqueue
 from goqueue.errors import Invalid, NotFound
 from goqueue.model.units import quoted
 from goqueue.spark.pipelines.spec.model import PythonFunction
-from goqueue.spark.pipelines.spec.nodes import Notes, Scalar, suggestion
+from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode, suggestion
 
 ReadFile = Callable[[PurePath], bytes | None]
 """Returns what a file holds, None if there is none."""
@@ -43,7 +43,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MODULE_NAME = "__goqueue_pipeline__"
 
 
-def parse_function(scalar: Scalar, what: str, notes: Notes, directory: PurePath, read: ReadFile) -> PythonFunction:
+def parse_function(scalar: ScalarNode, what: str, notes: Notes, directory: PurePath, read: ReadFile) -> PythonFunction:
     """Return a function that is named, or that is there already."""
     if scalar.target is not None:
         return PythonFunction(scalar.text, scalar.target)
@@ -62,7 +62,7 @@ def parse_function(scalar: Scalar, what: str, notes: Notes, directory: PurePath,
     return PythonFunction(f"{file}:{match['function']}")
 
 
-def _check_file(scalar: Scalar, file: PurePath, function: str, what: str, notes: Notes, read: ReadFile) -> None:
+def _check_file(scalar: ScalarNode, file: PurePath, function: str, what: str, notes: Notes, read: ReadFile) -> None:
     text = read(file)
     if text is None:
         notes.error(scalar.place, f"{what}: there is no file {file}", "paths are relative to the pipeline file")

@@ -14,17 +14,17 @@ from goqueue.seams.disk import Disk, RealDisk
 from goqueue.spark.pipelines.spec.functions import ReadFile, run_file
 from goqueue.spark.pipelines.spec.model import PipelineSpec
 from goqueue.spark.pipelines.spec.module import Pipeline
-from goqueue.spark.pipelines.spec.nodes import Mistake, Node, Notes, Place
+from goqueue.spark.pipelines.spec.nodes import Mistake, Node, Notes, SourceLocation
 from goqueue.spark.pipelines.spec.parse import parse
 from goqueue.spark.pipelines.spec.yaml_file import read_yaml
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
-_START = Place(1, 1)
+_START = SourceLocation(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LoadedFile:
     """What a file says; there is a pipeline if no mistake is an error. `text` is for showing where mistakes are."""
 
     file: str
@@ -33,13 +33,13 @@ class Reading:
     pipeline: PipelineSpec | None
 
 
-def load(path: Path, environ: Mapping[str, str], *, disk: Disk | None = None) -> Reading:
+def load(path: Path, environ: Mapping[str, str], *, disk: Disk | None = None) -> LoadedFile:
     """Read a pipeline file, or run a pipeline module; OSError if there is none."""
     disk = disk or RealDisk()
     notes = Notes()
     text = _decoded(_bytes_of(path, disk), notes)
     if text is None:
-        return Reading(str(path), "", notes.in_order(), None)
+        return LoadedFile(str(path), "", notes.in_order(), None)
 
     def read(file: PurePath) -> bytes | None:
         try:
@@ -53,15 +53,15 @@ def load(path: Path, environ: Mapping[str, str], *, disk: Disk | None = None) ->
     return read_text(text, str(path), environ, read)
 
 
-def read_text(text: str, file: str, environ: Mapping[str, str], read: ReadFile = lambda _: None) -> Reading:
+def read_text(text: str, file: str, environ: Mapping[str, str], read: ReadFile = lambda _: None) -> LoadedFile:
     """Read the text of a pipeline file; `read` looks into the files that it names."""
     notes = Notes()
     return _finished(file, text, read_yaml(text, environ, notes), notes, read)
 
 
-def _finished(file: str, text: str, tree: Node | None, notes: Notes, read: ReadFile) -> Reading:
+def _finished(file: str, text: str, tree: Node | None, notes: Notes, read: ReadFile) -> LoadedFile:
     spec = None if tree is None else parse(tree, notes, PurePath(file).parent, read)
-    return Reading(file, text, notes.in_order(), spec)
+    return LoadedFile(file, text, notes.in_order(), spec)
 
 
 def _bytes_of(path: PurePath, disk: Disk) -> bytes:
@@ -77,7 +77,7 @@ def _decoded(raw: bytes, notes: Notes) -> str | None:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        notes.error(Place(line, 1), "the file is not UTF-8", "save it with that encoding")
+        notes.error(SourceLocation(line, 1), "the file is not UTF-8", "save it with that encoding")
         return None
 
 
@@ -102,9 +102,9 @@ def _run_module(path: Path, notes: Notes) -> Node | None:
 
 def _note_failure(error: BaseException, path: Path, notes: Notes) -> None:
     hint = ""
-    place = Place(_line_in(error.__traceback__, path), 1)
+    place = SourceLocation(_line_in(error.__traceback__, path), 1)
     if isinstance(error, SyntaxError) and error.filename == str(path):
-        place = Place(error.lineno or 1, max(error.offset or 1, 1))
+        place = SourceLocation(error.lineno or 1, max(error.offset or 1, 1))
     if isinstance(error, ImportError) and (error.name or "").split(".")[0] in {"pyspark", "pandas", "pyarrow"}:
         hint = "pip install 'goqueue[spark]'"
     reason = error.msg if isinstance(error, SyntaxError) else str(error)

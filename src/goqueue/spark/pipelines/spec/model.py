@@ -243,7 +243,7 @@ class Deduplicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """Spans of time: one behind the other, overlapping if `slide_ms` is less than the size, or sessions with a gap."""
 
     column: str
@@ -258,11 +258,11 @@ class Aggregate:
 
     columns: Mapping[str, str]
     group_by: tuple[str, ...] = ()
-    window: Window | None = None
+    window: TimeWindow | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PipelineStep:
     """Something done to rows; other steps and sinks read its result by its name."""
 
     name: str
@@ -344,7 +344,7 @@ class PipelineSpec:
     name: str
     trigger: Trigger
     sources: tuple[Source, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PipelineStep, ...]
     sinks: tuple[Sink, ...]
     dead_letters: str
     description: str = ""

@@ -25,7 +25,15 @@ from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any, TypeVar, overload
 
-from goqueue.spark.pipelines.spec.nodes import Entry, Items, Node, Notes, Place, Scalar, Table
+from goqueue.spark.pipelines.spec.nodes import (
+    ListNode,
+    MappingEntry,
+    MappingNode,
+    Node,
+    Notes,
+    ScalarNode,
+    SourceLocation,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +47,7 @@ class Pipeline:
     def __init__(self, name: str, **settings: Setting) -> None:
         self._place = _place_of_caller()
         self._settings: dict[str, Setting] = {"pipeline": name, **settings}
-        self._sections: dict[str, list[Entry]] = {"sources": [], "steps": [], "sinks": []}
+        self._sections: dict[str, list[MappingEntry]] = {"sources": [], "steps": [], "sinks": []}
 
     def source(self, name: str, **settings: Setting) -> None:
         """Read from somewhere: `pipeline.source("orders", topic="orders", decode=...)`."""
@@ -78,13 +86,13 @@ class Pipeline:
 
         def decorate(function: F) -> F:
             place = _place_of(function)
-            target = Entry(Scalar(place, "foreach_batch"), _function_node(function, place))
+            target = MappingEntry(ScalarNode(place, "foreach_batch"), _function_node(function, place))
             self._add("sinks", name or function.__name__, {"inputs": inputs, **settings}, place, target)
             return function
 
         return decorate
 
-    def tree(self, notes: Notes) -> Table:
+    def tree(self, notes: Notes) -> MappingNode:
         """Return what was called as the nodes that a file would have."""
         entries = [_entry(key, setting, self._place, notes) for key, setting in self._settings.items()]
         for section, parts in self._sections.items():
@@ -93,55 +101,57 @@ class Pipeline:
                     notes.error(part.key.place, f"{part.key.text} is there twice in the {section}")
             if parts:
                 place = parts[0].key.place
-                entries.append(Entry(Scalar(place, section), Table(place, tuple(parts))))
-        return Table(self._place, tuple(entries))
+                entries.append(MappingEntry(ScalarNode(place, section), MappingNode(place, tuple(parts))))
+        return MappingNode(self._place, tuple(entries))
 
     def _add_function(self, function: Callable[..., Any], name: str, settings: Mapping[str, Setting]) -> None:
         place = _place_of(function)
         inputs = {} if "inputs" in settings else {"inputs": list(inspect.signature(function).parameters)}
-        target = Entry(Scalar(place, "python"), _function_node(function, place))
+        target = MappingEntry(ScalarNode(place, "python"), _function_node(function, place))
         self._add("steps", name or function.__name__, {**inputs, **settings}, place, target)
 
-    def _add(self, section: str, name: str, settings: Mapping[str, Setting], place: Place, *more: Entry) -> None:
+    def _add(
+        self, section: str, name: str, settings: Mapping[str, Setting], place: SourceLocation, *more: MappingEntry
+    ) -> None:
         renamed = {"from" if key == "inputs" else key: setting for key, setting in settings.items()}
         notes = Notes()
         entries = [_entry(key, setting, place, notes) for key, setting in renamed.items()]
         if notes.mistakes:
             raise TypeError(notes.mistakes[0].message)
-        self._sections[section].append(Entry(Scalar(place, name), Table(place, (*more, *entries))))
+        self._sections[section].append(MappingEntry(ScalarNode(place, name), MappingNode(place, (*more, *entries))))
 
 
-def _place_of_caller() -> Place:
+def _place_of_caller() -> SourceLocation:
     """Return the line that calls a method of ours."""
-    return Place(sys._getframe(2).f_lineno, 1)
+    return SourceLocation(sys._getframe(2).f_lineno, 1)
 
 
-def _place_of(function: Callable[..., Any]) -> Place:
+def _place_of(function: Callable[..., Any]) -> SourceLocation:
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return Place(code.co_firstlineno if code else 1, 1)
+    return SourceLocation(code.co_firstlineno if code else 1, 1)
 
 
-def _function_node(function: Callable[..., Any], place: Place) -> Scalar:
-    return Scalar(place, getattr(function, "__name__", "function"), target=function)
+def _function_node(function: Callable[..., Any], place: SourceLocation) -> ScalarNode:
+    return ScalarNode(place, getattr(function, "__name__", "function"), target=function)
 
 
-def _entry(key: str, setting: Setting, place: Place, notes: Notes) -> Entry:
-    return Entry(Scalar(place, key), _node(key, setting, place, notes))
+def _entry(key: str, setting: Setting, place: SourceLocation, notes: Notes) -> MappingEntry:
+    return MappingEntry(ScalarNode(place, key), _node(key, setting, place, notes))
 
 
-def _node(key: str, setting: object, place: Place, notes: Notes) -> Node:
+def _node(key: str, setting: object, place: SourceLocation, notes: Notes) -> Node:
     match setting:
         case bool():
-            return Scalar(place, "true" if setting else "false")
+            return ScalarNode(place, "true" if setting else "false")
         case str() | int() | float() | PurePath():
-            return Scalar(place, str(setting))
+            return ScalarNode(place, str(setting))
         case datetime():
-            return Scalar(place, setting.isoformat())
+            return ScalarNode(place, setting.isoformat())
         case timedelta():
-            return Scalar(place, f"{setting // timedelta(milliseconds=1)}ms")
+            return ScalarNode(place, f"{setting // timedelta(milliseconds=1)}ms")
         case Mapping():
-            return Table(place, tuple(_entry(str(name), inner, place, notes) for name, inner in setting.items()))
+            return MappingNode(place, tuple(_entry(str(name), inner, place, notes) for name, inner in setting.items()))
         case Sequence():
-            return Items(place, tuple(_node(key, inner, place, notes) for inner in setting))
+            return ListNode(place, tuple(_node(key, inner, place, notes) for inner in setting))
     notes.error(place, f"{key} cannot be a {type(setting).__name__}")
-    return Scalar(place, "", is_null=True)
+    return ScalarNode(place, "", is_null=True)

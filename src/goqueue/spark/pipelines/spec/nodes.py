@@ -16,14 +16,14 @@ NAMES_SHOWN_MAX = 12
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class SourceLocation:
     """A line and a column of a file, both counted from 1."""
 
     line: int
     column: int
 
 
-class Severity(StrEnum):
+class MistakeSeverity(StrEnum):
     """Whether a pipeline can run all the same."""
 
     ERROR = "error"
@@ -34,60 +34,60 @@ class Severity(StrEnum):
 class Mistake:
     """Something wrong in a file: where, what, and what to do about it."""
 
-    place: Place
+    place: SourceLocation
     message: str
     hint: str = ""
-    severity: Severity = Severity.ERROR
+    severity: MistakeSeverity = MistakeSeverity.ERROR
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """A text; `lines` has where each of its lines begins, if the file has them as they are.
 
     In a Python module it may stand for a function, which is then its `target`.
     """
 
-    place: Place
+    place: SourceLocation
     text: str
-    lines: tuple[Place, ...] = ()
+    lines: tuple[SourceLocation, ...] = ()
     is_null: bool = False
     target: Callable[..., Any] | None = None
 
-    def at(self, offset: int) -> Place:
+    def at(self, offset: int) -> SourceLocation:
         """Return where a character of the text stands, or else where the text begins."""
         before = self.text[:offset]
         number = before.count("\n")
         if number >= len(self.lines):
             return self.place
         start = self.lines[number]
-        return Place(start.line, start.column + offset - (before.rfind("\n") + 1))
+        return SourceLocation(start.line, start.column + offset - (before.rfind("\n") + 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MappingEntry:
     """A key with its value."""
 
-    key: Scalar
+    key: ScalarNode
     value: Node
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MappingNode:
     """Keys with values, in the order of the file; no key is there twice."""
 
-    place: Place
-    entries: tuple[Entry, ...]
+    place: SourceLocation
+    entries: tuple[MappingEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ListNode:
     """A list."""
 
-    place: Place
+    place: SourceLocation
     items: tuple[Node, ...]
 
 
-Node = Scalar | Table | Items
+Node = ScalarNode | MappingNode | ListNode
 
 
 @dataclass(slots=True)
@@ -96,13 +96,13 @@ class Notes:
 
     mistakes: list[Mistake] = field(default_factory=list)
 
-    def error(self, place: Place, message: str, hint: str = "") -> None:
+    def error(self, place: SourceLocation, message: str, hint: str = "") -> None:
         """Note what keeps the pipeline from running."""
         self.mistakes.append(Mistake(place, message, hint))
 
-    def warning(self, place: Place, message: str, hint: str = "") -> None:
+    def warning(self, place: SourceLocation, message: str, hint: str = "") -> None:
         """Note what is probably not meant."""
-        self.mistakes.append(Mistake(place, message, hint, Severity.WARNING))
+        self.mistakes.append(Mistake(place, message, hint, MistakeSeverity.WARNING))
 
     def in_order(self) -> tuple[Mistake, ...]:
         """Return each mistake once, in the order of the file."""
@@ -111,7 +111,7 @@ class Notes:
     @property
     def has_errors(self) -> bool:
         """Whether the pipeline cannot run."""
-        return any(mistake.severity is Severity.ERROR for mistake in self.mistakes)
+        return any(mistake.severity is MistakeSeverity.ERROR for mistake in self.mistakes)
 
 
 def nearest(written: str, known: list[str]) -> str:

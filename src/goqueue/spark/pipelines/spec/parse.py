@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from goqueue.model.units import quoted
-from goqueue.spark.pipelines.checks.draft import Draft
+from goqueue.spark.pipelines.checks.draft import PipelineDraft
 from goqueue.spark.pipelines.checks.structure import check
-from goqueue.spark.pipelines.spec.fields import Fields, as_duration_ms, kind_of
+from goqueue.spark.pipelines.spec.fields import MappingReader, as_duration_ms, kind_of
 from goqueue.spark.pipelines.spec.functions import ReadFile
 from goqueue.spark.pipelines.spec.model import AvailableNow, Interval, PipelineSpec, Trigger
-from goqueue.spark.pipelines.spec.nodes import Entry, Node, Notes, Scalar, Table
+from goqueue.spark.pipelines.spec.nodes import MappingEntry, MappingNode, Node, Notes, ScalarNode
 from goqueue.spark.pipelines.spec.sinks import parse_sink
 from goqueue.spark.pipelines.spec.sources import check_topic, parse_source
 from goqueue.spark.pipelines.spec.steps import parse_step
@@ -30,11 +30,11 @@ _PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 def parse(root: Node, notes: Notes, directory: PurePath, read: ReadFile) -> PipelineSpec | None:
     """Return the pipeline that a tree stands for; None if a mistake keeps it from running."""
-    fields = Fields(root, "the file", notes, directory=directory)
-    if not isinstance(root, Table):
+    fields = MappingReader(root, "the file", notes, directory=directory)
+    if not isinstance(root, MappingNode):
         return None
     name = _pipeline_name(fields)
-    draft = Draft(
+    draft = PipelineDraft(
         sources={key: parse_source(key.text, inner, read) for key, inner in _section(fields, "sources", "source")},
         steps={key: parse_step(key.text, inner, read) for key, inner in _section(fields, "steps", "step")},
         sinks={key: parse_sink(key.text, inner, read) for key, inner in _section(fields, "sinks", "sink")},
@@ -59,7 +59,7 @@ def parse(root: Node, notes: Notes, directory: PurePath, read: ReadFile) -> Pipe
     return check(draft, spec, notes)
 
 
-def _pipeline_name(fields: Fields) -> str:
+def _pipeline_name(fields: MappingReader) -> str:
     scalar = fields.needed("pipeline", "orders")
     if scalar.text and not _PIPELINE_NAME.fullmatch(scalar.text):
         fields.notes.error(
@@ -70,16 +70,16 @@ def _pipeline_name(fields: Fields) -> str:
     return scalar.text
 
 
-def _section(fields: Fields, section: str, noun: str) -> Iterator[tuple[Scalar, Fields]]:
+def _section(fields: MappingReader, section: str, noun: str) -> Iterator[tuple[ScalarNode, MappingReader]]:
     """Yield the entries of a section that have names of their own."""
     node = fields.node(section)
     if node is None:
         return
-    if not isinstance(node, Table):
+    if not isinstance(node, MappingNode):
         hint = f"write {section}: with a name for each {noun}"
         fields.notes.error(node.place, f"{section} has to be a mapping of names, not {kind_of(node)}", hint)
         return
-    seen: dict[str, Scalar] = {}
+    seen: dict[str, ScalarNode] = {}
     for entry in node.entries:
         _check_name(entry, noun, fields.notes)
         first = seen.setdefault(entry.key.text.casefold(), entry.key)
@@ -88,10 +88,13 @@ def _section(fields: Fields, section: str, noun: str) -> Iterator[tuple[Scalar, 
             fields.notes.error(
                 entry.key.place, f"{entry.key.text} and {first.text} are the same name", f"see line {first.place.line}"
             )
-        yield entry.key, Fields(entry.value, f"{noun} {entry.key.text}", fields.notes, directory=fields.directory)
+        yield (
+            entry.key,
+            MappingReader(entry.value, f"{noun} {entry.key.text}", fields.notes, directory=fields.directory),
+        )
 
 
-def _check_name(entry: Entry, noun: str, notes: Notes) -> None:
+def _check_name(entry: MappingEntry, noun: str, notes: Notes) -> None:
     if not _NAME.fullmatch(entry.key.text):
         better = re.sub(r"\W", "_", entry.key.text, flags=re.ASCII)
         notes.error(
@@ -101,7 +104,7 @@ def _check_name(entry: Entry, noun: str, notes: Notes) -> None:
         )
 
 
-def _trigger(fields: Fields) -> Trigger:
+def _trigger(fields: MappingReader) -> Trigger:
     scalar = fields.scalar("trigger")
     if scalar is None:
         return Interval(DEFAULT_INTERVAL_MS)
@@ -114,7 +117,7 @@ def _trigger(fields: Fields) -> Trigger:
     return Interval(as_duration_ms(scalar, "the trigger", fields.notes))
 
 
-def _dead_letters(fields: Fields, name: str) -> str:
+def _dead_letters(fields: MappingReader, name: str) -> str:
     scalar = fields.scalar("dlq")
     if scalar is None:
         return f"{name}.dlq"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goqueue.spark.pipelines.spec.fields import Fields, Reference
+from goqueue.spark.pipelines.spec.fields import MappingReader, Reference
 from goqueue.spark.pipelines.spec.functions import ReadFile, parse_function
 from goqueue.spark.pipelines.spec.model import (
     BatchSink,
@@ -16,7 +16,7 @@ from goqueue.spark.pipelines.spec.model import (
     Sink,
     TopicSink,
 )
-from goqueue.spark.pipelines.spec.nodes import Place, Scalar, Table
+from goqueue.spark.pipelines.spec.nodes import MappingNode, ScalarNode, SourceLocation
 from goqueue.spark.pipelines.spec.sources import check_topic
 
 _DELTA = "delta"
@@ -29,10 +29,10 @@ class SinkDraft:
 
     sink: Sink
     reads: tuple[Reference, ...]
-    place: Place
+    place: SourceLocation
 
 
-def parse_sink(name: str, fields: Fields, read: ReadFile) -> SinkDraft:
+def parse_sink(name: str, fields: MappingReader, read: ReadFile) -> SinkDraft:
     """Return a sink."""
     kind = fields.among(_KINDS)
     reads = fields.references("from")
@@ -62,14 +62,14 @@ def parse_sink(name: str, fields: Fields, read: ReadFile) -> SinkDraft:
     return SinkDraft(sink, reads[:1], fields.place)
 
 
-def _topic_sink(name: str, source: str, mode: Mode, fields: Fields) -> TopicSink:
+def _topic_sink(name: str, source: str, mode: Mode, fields: MappingReader) -> TopicSink:
     topic = fields.scalar("topic")
     if topic is not None:
         check_topic(topic, fields.notes)
     return TopicSink(name, source, topic.text if topic else "", fields.text("key"), fields.text("value"), mode)
 
 
-def _require_append(mode: Mode, fields: Fields) -> None:
+def _require_append(mode: Mode, fields: MappingReader) -> None:
     if mode is not Mode.APPEND:
         fields.notes.error(
             fields.key_place("mode"),
@@ -78,7 +78,7 @@ def _require_append(mode: Mode, fields: Fields) -> None:
         )
 
 
-def _check_partitions(by: tuple[str, ...], fields: Fields, *, is_delta: bool) -> None:
+def _check_partitions(by: tuple[str, ...], fields: MappingReader, *, is_delta: bool) -> None:
     """Note columns whose directories readers take for hidden; the log of a Delta table names all files."""
     for column in () if is_delta else by:
         place = fields.key_place("partition_by")
@@ -90,14 +90,14 @@ def _check_partitions(by: tuple[str, ...], fields: Fields, *, is_delta: bool) ->
             )
 
 
-def _console_rows(fields: Fields) -> int:
+def _console_rows(fields: MappingReader) -> int:
     """Read `console: true`, or `console: {rows: 5}`."""
     node = fields.node("console")
-    if isinstance(node, Table):
-        inner = Fields(node, f"console of {fields.what}", fields.notes, directory=fields.directory)
+    if isinstance(node, MappingNode):
+        inner = MappingReader(node, f"console of {fields.what}", fields.notes, directory=fields.directory)
         rows = inner.whole("rows", 20)
         inner.finish()
         return rows
-    if isinstance(node, Scalar) and not node.is_null and not fields.switch("console"):
+    if isinstance(node, ScalarNode) and not node.is_null and not fields.switch("console"):
         fields.notes.error(node.place, "console is true or a mapping, or it is left away", "write console: true")
     return 20

@@ -12,7 +12,7 @@ from goqueue.errors import Invalid, InvalidTopicName
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import check_name
 from goqueue.model.units import quoted
-from goqueue.spark.pipelines.spec.fields import Fields, as_choice
+from goqueue.spark.pipelines.spec.fields import MappingReader, as_choice
 from goqueue.spark.pipelines.spec.functions import ReadFile
 from goqueue.spark.pipelines.spec.model import (
     ArchiveSource,
@@ -25,14 +25,14 @@ from goqueue.spark.pipelines.spec.model import (
     Source,
     TopicSource,
 )
-from goqueue.spark.pipelines.spec.nodes import Notes, Place, Scalar
+from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode, SourceLocation
 from goqueue.spark.sql.ddl import column_names
 from goqueue.spark.sql.tokens import SqlError
-from goqueue.spark.values.decoding import Decoding, Format, Prefix
+from goqueue.spark.values.decoding import Decoding, FormatName, Prefix
 
 _KINDS = ["topic", "archive", *FileFormat]
 
-_BINARY = {DecodeFormat.AVRO: Format.AVRO, DecodeFormat.PROTOBUF: Format.PROTOBUF}
+_BINARY = {DecodeFormat.AVRO: FormatName.AVRO, DecodeFormat.PROTOBUF: FormatName.PROTOBUF}
 
 _EXAMPLES = {
     DecodeFormat.JSON: 'write decode: {format: json, schema: "id STRING, amount DOUBLE"}',
@@ -42,7 +42,7 @@ _EXAMPLES = {
 _WORDS = {DecodeFormat.JSON: "JSON", DecodeFormat.AVRO: "Avro", DecodeFormat.PROTOBUF: "Protobuf"}
 
 
-def parse_source(name: str, fields: Fields, read: ReadFile) -> Source:
+def parse_source(name: str, fields: MappingReader, read: ReadFile) -> Source:
     """Return a source."""
     kind = fields.among(_KINDS)
     source: Source
@@ -57,7 +57,7 @@ def parse_source(name: str, fields: Fields, read: ReadFile) -> Source:
     return source
 
 
-def check_topic(scalar: Scalar, notes: Notes) -> None:
+def check_topic(scalar: ScalarNode, notes: Notes) -> None:
     """Note a name that no topic can have."""
     try:
         check_name(scalar.text)
@@ -65,7 +65,7 @@ def check_topic(scalar: Scalar, notes: Notes) -> None:
         notes.error(scalar.place, error.message, error.hint)
 
 
-def _topic_source(name: str, fields: Fields, read: ReadFile) -> TopicSource:
+def _topic_source(name: str, fields: MappingReader, read: ReadFile) -> TopicSource:
     topics = fields.scalars("topic")
     for topic in topics:
         check_topic(topic, fields.notes)
@@ -78,7 +78,7 @@ def _topic_source(name: str, fields: Fields, read: ReadFile) -> TopicSource:
     )
 
 
-def _file_source(name: str, file_format: FileFormat, fields: Fields) -> FileSource:
+def _file_source(name: str, file_format: FileFormat, fields: MappingReader) -> FileSource:
     schema, _ = parse_schema(fields)
     is_stream = fields.switch("stream")
     if is_stream and not fields.has("schema"):
@@ -95,7 +95,7 @@ def _file_source(name: str, file_format: FileFormat, fields: Fields) -> FileSour
     )
 
 
-def _start(fields: Fields) -> StartAt | datetime:
+def _start(fields: MappingReader) -> StartAt | datetime:
     scalar = fields.scalar("start")
     if scalar is None:
         return StartAt.EARLIEST
@@ -113,18 +113,18 @@ def _start(fields: Fields) -> StartAt | datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def parse_decode(fields: Fields, read: ReadFile) -> Decode:
+def parse_decode(fields: MappingReader, read: ReadFile) -> Decode:
     """Return how a source decodes values."""
     node = fields.node("decode")
     if node is None:
         return Decode()
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         # `decode: text` is enough where there is nothing else to say.
         chosen = as_choice(node, f"decode of {fields.what}", DecodeFormat.RAW, fields.notes)
         if chosen in _EXAMPLES:
             _miss_schema(fields, chosen, node.place)
         return Decode(chosen)
-    inner = Fields(node, f"decode of {fields.what}", fields.notes, directory=fields.directory)
+    inner = MappingReader(node, f"decode of {fields.what}", fields.notes, directory=fields.directory)
     inner.needed("format", "json")
     chosen = inner.choice("format", DecodeFormat.RAW)
     if chosen in _EXAMPLES and not (inner.has("schema") or inner.has("schema_file")):
@@ -146,7 +146,7 @@ def parse_decode(fields: Fields, read: ReadFile) -> Decode:
     return Decode(chosen, schema, tuple(keep), on_bad_value, values)
 
 
-def parse_schema(fields: Fields) -> tuple[str, list[str]]:
+def parse_schema(fields: MappingReader) -> tuple[str, list[str]]:
     """Return a list of columns as it is written, and their names."""
     scalar = fields.scalar("schema")
     if scalar is None:
@@ -162,11 +162,11 @@ def parse_schema(fields: Fields) -> tuple[str, list[str]]:
         return "", []
 
 
-def _miss_schema(fields: Fields, chosen: DecodeFormat, place: Place) -> None:
+def _miss_schema(fields: MappingReader, chosen: DecodeFormat, place: SourceLocation) -> None:
     fields.notes.error(place, f"{fields.what} needs a schema to read {_WORDS[chosen]}", _EXAMPLES[chosen])
 
 
-def _refuse_strangers(inner: Fields, chosen: DecodeFormat) -> None:
+def _refuse_strangers(inner: MappingReader, chosen: DecodeFormat) -> None:
     """Note keys that mean nothing to a format, and two schemas."""
     if not inner.has("format"):
         return
@@ -186,7 +186,7 @@ def _refuse_strangers(inner: Fields, chosen: DecodeFormat) -> None:
         inner.needed("message", "shop.Order")
 
 
-def _columns(inner: Fields, read: ReadFile) -> tuple[str, list[str]]:
+def _columns(inner: MappingReader, read: ReadFile) -> tuple[str, list[str]]:
     """Return a list of columns, written here or in a file."""
     stored = _file(inner, read)
     if stored is None:
@@ -200,13 +200,13 @@ def _columns(inner: Fields, read: ReadFile) -> tuple[str, list[str]]:
         return "", []
 
 
-def _values(inner: Fields, chosen: Format, read: ReadFile) -> tuple[Decoding | None, list[str]]:
+def _values(inner: MappingReader, chosen: FormatName, read: ReadFile) -> tuple[Decoding | None, list[str]]:
     """Return how Avro or Protobuf is read, and its columns, if it can be."""
     stored = _file(inner, read)
     scalar, schema = stored or (inner.scalar("schema"), "")
     message = inner.text("message")
     prefix = inner.choice("prefix", Prefix.NONE)
-    is_protobuf = chosen is Format.PROTOBUF
+    is_protobuf = chosen is FormatName.PROTOBUF
     if scalar is None or is_protobuf != bool(message) or (is_protobuf and not stored):
         return None, []
     decoding = Decoding(chosen, schema or scalar.text, message, prefix)
@@ -222,7 +222,7 @@ def _values(inner: Fields, chosen: Format, read: ReadFile) -> tuple[Decoding | N
         return None, []
 
 
-def _file(inner: Fields, read: ReadFile) -> tuple[Scalar, bytes] | None:
+def _file(inner: MappingReader, read: ReadFile) -> tuple[ScalarNode, bytes] | None:
     scalar = inner.scalar("schema_file")
     if scalar is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from goqueue.spark.pipelines.spec.fields import Fields, Reference, check_sql
+from goqueue.spark.pipelines.spec.fields import MappingReader, Reference, check_sql
 from goqueue.spark.pipelines.spec.functions import ReadFile, parse_function
 from goqueue.spark.pipelines.spec.model import (
     Action,
@@ -14,15 +14,15 @@ from goqueue.spark.pipelines.spec.model import (
     Expectation,
     JoinKind,
     JoinTransform,
+    PipelineStep,
     PythonTransform,
     SqlTransform,
-    Step,
+    TimeWindow,
     Transform,
     Watermark,
-    Window,
 )
-from goqueue.spark.pipelines.spec.nodes import Items
-from goqueue.spark.sql.query import Query, read_query
+from goqueue.spark.pipelines.spec.nodes import ListNode
+from goqueue.spark.sql.query import SqlQuery, read_query
 from goqueue.spark.sql.tokens import SqlError
 
 _TRANSFORMS = ["sql", "python", "join"]
@@ -33,9 +33,9 @@ _CLAUSES = (*Action, "watermark", "deduplicate", "aggregate")
 class StepDraft:
     """A step whose inputs are only names yet; `query` is what can be seen of its SQL."""
 
-    step: Step
+    step: PipelineStep
     reads: tuple[Reference, ...]
-    query: Query | None = None
+    query: SqlQuery | None = None
 
     @property
     def groups_in_sql(self) -> bool:
@@ -43,12 +43,12 @@ class StepDraft:
         return self.query is not None and self.query.groups
 
 
-def parse_step(name: str, fields: Fields, read: ReadFile) -> StepDraft:
+def parse_step(name: str, fields: MappingReader, read: ReadFile) -> StepDraft:
     """Return a step."""
     kind = fields.among(_TRANSFORMS, is_needed=False)
     reads = fields.references("from")
     transform: Transform | None = None
-    query: Query | None = None
+    query: SqlQuery | None = None
     if kind == "sql":
         transform, query, reads = _sql(fields, reads)
     elif kind == "python":
@@ -62,7 +62,7 @@ def parse_step(name: str, fields: Fields, read: ReadFile) -> StepDraft:
         reads += others
     else:
         _check_count(fields, reads, most=1)
-    step = Step(
+    step = PipelineStep(
         name,
         tuple(reference.name for reference in reads),
         transform,
@@ -77,7 +77,7 @@ def parse_step(name: str, fields: Fields, read: ReadFile) -> StepDraft:
     return StepDraft(step, reads, query)
 
 
-def _check_count(fields: Fields, reads: Sequence[Reference], *, most: int | None) -> None:
+def _check_count(fields: MappingReader, reads: Sequence[Reference], *, most: int | None) -> None:
     if not reads and not fields.has("from"):
         fields.notes.error(fields.place, f"{fields.what} reads nothing", "add from: with the name of a source or step")
     elif most is not None and len(reads) > most:
@@ -88,7 +88,9 @@ def _check_count(fields: Fields, reads: Sequence[Reference], *, most: int | None
         )
 
 
-def _sql(fields: Fields, named: tuple[Reference, ...]) -> tuple[SqlTransform, Query | None, tuple[Reference, ...]]:
+def _sql(
+    fields: MappingReader, named: tuple[Reference, ...]
+) -> tuple[SqlTransform, SqlQuery | None, tuple[Reference, ...]]:
     scalar = fields.scalar("sql")
     if scalar is None:
         return SqlTransform(""), None, named
@@ -106,7 +108,7 @@ def _sql(fields: Fields, named: tuple[Reference, ...]) -> tuple[SqlTransform, Qu
     return SqlTransform(scalar.text), query, named
 
 
-def _compare(fields: Fields, named: Sequence[Reference], found: Sequence[Reference]) -> None:
+def _compare(fields: MappingReader, named: Sequence[Reference], found: Sequence[Reference]) -> None:
     """Check that `from` says what the query says, if it says anything."""
     names = {reference.name.casefold() for reference in named}
     tables = {reference.name.casefold() for reference in found}
@@ -122,7 +124,7 @@ def _compare(fields: Fields, named: Sequence[Reference], found: Sequence[Referen
             fields.notes.warning(reference.place, f"{fields.what} names {reference.name}, but its sql does not read it")
 
 
-def _join(fields: Fields) -> tuple[JoinTransform, tuple[Reference, ...]]:
+def _join(fields: MappingReader) -> tuple[JoinTransform, tuple[Reference, ...]]:
     inner = fields.inner("join")
     if inner is None:
         return JoinTransform(JoinKind.INNER), ()
@@ -130,7 +132,7 @@ def _join(fields: Fields) -> tuple[JoinTransform, tuple[Reference, ...]]:
     kind = inner.choice("type", JoinKind.INNER)
     columns: tuple[str, ...] = ()
     condition = ""
-    if isinstance(inner.node("on"), Items):
+    if isinstance(inner.node("on"), ListNode):
         columns = inner.texts("on")
     else:
         scalar = inner.needed("on", "[customer_id]")
@@ -143,7 +145,7 @@ def _join(fields: Fields) -> tuple[JoinTransform, tuple[Reference, ...]]:
     return JoinTransform(kind, columns, condition), (Reference(other.text, other.place),) if other.text else ()
 
 
-def _expectations(fields: Fields) -> Iterator[Expectation]:
+def _expectations(fields: MappingReader) -> Iterator[Expectation]:
     names: set[str] = set()
     for action in Action:
         for key, condition in fields.pairs(action):
@@ -155,7 +157,7 @@ def _expectations(fields: Fields) -> Iterator[Expectation]:
             yield Expectation(key.text, condition.text, action)
 
 
-def _watermark(fields: Fields) -> Watermark | None:
+def _watermark(fields: MappingReader) -> Watermark | None:
     inner = fields.inner("watermark")
     if inner is None:
         return None
@@ -166,12 +168,12 @@ def _watermark(fields: Fields) -> Watermark | None:
     return Watermark(column, delay_ms)
 
 
-def _deduplicate(fields: Fields) -> Deduplicate | None:
+def _deduplicate(fields: MappingReader) -> Deduplicate | None:
     columns = fields.texts("deduplicate")
     return Deduplicate(columns) if columns else None
 
 
-def _aggregate(fields: Fields) -> Aggregate | None:
+def _aggregate(fields: MappingReader) -> Aggregate | None:
     group_by = fields.texts("group_by")
     window = _window(fields)
     columns = dict(fields.conditions("aggregate"))
@@ -187,7 +189,7 @@ def _aggregate(fields: Fields) -> Aggregate | None:
     return None
 
 
-def _window(fields: Fields) -> Window | None:
+def _window(fields: MappingReader) -> TimeWindow | None:
     inner = fields.inner("window")
     if inner is None:
         return None
@@ -202,4 +204,4 @@ def _window(fields: Fields) -> Window | None:
             else "windows that slide by more than their size leave rows out",
         )
     inner.finish()
-    return Window(column, size_ms, slide_ms or size_ms, gap_ms)
+    return TimeWindow(column, size_ms, slide_ms or size_ms, gap_ms)

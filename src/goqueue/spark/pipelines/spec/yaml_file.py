@@ -23,12 +23,20 @@ from dataclasses import replace
 
 import yaml
 
-from goqueue.spark.pipelines.spec.nodes import Entry, Items, Node, Notes, Place, Scalar, Table
+from goqueue.spark.pipelines.spec.nodes import (
+    ListNode,
+    MappingEntry,
+    MappingNode,
+    Node,
+    Notes,
+    ScalarNode,
+    SourceLocation,
+)
 
 NODES_MAX = 10_000
 TEXT_CHARACTERS_MAX = 1024 * 1024
 
-_START = Place(1, 1)
+_START = SourceLocation(1, 1)
 _USUAL_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp", "value")}
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
@@ -54,11 +62,11 @@ def read_yaml(text: str, environ: Mapping[str, str], notes: Notes) -> Node | Non
         return _Reader(text.splitlines(), environ, notes).node(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = Place(mark.line + 1, mark.column + 1) if mark else _START
+        place = SourceLocation(mark.line + 1, mark.column + 1) if mark else _START
         notes.error(place, f"this is no YAML: {_reason(error)}", _hint(error, text, place))
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
-        place = Place(before.count("\n") + 1, error.position - before.rfind("\n"))
+        place = SourceLocation(before.count("\n") + 1, error.position - before.rfind("\n"))
         notes.error(place, f"this is no YAML: the character {text[error.position : error.position + 1]!a}")
     except ValueError as error:
         # PyYAML lets some through, such as that of a character escape beyond the last character.
@@ -74,7 +82,7 @@ def _reason(error: yaml.MarkedYAMLError) -> str:
     return " ".join(part for part in (error.context, error.problem) if part)
 
 
-def _hint(error: yaml.MarkedYAMLError, text: str, place: Place) -> str:
+def _hint(error: yaml.MarkedYAMLError, text: str, place: SourceLocation) -> str:
     lines = text.splitlines()
     line = lines[place.line - 1] if place.line <= len(lines) else ""
     if "\t" in line[: place.column] or "'\\t'" in str(error.problem):
@@ -109,14 +117,14 @@ class _Reader:
         self._open.add(id(node))
         made: Node
         if isinstance(node, yaml.MappingNode):
-            made = Table(place, tuple(self._entries(node)))
+            made = MappingNode(place, tuple(self._entries(node)))
         else:
-            made = Items(place, tuple(item for item in map(self.node, node.value) if item is not None))
+            made = ListNode(place, tuple(item for item in map(self.node, node.value) if item is not None))
         self._open.discard(id(node))
         return made
 
-    def _entries(self, node: yaml.MappingNode) -> Iterator[Entry]:
-        seen: dict[str, Place] = {}
+    def _entries(self, node: yaml.MappingNode) -> Iterator[MappingEntry]:
+        seen: dict[str, SourceLocation] = {}
         for key, value in node.value:
             place = _place(key.start_mark)
             inner = self.node(value)
@@ -129,20 +137,20 @@ class _Reader:
             else:
                 seen[key.value] = place
                 if inner is not None:
-                    yield Entry(Scalar(place, key.value, _lines_of(key, self._lines)), inner)
+                    yield MappingEntry(ScalarNode(place, key.value, _lines_of(key, self._lines)), inner)
 
-    def _scalar(self, node: yaml.ScalarNode, place: Place) -> Scalar:
+    def _scalar(self, node: yaml.ScalarNode, place: SourceLocation) -> ScalarNode:
         if node.tag not in _USUAL_TAGS:
             self._notes.error(place, f"the tag {node.tag} has no meaning here", "leave it out")
-        scalar = Scalar(place, node.value, _lines_of(node, self._lines), is_null=node.tag == _NULL)
+        scalar = ScalarNode(place, node.value, _lines_of(node, self._lines), is_null=node.tag == _NULL)
         return filled_in(scalar, self._environ, self._notes)
 
 
-def _place(mark: yaml.Mark) -> Place:
-    return Place(mark.line + 1, mark.column + 1)
+def _place(mark: yaml.Mark) -> SourceLocation:
+    return SourceLocation(mark.line + 1, mark.column + 1)
 
 
-def _lines_of(node: yaml.ScalarNode, lines: Sequence[str]) -> tuple[Place, ...]:
+def _lines_of(node: yaml.ScalarNode, lines: Sequence[str]) -> tuple[SourceLocation, ...]:
     """Return where the lines of a scalar begin if the file has them literally; else nothing."""
     start = node.start_mark
     if node.style == "|":
@@ -150,11 +158,11 @@ def _lines_of(node: yaml.ScalarNode, lines: Sequence[str]) -> tuple[Place, ...]:
     column = start.column + (1 if node.style in {"'", '"'} else 0)
     line = lines[start.line] if start.line < len(lines) else ""
     if line[column : column + len(node.value)] == node.value and "\n" not in node.value:
-        return (Place(start.line + 1, column + 1),)
+        return (SourceLocation(start.line + 1, column + 1),)
     return ()
 
 
-def _block_lines(values: Sequence[str], lines: Sequence[str], first: int) -> tuple[Place, ...]:
+def _block_lines(values: Sequence[str], lines: Sequence[str], first: int) -> tuple[SourceLocation, ...]:
     raw = lines[first : first + len(values)]
     indents = {len(line) - len(value) for line, value in zip(raw, values, strict=False) if value}
     if len(raw) < len(values) or len(indents) != 1:
@@ -162,10 +170,10 @@ def _block_lines(values: Sequence[str], lines: Sequence[str], first: int) -> tup
     (indent,) = indents
     if any(value and line[indent:] != value for line, value in zip(raw, values, strict=True)):
         return ()
-    return tuple(Place(first + number + 1, indent + 1) for number in range(len(values)))
+    return tuple(SourceLocation(first + number + 1, indent + 1) for number in range(len(values)))
 
 
-def filled_in(scalar: Scalar, environ: Mapping[str, str], notes: Notes) -> Scalar:
+def filled_in(scalar: ScalarNode, environ: Mapping[str, str], notes: Notes) -> ScalarNode:
     """Return a text with its variables filled in; what is missing is noted."""
 
     def fill(match: re.Match[str]) -> str:

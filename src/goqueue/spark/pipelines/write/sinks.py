@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
 from goqueue.errors import Invalid
-from goqueue.spark.pipelines.compile.sources import Ground
+from goqueue.spark.pipelines.compile.sources import QueryContext
 from goqueue.spark.pipelines.spec.functions import function_of
 from goqueue.spark.pipelines.spec.model import (
     AvailableNow,
@@ -55,23 +55,23 @@ Show = Callable[[ShownRows], None]
 
 
 def start_stream(
-    sink: Sink, rows: DataFrame, ground: Ground, *, name: str, trigger: Trigger, checkpoint: str, show: Show
+    sink: Sink, rows: DataFrame, ground: QueryContext, *, name: str, trigger: Trigger, checkpoint: str, show: Show
 ) -> StreamingQuery:
     """Start the query of a sink."""
     stream = _triggered(_stream(sink, rows, ground, checkpoint, show), trigger)
     return stream.queryName(name).outputMode(sink.mode.value).option("checkpointLocation", checkpoint).start()
 
 
-def start_letters(
-    letters: DataFrame, topic: str, ground: Ground, *, name: str, trigger: Trigger, checkpoint: str
+def start_dead_letters(
+    letters: DataFrame, topic: str, ground: QueryContext, *, name: str, trigger: Trigger, checkpoint: str
 ) -> StreamingQuery:
     """Start the query that writes dead letters."""
-    options = letter_options(topic, ground)
+    options = dead_letter_options(topic, ground)
     stream = _triggered(letters.writeStream.format("goqueue").options(**options), trigger)
     return stream.queryName(name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
-def write_table(sink: Sink, rows: DataFrame, ground: Ground, show: Show) -> None:
+def write_table(sink: Sink, rows: DataFrame, ground: QueryContext, show: Show) -> None:
     """Write all rows of a table, and return when it is done."""
     match sink:
         case TopicSink():
@@ -91,23 +91,23 @@ def write_table(sink: Sink, rows: DataFrame, ground: Ground, show: Show) -> None
             assert_never(sink)
 
 
-def write_messages(messages: DataFrame, topic: str, ground: Ground) -> None:
+def write_messages(messages: DataFrame, topic: str, ground: QueryContext) -> None:
     """Write all messages of a table to a topic, in one transaction."""
     messages.write.format("goqueue").options(**topic_options(topic, ground)).mode("append").save()
 
 
-def write_letters(letters: DataFrame, topic: str, ground: Ground) -> None:
+def write_dead_letters(letters: DataFrame, topic: str, ground: QueryContext) -> None:
     """Write all dead letters of a table to a topic, in one transaction."""
-    letters.write.format("goqueue").options(**letter_options(topic, ground)).mode("append").save()
+    letters.write.format("goqueue").options(**dead_letter_options(topic, ground)).mode("append").save()
 
 
-def topic_options(topic: str, ground: Ground) -> dict[str, str]:
+def topic_options(topic: str, ground: QueryContext) -> dict[str, str]:
     """Return the options of a write to a topic."""
     url = {"goqueue.http.url": ground.http_url} if ground.http_url else {}
     return {"kafka.bootstrap.servers": ground.bootstrap, "topic": topic, **url}
 
 
-def letter_options(topic: str, ground: Ground) -> dict[str, str]:
+def dead_letter_options(topic: str, ground: QueryContext) -> dict[str, str]:
     """Return the options of a write of dead letters: one that is too large must not hold up the others."""
     return {**topic_options(topic, ground), TOO_LARGE: TooLargeUse.CUT.value}
 
@@ -138,7 +138,7 @@ def _text(rows: DataFrame, name: str) -> Column:
     )
 
 
-def _stream(sink: Sink, rows: DataFrame, ground: Ground, checkpoint: str, show: Show) -> DataStreamWriter:
+def _stream(sink: Sink, rows: DataFrame, ground: QueryContext, checkpoint: str, show: Show) -> DataStreamWriter:
     match sink:
         case TopicSink():
             messages, options = messages_of(sink, rows), topic_options(sink.topic, ground)
@@ -162,7 +162,7 @@ def _stream(sink: Sink, rows: DataFrame, ground: Ground, checkpoint: str, show: 
             assert_never(sink)
 
 
-def _is_left_to_spark(sink: FileSink, ground: Ground) -> bool:
+def _is_left_to_spark(sink: FileSink, ground: QueryContext) -> bool:
     """Tell whether Spark's own file sink writes: where only a server of Spark Connect has access to the files."""
     return is_remote(ground.session) and not is_local_path(sink.path)
 

@@ -21,7 +21,7 @@ from goqueue.client.kafka import ProducerIdentity
 from goqueue.spark.pipelines.run.checkpoints import query_of
 from goqueue.spark.sink.commit import commit_staged
 from goqueue.spark.sink.options import SinkOptions
-from goqueue.spark.sink.staging import Attempt, Staged, stage
+from goqueue.spark.sink.staging import Attempt, StagedRows, stage
 from goqueue.spark.sink.writers import check_write
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def writing_changes(options: Mapping[str, str], checkpoint: str) -> Callable[[Da
         rows = batch.mapInArrow(_staging(checked, queries[0], number), "told STRING").collect()
         told = [msgspec.json.decode(row.told, type=_Told) for row in rows]
         staged = [
-            Staged(each.sink, each.task, each.attempt, each.producer, each.rows, each.size_bytes) for each in told
+            StagedRows(each.sink, each.task, each.attempt, each.producer, each.rows, each.size_bytes) for each in told
         ]
         commit_staged(checked, number, staged, again=_AGAIN)
 
