@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 
 
 @dataclass(slots=True)
@@ -60,14 +60,14 @@ class NaiveQueue:
         message = self.messages.get(offset)
         return message is not None and message.state == "leased" and message.lease == lease and message.until > now_ms
 
-    def settle(self, offset: int, verdict: Verdict, until: int, now_ms: int) -> None:
+    def settle(self, offset: int, verdict: AckType, until: int, now_ms: int) -> None:
         """Do what a verdict says to a leased message."""
         message = self.messages[offset]
-        if verdict is Verdict.ACK:
+        if verdict is AckType.ACK:
             message.state = "done"
-        elif verdict is Verdict.REJECT:
+        elif verdict is AckType.REJECT:
             message.state = "dead"
-        elif verdict is Verdict.EXTEND:
+        elif verdict is AckType.EXTEND:
             message.until = until
             if until <= now_ms:
                 message.state = "ready"
@@ -76,4 +76,4 @@ class NaiveQueue:
             message.state = "dead"
         else:
             message.until = until
-            message.state = "ready" if verdict is Verdict.RELEASE or until <= now_ms else "waiting"
+            message.state = "ready" if verdict is AckType.RELEASE or until <= now_ms else "waiting"

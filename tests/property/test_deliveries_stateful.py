@@ -13,9 +13,9 @@ from goqueue.errors import StaleReceipt
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.queues.commands import (
     BeginTopic,
-    Bury,
     Command,
     Configure,
+    MarkDeadLettered,
     Offer,
     Receipt,
     Receive,
@@ -25,10 +25,10 @@ from goqueue.machines.queues.commands import (
     Taker,
     claims_of,
 )
-from goqueue.machines.queues.machine import Deliveries, Leased
+from goqueue.machines.queues.machine import Leased, QueueMachine
 from goqueue.machines.queues.steps import Settled
-from goqueue.machines.queues.values import LetterPlace, Verdict
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.values import AckType, LetterPlace
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.topic import TopicPartition
 from tests.property.delivery_model import Message, NaiveQueue
@@ -48,7 +48,7 @@ shares = st.sampled_from([0.0, 0.1, 0.3, 1.0])
 limits = st.integers(1, 60)
 asked = st.lists(st.tuples(consumers, limits), min_size=1, max_size=3)
 messages = st.lists(st.tuples(keys, st.sampled_from([0, 0, 0, 1, 300])), max_size=20)
-verdicts = st.sampled_from(Verdict)
+verdicts = st.sampled_from(AckType)
 letter_places = st.sampled_from([None, (), (LetterPlace(TOPIC_ID, 0, 5),), (LetterPlace(TOPIC_ID, 1, 0),) * 2])
 delays = st.sampled_from([0, 1_000, 20_000, 90_000])
 
@@ -58,7 +58,7 @@ class Queues(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Deliveries()
+        self.machine = QueueMachine()
         self.log: list[KeyedRecord] = []
         self.now = Now(1_700_000_000_000, 0)
         self.models = {each: NaiveQueue(RETRIES) for each in PARTITIONS}
@@ -98,7 +98,7 @@ class Queues(RuleBasedStateMachine):
             self.machine.adopt(decision)
         return dict(decision.answers).get(1)
 
-    def window(self, partition: TopicPartition) -> Window:
+    def window(self, partition: TopicPartition) -> QueueWindow:
         return self.machine.require(GROUP).windows[partition]
 
     def publish(self, partition: TopicPartition, published: list[tuple[bytes | None, int]]) -> None:
@@ -184,18 +184,18 @@ class Queues(RuleBasedStateMachine):
                 self.receipts.append(Receipt(delivery.partition, offset, taker.lease_id))
 
     @rule(verdict=verdicts, delay_ms=delays, every=st.integers(1, 3))
-    def settle_latest(self, verdict: Verdict, delay_ms: int, every: int) -> None:
+    def settle_latest(self, verdict: AckType, delay_ms: int, every: int) -> None:
         """The latest consumer says something about all of its messages, or about every second or third."""
         self.settle([each for each in self.receipts if each.lease_id == self.leases][::every], verdict, delay_ms)
 
     @rule(data=st.data(), verdict=verdicts, delay_ms=delays)
-    def settle_any(self, data: st.DataObject, verdict: Verdict, delay_ms: int) -> None:
+    def settle_any(self, data: st.DataObject, verdict: AckType, delay_ms: int) -> None:
         """Somebody says something about messages, some of which are not theirs any more."""
         if self.receipts:
             known = st.sampled_from(self.receipts[-60:])
             self.settle(data.draw(st.lists(known, min_size=1, max_size=20)), verdict, delay_ms)
 
-    def settle(self, chosen: list[Receipt], verdict: Verdict, delay_ms: int) -> None:
+    def settle(self, chosen: list[Receipt], verdict: AckType, delay_ms: int) -> None:
         self.pass_time(0)
         results = self.say(Settle(GROUP, verdict, claims_of(chosen), delay_ms, "no luck"))
         assert isinstance(results, list)
@@ -215,7 +215,7 @@ class Queues(RuleBasedStateMachine):
         assert set(self.window(partition).dead) == set(dead)
         flights = {offset: self.window(partition).find(offset) for offset in dead}
         leases = {offset: each.lease.id for offset, each in flights.items() if each is not None and each.lease}
-        self.say(Bury(GROUP, partition, TOPIC_ID, leases, letters))
+        self.say(MarkDeadLettered(GROUP, partition, TOPIC_ID, leases, letters))
         self.letters[partition] = self.letters[partition] if letters is None else letters
         for offset in dead:
             self.models[partition].messages[offset].state = "done"
@@ -263,7 +263,7 @@ class Queues(RuleBasedStateMachine):
     def restart(self, data: st.DataObject, jump_ms: int) -> None:
         """The broker starts anew from its log, compacted or not, and hours by its own clock before."""
         log = data.draw(st.sampled_from(list(compactions(self.log))))
-        self.machine = Deliveries()
+        self.machine = QueueMachine()
         for record in log:
             self.machine.apply(record)
         # Only the wall clock outlives a start.
@@ -292,7 +292,7 @@ class Queues(RuleBasedStateMachine):
                 self.bury(each, None)
             first = len(self.receipts)
             self.receive([("carol", 40)], list(PARTITIONS))
-            self.say(Settle(GROUP, Verdict.ACK, claims_of(self.receipts[first:])))
+            self.say(Settle(GROUP, AckType.ACK, claims_of(self.receipts[first:])))
             for partition, offset, _ in self.receipts[first:]:
                 self.models[partition].messages[offset].state = "done"
         group = self.machine.require(GROUP)

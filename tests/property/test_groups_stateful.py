@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.errors import MemberIdRequired
 from goqueue.machines.groups.classic.values import ClassicGroup, Joined, Leave, Leaver, Sync
-from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Sweep
+from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTopicOffsets, EndOffsets, Sweep
 from goqueue.machines.groups.consumer import group as consumer_group
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerReply
-from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.machine import GroupMachine
 from tests.unit.machines.groups.classic.consumer_bytes import assignment
 from tests.unit.machines.groups.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, commit, join
 
@@ -123,7 +123,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(["orders", "audit"]))
     def drop_topic(self, topic: str) -> None:
-        self.stage.submit(DropTopic(topic))
+        self.stage.submit(DropTopicOffsets(topic))
         assert topic not in {each.topic for name in "gh" for each in self.stage.groups.offsets.of_group(name)}
 
     # -- time, topics, restarts
@@ -177,7 +177,7 @@ class GroupsMachine(RuleBasedStateMachine):
         """What is stored, and what the machine says of itself, both make an equal machine."""
         wanted = sorted(self.stage.groups.records())
         for records in (self.stage.records, self.stage.groups.records()):
-            again = Groups(self.stage.topics)
+            again = GroupMachine(self.stage.topics)
             for record in records:
                 again.apply(record)
             assert sorted(again.records()) == wanted

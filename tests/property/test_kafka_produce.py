@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.broker.messages.fetch import Fetched
 from goqueue.errors import DiskFull, GoQueueError, InvalidRecord, LogOffline, UnknownPartition
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedRange
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.messages.fetch import _reply as fetch_reply
 from goqueue.protocols.kafka.api.messages.produce import parse, reply_body
@@ -111,7 +111,7 @@ def test_a_fetch_reply_tells_each_result_in_its_place(seed: int) -> None:
 def _fetched(random: Random) -> Fetched:
     if random.random() < 0.3:
         return Fetched(b"", random.choice(ERRORS))
-    aborted = [AbortedTransaction(random.randrange(2**40), random.randrange(2**40), 5, 6) for _ in range(2)]
+    aborted = [AbortedRange(random.randrange(2**40), random.randrange(2**40), 5, 6) for _ in range(2)]
     data = random.randbytes(random.choice([0, 1, 126, 127, 128, 20_000]))
     high, stable, start = (random.randrange(2**62) for _ in range(3))
     return Fetched(data, None, high, stable, start, random.choice([None, [], aborted]))

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from goqueue.errors import PipelineRunning, UnknownPipeline
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.pipeline_values import RunReport, RunState, Wish
+from goqueue.machines.runs.pipeline_values import DesiredState, RunReport, RunState
 from goqueue.machines.runs.pipelines import FORGOTTEN_AFTER_MS, LOST_AFTER_MS, PipelineRuns
 
 NAMES = st.sampled_from(["one", "two", "three"])
@@ -26,7 +26,7 @@ STEPS_MS = [1, 2, 3, 4, LOST_AFTER_MS - 1, LOST_AFTER_MS, FORGOTTEN_AFTER_MS - 1
 class Heard:
     """A report that was taken, and the wish for its run."""
 
-    def __init__(self, name: str, report: RunReport, time_ms: int, wish: Wish) -> None:
+    def __init__(self, name: str, report: RunReport, time_ms: int, wish: DesiredState) -> None:
         self.name, self.report, self.time_ms, self.wish = name, report, time_ms, wish
 
 
@@ -72,7 +72,7 @@ class PipelineRunsAgainstModel(RuleBasedStateMachine):
             with pytest.raises(PipelineRunning):
                 self.runs.report(name, report, None, self.now)
             return
-        wish = before.wish if before is not None and is_same else Wish.RUN
+        wish = before.wish if before is not None and is_same else DesiredState.RUN
         assert self.runs.report(name, report, None, self.now) is wish
         if not (before is not None and is_same and before.report.state in ENDS and state not in ENDS):
             self.model.heard.append(Heard(name, report, self.now_ms, wish))
@@ -88,7 +88,7 @@ class PipelineRunsAgainstModel(RuleBasedStateMachine):
                 self.runs.stop(name, self.now)
             return
         if found.report.state not in ENDS:
-            found.wish = Wish.STOP
+            found.wish = DesiredState.STOP
         seen = self.runs.stop(name, self.now)
         assert (seen.wish, seen.is_running) == (found.wish, self.model.is_running(found, self.now_ms))
 

@@ -11,19 +11,19 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.redrives.machine import Redrives
+from goqueue.machines.redrives.machine import RedriveMachine
 from goqueue.machines.redrives.values import (
     Advance,
-    Batch,
     Cancel,
     Command,
     DropLetters,
     Finish,
     Moves,
-    Plan,
+    PlanBatch,
+    RedriveBatch,
     RedriveState,
+    RedriveTerms,
     Start,
-    Terms,
 )
 from tests.unit.machines.compaction import COMPACTIONS, compactions
 
@@ -38,7 +38,7 @@ class Job:
 
     topic: UUID
     positions: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ENDS, 0))
-    planned: Batch | None = None
+    planned: RedriveBatch | None = None
     number: int = 0
     moved: int = 0
     is_cancelled: bool = False
@@ -51,7 +51,7 @@ class RedrivesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Redrives()
+        self.machine = RedriveMachine()
         self.stored: list[KeyedRecord] = []
         self.jobs: list[Job] = []
         self.marked: set[tuple[UUID, int, int]] = set()
@@ -76,7 +76,7 @@ class RedrivesMachine(RuleBasedStateMachine):
     def start(self, topic: UUID) -> None:
         is_taken = any(job.topic == topic and not job.is_over for job in self.jobs)
         spans = {index: (0, end) for index, end in ENDS.items()}
-        outcome = self.carry_out(Start(f"job{len(self.jobs)}", "t", topic, Terms(), spans))
+        outcome = self.carry_out(Start(f"job{len(self.jobs)}", "t", topic, RedriveTerms(), spans))
         assert outcome == ("redrive_running" if is_taken else "")
         if not is_taken:
             self.jobs.append(Job(topic))
@@ -89,9 +89,9 @@ class RedrivesMachine(RuleBasedStateMachine):
         position = job.positions[partition]
         end = position + steps
         offsets = tuple(range(position, min(end, ENDS[partition]), every))
-        batch = Batch(job.number + 1, partition, end, offsets, Moves(moved=len(offsets)))
+        batch = RedriveBatch(job.number + 1, partition, end, offsets, Moves(moved=len(offsets)))
         may_be = not job.is_over and not job.is_cancelled and end <= ENDS[partition]
-        assert self.carry_out(Plan(name, batch)) == ("" if may_be else "conflict")
+        assert self.carry_out(PlanBatch(name, batch)) == ("" if may_be else "conflict")
         if may_be:
             job.planned = batch
 
@@ -131,7 +131,7 @@ class RedrivesMachine(RuleBasedStateMachine):
     @rule(choice=st.integers(0, COMPACTIONS - 1))
     def restart(self, choice: int) -> None:
         self.stored = list(compactions(self.stored)[choice])
-        self.machine = Redrives()
+        self.machine = RedriveMachine()
         for record in self.stored:
             self.machine.apply(record)
 

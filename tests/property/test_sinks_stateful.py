@@ -8,17 +8,17 @@ from typing_extensions import override
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import KeyedRecord, Now
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.sinks import BatchCommit
 from goqueue.machines.transactions.values import (
     AddPartitions,
     Command,
     CommitBatch,
-    End,
+    EndTransaction,
     ForgetSink,
     Init,
-    ProducerIdentity,
-    Stage,
+    ProducerEpoch,
+    SinkStage,
 )
 from goqueue.model.sinks import sink_key, stage_id
 from goqueue.model.topic import TopicPartition
@@ -36,12 +36,12 @@ class Sinks(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Transactions()
+        self.machine = TransactionMachine()
         self.log: list[KeyedRecord] = []
         self.now = Now(1_700_000_000_000, 0)
         self.tickets = 0
-        self.stages: dict[str, Stage] = {}
-        self.batches: list[tuple[Stage, ...]] = []
+        self.stages: dict[str, SinkStage] = {}
+        self.batches: list[tuple[SinkStage, ...]] = []
         self.seen: list[tuple[str, int]] = []
 
     def say(self, command: Command) -> object:
@@ -62,9 +62,9 @@ class Sinks(RuleBasedStateMachine):
             # What was staged before under that name is aborted first.
             self.complete()
             identity = self.machine.find(name).identity
-        assert isinstance(identity, ProducerIdentity)
+        assert isinstance(identity, ProducerEpoch)
         self.say(AddPartitions(name, *identity, frozenset({PARTITION})))
-        self.stages[name] = Stage(name, *identity)
+        self.stages[name] = SinkStage(name, *identity)
 
     @rule(batch=st.integers(0, 4), wanted=st.sets(st.tuples(tasks, st.integers(0, 1))))
     def commit(self, batch: int, wanted: set[tuple[int, int]]) -> None:
@@ -100,7 +100,7 @@ class Sinks(RuleBasedStateMachine):
     def abort(self, task: int) -> None:
         stage = self.stages.get(stage_id("query", task, 0))
         if stage is not None and self.machine.find(stage.id).is_ongoing:
-            self.say(End(*stage, is_commit=False, bumps_epoch=False, spare_producer_id=-1))
+            self.say(EndTransaction(*stage, is_commit=False, bumps_epoch=False, spare_producer_id=-1))
 
     @rule()
     def complete(self) -> None:
@@ -117,7 +117,7 @@ class Sinks(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        folded = Transactions()
+        folded = TransactionMachine()
         for record in self.log:
             folded.apply(record)
         folded.revive(self.now)

@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.decision import Answer, KeyedRecord, Now
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.decision import KeyedRecord, Now, TicketReply
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.values import (
     Abort,
     AddOffsets,
     AddPartitions,
     Command,
-    End,
     Ending,
+    EndTransaction,
     Init,
-    ProducerIdentity,
+    ProducerEpoch,
     Transaction,
     TransactionState,
 )
@@ -63,10 +63,10 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Transactions()
+        self.machine = TransactionMachine()
         self.model = Model()
         self.log: list[KeyedRecord] = []
-        self.again = Transactions()
+        self.again = TransactionMachine()
         self.now = Now(WALL_MS, 0)
         self.ticket = 0
         self.last_name = "a"
@@ -76,10 +76,10 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.sent: list[Sent] = []
         self.late: list[Command] = []
         # what producers know, and the ledger
-        self.views: dict[tuple[int, str], ProducerIdentity] = {}
-        self.given: dict[ProducerIdentity, int] = {}
+        self.views: dict[tuple[int, str], ProducerEpoch] = {}
+        self.given: dict[ProducerEpoch, int] = {}
         self.endings: dict[tuple[str, int, int], Ending] = {}
-        self.writers: dict[tuple[str, int, int], ProducerIdentity] = {}
+        self.writers: dict[tuple[str, int, int], ProducerEpoch] = {}
         self.completed: set[tuple[str, int, int]] = set()
 
     @initialize(epochs=st.tuples(st.sampled_from([0, LAST_EPOCH - 2]), st.sampled_from([0, LAST_EPOCH - 1])))
@@ -129,7 +129,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     def end(self, producer: int, name: str, is_commit: bool, bumps_epoch: bool, is_heard: bool) -> None:
         producer, identity = self.who(producer, name)
         spare = self.spare()
-        command = End(name, *identity, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare)
+        command = EndTransaction(name, *identity, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare)
         self.send(Sent(command, producer, is_heard))
 
     @rule(name=ids, partitions=contents, group=groups, is_commit=st.booleans(), bumps_epoch=st.booleans())
@@ -153,7 +153,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             if each.producer == sent.producer and each.command.id == sent.command.id
         )
         command = sent.command
-        if isinstance(command, Init | End):
+        if isinstance(command, Init | EndTransaction):
             # The spare producer id comes from the broker, and is another one each time.
             command = replace(command, spare_producer_id=self.spare())
         self.send(Sent(command, sent.producer, is_heard and is_last))
@@ -162,15 +162,15 @@ class TransactionsMachine(RuleBasedStateMachine):
     def make_up_an_identity(self, name: str, step: int, is_commit: bool, kind: int) -> None:
         """Act with an epoch near the present one, which nobody was given."""
         known = self.model.ids.get(name)
-        identity = ProducerIdentity(*known.marker) if known else ProducerIdentity(99, 9)
-        made_up = ProducerIdentity(identity.producer_id, identity.epoch + step)
+        identity = ProducerEpoch(*known.marker) if known else ProducerEpoch(99, 9)
+        made_up = ProducerEpoch(identity.producer_id, identity.epoch + step)
         if made_up in self.given or made_up in self.views.values():
             return
         commands: list[Command] = [
             Init(name, 1000, self.spare(), made_up),
             AddPartitions(name, *made_up, frozenset(PARTITIONS[:1])),
             AddOffsets(name, *made_up, "g"),
-            End(name, *made_up, is_commit=is_commit, bumps_epoch=True, spare_producer_id=self.spare()),
+            EndTransaction(name, *made_up, is_commit=is_commit, bumps_epoch=True, spare_producer_id=self.spare()),
         ]
         self.carry_out(commands[kind])
 
@@ -234,12 +234,12 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     # -- how
 
-    def who(self, producer: int, name: str) -> tuple[int, ProducerIdentity]:
+    def who(self, producer: int, name: str) -> tuple[int, ProducerEpoch]:
         """Return a producer with the identity that it believes to have."""
         if producer == HOLDER:
             holder = self.model.ids[name].holder if name in self.model.ids else None
             producer = next((each for (each, of), view in self.views.items() if (of, view) == (name, holder)), 0)
-        return producer, self.views.get((producer, name), ProducerIdentity(99, producer))
+        return producer, self.views.get((producer, name), ProducerEpoch(99, producer))
 
     def spare(self) -> int:
         self.producer_ids += 1
@@ -282,14 +282,14 @@ class TransactionsMachine(RuleBasedStateMachine):
         assert self.machine.records() == before
         del self.waiting[self.ticket]
 
-    def hear(self, answer: Answer) -> None:
+    def hear(self, answer: TicketReply) -> None:
         """Let a producer hear a reply, which it does once; keep the ledger."""
         sent = self.waiting.pop(answer.ticket)
         command, reply = sent.command, answer.reply
-        if sent.producer == NOBODY or not isinstance(reply, ProducerIdentity):
+        if sent.producer == NOBODY or not isinstance(reply, ProducerEpoch):
             return
         assert self.given.setdefault(reply, sent.producer) == sent.producer
-        if isinstance(command, End) and command.is_commit:
+        if isinstance(command, EndTransaction) and command.is_commit:
             caller = (command.producer_id, command.epoch)
             *_, last = [key for key, writer in self.writers.items() if key[0] == command.id and writer == caller]
             assert last in self.completed
@@ -363,8 +363,8 @@ def code(reply: object) -> object:
     return reply.code if isinstance(reply, GoQueueError) else reply
 
 
-def folded(records: Sequence[KeyedRecord]) -> Transactions:
-    machine = Transactions()
+def folded(records: Sequence[KeyedRecord]) -> TransactionMachine:
+    machine = TransactionMachine()
     for record in records:
         machine.apply(record)
     return machine

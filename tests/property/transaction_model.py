@@ -17,11 +17,11 @@ from goqueue.machines.transactions.values import (
     AddPartitions,
     Command,
     Complete,
-    End,
+    EndTransaction,
     Expire,
     Forget,
     Init,
-    ProducerIdentity,
+    ProducerEpoch,
     Transaction,
     TransactionState,
 )
@@ -76,7 +76,7 @@ class Model:
         match command:
             case Abort():
                 return self._abort(known, ticket, now)
-            case End():
+            case EndTransaction():
                 return self._end(known, command, ticket, now)
             case AddPartitions():
                 self._add(known, (command.producer_id, command.epoch), set(command.partitions), now)
@@ -145,7 +145,7 @@ class Model:
             known.deadline = now.monotonic_ms + known.timeout
         known.content |= content
 
-    def _end(self, known: Known, command: End, ticket: int, now: Now) -> Told:
+    def _end(self, known: Known, command: EndTransaction, ticket: int, now: Now) -> Told:
         caller = (command.producer_id, command.epoch)
         fate = "commit" if command.is_commit else "abort"
         if known.phase == "open":
@@ -259,16 +259,16 @@ def handled(model: Model, command: Command, now: Now) -> object:
 
 def commands_of_anybody(name: str, found: Transaction | None, spare: int) -> Iterator[Command]:
     """Yield commands of all kinds, by the present producer, former ones and such that never were."""
-    present = found.identity if found else ProducerIdentity(99, 9)
+    present = found.identity if found else ProducerEpoch(99, 9)
     number = found.number if found else 1
     callers = {present, present._replace(epoch=present.epoch - 1), present._replace(epoch=present.epoch + 1)}
-    callers |= {ProducerIdentity(98, 0), (found and found.previous) or present}
+    callers |= {ProducerEpoch(98, 0), (found and found.previous) or present}
     for caller in sorted(callers):
         yield Init(name, 60_000, spare, caller)
         yield AddPartitions(name, *caller, frozenset({TopicPartition("t", 0)}))
         yield AddOffsets(name, *caller, "g")
         yield Complete(name, *caller, number)
         for is_commit, bumps_epoch in product((True, False), repeat=2):
-            yield End(name, *caller, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare)
+            yield EndTransaction(name, *caller, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare)
     yield Complete(name, *present, number - 1)
     yield from (Init(name, 60_000, spare), Abort(name), Expire(name), Forget(name))

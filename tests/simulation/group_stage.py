@@ -12,7 +12,7 @@ import pytest
 from goqueue.broker import broker, coordinator
 from goqueue.broker.broker import Broker
 from goqueue.broker.dead_letters import writer as undertaker
-from goqueue.machines.decision import Answer
+from goqueue.machines.decision import TicketReply
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.runtime.shard import Shard
 from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
@@ -33,7 +33,7 @@ def bury_one_by_one(patch: pytest.MonkeyPatch) -> None:
 def answer_at_once(patch: pytest.MonkeyPatch) -> None:
     """Let shards tell what is not durable yet."""
 
-    def carry_out(self: Shard[Any], command: Any, ticket: int) -> Sequence[Answer]:
+    def carry_out(self: Shard[Any], command: Any, ticket: int) -> Sequence[TicketReply]:
         decision = self._machine.decide(command, ticket, self._now())
         if decision.records:
             self._append(decision.records, is_awaited=True)

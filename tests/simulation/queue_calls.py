@@ -19,7 +19,7 @@ from goqueue.broker.transactions.coordination import end_transaction, init_trans
 from goqueue.broker.transactions.publish import Writer, publish_in_transaction
 from goqueue.errors import GoQueueError
 from goqueue.machines.queues.steps import Result
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
@@ -138,7 +138,7 @@ class SettleSome:
 
     group: str
     given: tuple[Given, ...]
-    verdict: Verdict
+    verdict: AckType
     delay_ms: int | None = None
 
     async def perform(self, broker: Broker) -> list[Result]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_history import Call, History
 from tests.simulation.queue_calls import (
@@ -41,7 +41,7 @@ Message = tuple[str, str]
 """A group and a value."""
 # Moments are cut to whole milliseconds.
 _TICK_S = 0.002
-_ENDINGS = (Verdict.ACK, Verdict.REJECT)
+_ENDINGS = (AckType.ACK, AckType.REJECT)
 _SETTLING = (SettleSome, AcknowledgeShares, OpenShares, LoseConnection)
 
 
@@ -59,7 +59,7 @@ class Said:
     """What was said about a message, and what came of it; None if there was no answer."""
 
     call: Call
-    verdict: Verdict
+    verdict: AckType
     given: Given
     result: object
 
@@ -127,9 +127,9 @@ def _never_again(message: Message, deliveries: list[Delivered], words: list[Said
     ends = [
         each.call.ended
         for each in words
-        if each.is_done and (each.verdict is Verdict.ACK or getattr(each.result, "state", None) is FlightState.DEAD)
+        if each.is_done and (each.verdict is AckType.ACK or getattr(each.result, "state", None) is FlightState.DEAD)
     ]
-    if len([each for each in words if each.is_done and each.verdict is Verdict.ACK]) > 1:
+    if len([each for each in words if each.is_done and each.verdict is AckType.ACK]) > 1:
         yield f"{message} was acknowledged twice"
     for delivery in deliveries:
         if ends and delivery.call.began > min(ends):
@@ -138,7 +138,7 @@ def _never_again(message: Message, deliveries: list[Delivered], words: list[Said
 
 def _one_holder(message: Message, deliveries: list[Delivered], words: list[Said]) -> Iterator[str]:
     for number, first in enumerate(deliveries):
-        if any(each.given.receipt == first.given.receipt and each.verdict is not Verdict.ACK for each in words):
+        if any(each.given.receipt == first.given.receipt and each.verdict is not AckType.ACK for each in words):
             # Given back, or for another time.
             continue
         # It was leased when the call began, at the earliest.
@@ -179,7 +179,7 @@ def _too_often(message: Message, deliveries: list[Delivered], words: list[Said],
     returned = {
         each.given.receipt
         for each in words
-        if isinstance(each.call.request, OpenShares) or each.verdict is Verdict.EXTEND
+        if isinstance(each.call.request, OpenShares) or each.verdict is AckType.EXTEND
     }
     for first, second in pairwise(deliveries):
         count = first.given.deliveries
@@ -228,7 +228,7 @@ def _out_of_order(
 def _nothing_lost(
     history: History, said: dict[Message, list[Said]], letters: set[Message], left: Collection[str] | None
 ) -> Iterator[str]:
-    endings = (Verdict.ACK,) if left is None else _ENDINGS
+    endings = (AckType.ACK,) if left is None else _ENDINGS
     looks = [(call, look) for call, look in history.of(Depth) if call.is_done]
     groups = sorted({look.group for _, look in looks})
     for call, look in looks:
@@ -242,7 +242,7 @@ def _nothing_lost(
             is_done = any(each.verdict in endings and not _is_refused(each) for each in words)
             if not is_done and (group, value) not in letters:
                 yield f"{value} was never done for {group}"
-            if (group, value) in letters and any(each.is_done and each.verdict is Verdict.ACK for each in words):
+            if (group, value) in letters and any(each.is_done and each.verdict is AckType.ACK for each in words):
                 yield f"{value} is done and a dead letter for {group}"
 
 

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Callable, Sequence
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
+from goqueue.machines.queues.values import AckType, FlightState, LetterPlace
 from goqueue.testing import SimDisk
 from tests.simulation.group_stage import let_pass
 from tests.simulation.queue_calls import Given, PublishValue, ReadLetters, ReceiveSome, SettleSome
@@ -59,6 +59,6 @@ async def write_letters_and_no_more(
     """
     # What they die of is written, and where their letters will lie.
     disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
-    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
     while not await ReadLetters(home).perform(broker):
         await let_pass(0.01)

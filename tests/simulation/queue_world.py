@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_calls import GrowTopic, MakeTopic
@@ -106,7 +106,7 @@ class Worker:
                 await life.pause(0.5)
                 continue
             if life.is_settling:
-                await self._say(life, given, Verdict.ACK)
+                await self._say(life, given, AckType.ACK)
                 await life.pause(0.05)
             else:
                 await life.pause(0.6)
@@ -117,25 +117,25 @@ class Worker:
             part, given = given[: 1 + life.entropy.below(4)], given[4:] if len(given) > 4 else []
             match life.entropy.below(12):
                 case 0:
-                    await self._say(life, part, Verdict.REJECT)
+                    await self._say(life, part, AckType.REJECT)
                 case 1 | 2:
                     delay_ms = life.entropy.choice([None, 0, 300, 2_000])
-                    await self._say(life, part, Verdict.NACK, delay_ms)
+                    await self._say(life, part, AckType.NACK, delay_ms)
                 case 3:
-                    await self._say(life, part, Verdict.EXTEND, life.entropy.choice([0, 1_000, 4_000]))
+                    await self._say(life, part, AckType.EXTEND, life.entropy.choice([0, 1_000, 4_000]))
                 case 4:
                     # Forgotten; perhaps somebody remembers, long after.
                     self.old = [*self.old, *part][-20:]
                 case 5 if self.old:
-                    await self._say(life, [life.entropy.choice(self.old)], Verdict.ACK)
+                    await self._say(life, [life.entropy.choice(self.old)], AckType.ACK)
                 case 6:
-                    await self._say(life, part, Verdict.RELEASE)
+                    await self._say(life, part, AckType.RELEASE)
                 case _:
-                    await self._say(life, part, Verdict.ACK)
+                    await self._say(life, part, AckType.ACK)
                     if life.entropy.chance(0.1):
-                        await self._say(life, part, life.entropy.choice(list(Verdict)))
+                        await self._say(life, part, life.entropy.choice(list(AckType)))
 
-    async def _say(self, life: Life, given: list[Given], verdict: Verdict, delay_ms: int | None = None) -> None:
+    async def _say(self, life: Life, given: list[Given], verdict: AckType, delay_ms: int | None = None) -> None:
         if given:
             request = SettleSome(self.group, tuple(given), verdict, delay_ms)
             if life.entropy.chance(0.05):

@@ -11,7 +11,7 @@ from goqueue.broker.messages.publish import NewMessage, Published, Turns, publis
 from goqueue.broker.messages.reading import Polls, Reading, read_messages
 from goqueue.broker.redrives import admin as redrives
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrives.values import Moves, Redrive, Terms
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveTerms
 from goqueue.model import dead_letters
 from tests.simulation.group_calls import CALLER
 
@@ -47,7 +47,7 @@ class StartRedrive:
     """Begin a redrive; the answer is its id."""
 
     letters: str
-    terms: Terms
+    terms: RedriveTerms
 
     async def perform(self, broker: Broker) -> str:
         return (await redrives.start_redrive(broker, CALLER, self.letters, self.terms)).redrive.id
@@ -78,7 +78,7 @@ class CountLeft:
     letters: str
 
     async def perform(self, broker: Broker) -> Moves:
-        return (await redrives.preview_redrive(broker, CALLER, self.letters, Terms())).moves
+        return (await redrives.preview_redrive(broker, CALLER, self.letters, RedriveTerms())).moves
 
 
 class Copy(NamedTuple):

@@ -12,8 +12,8 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.redrives import batches as redrive_batches
 from goqueue.broker.redrives.batches import gather, sink_of, stage
 from goqueue.broker.transactions.sinks import commit_batch
-from goqueue.machines.redrives.values import Batch, Plan, Redrive, RedriveState, Start, Terms
-from goqueue.machines.transactions.values import Stage
+from goqueue.machines.redrives.values import PlanBatch, Redrive, RedriveBatch, RedriveState, RedriveTerms, Start
+from goqueue.machines.transactions.values import SinkStage
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_stage import let_pass, live
@@ -28,17 +28,19 @@ async def _commit_the_first_letter(broker: Broker) -> None:
     for value in VALUES:
         await WriteLetter("orders.dlq", value, "rejected", "orders", 0).perform(broker)
     letters = broker.topic("orders.dlq")
-    command = Start("1" * 32, "orders.dlq", letters.topic.id, Terms(), {0: (0, len(VALUES))})
+    command = Start("1" * 32, "orders.dlq", letters.topic.id, RedriveTerms(), {0: (0, len(VALUES))})
     job: Redrive = await broker.redrives.submit(command.id, command)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redrive_batches, "BATCH_LETTERS", 1)
         gathered = await gather(broker, job, letters.partition(0))
     assert len(gathered.letters) == 1
     staged = await stage(broker, job, gathered.letters)
-    batch = Batch(job.number + 1, 0, gathered.end, staged.moved, staged.moves + gathered.moves, "")
-    await broker.redrives.submit(job.id, Plan(job.id, batch))
+    batch = RedriveBatch(job.number + 1, 0, gathered.end, staged.moved, staged.moves + gathered.moves, "")
+    await broker.redrives.submit(job.id, PlanBatch(job.id, batch))
     writer = staged.writer
-    await commit_batch(broker, INSIDE, sink_of(job), batch.number, [Stage(writer.transactional_id, *writer.identity)])
+    await commit_batch(
+        broker, INSIDE, sink_of(job), batch.number, [SinkStage(writer.transactional_id, *writer.identity)]
+    )
 
 
 def violations_after_a_kill() -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrives.values import Redrive, Terms
+from goqueue.machines.redrives.values import Redrive, RedriveTerms
 from goqueue.model.dead_letter_selection import Selection
 from goqueue.model.dead_letters import REDRIVES_HEADER
 from tests.simulation.group_calls import MakeTopic
@@ -74,12 +74,12 @@ class Keeper:
             if running and (is_slow or (not life.is_settling and life.entropy.chance(0.2))):
                 await life.ask(self.name, CancelRedrive(running[0].id))
             elif not running:
-                terms = Terms() if life.is_settling else self._terms(life)
+                terms = RedriveTerms() if life.is_settling else self._terms(life)
                 await life.ask(self.name, StartRedrive(LETTERS, terms))
 
-    def _terms(self, life: Life) -> Terms:
+    def _terms(self, life: Life) -> RedriveTerms:
         choice = life.entropy.choice
-        return Terms(
+        return RedriveTerms(
             Selection(reasons=choice([(), (), ("rejected",)]), source=choice([None, None, "orders"])),
             target=choice([None, None, TARGET]),
             rate=choice([None, 1.5, 20.0]),

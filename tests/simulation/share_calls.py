@@ -17,7 +17,7 @@ from goqueue.broker.share_groups.sessions import OPENING_EPOCH, Place
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.steps import Result, Settled
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import headers
 from goqueue.records.reader import read_records
@@ -25,10 +25,10 @@ from tests.simulation.group_calls import CALLER
 from tests.simulation.queue_calls import Given, ReceiveSome, SettleSome
 
 _OUTCOMES = {
-    Verdict.ACK: Settled(None),
-    Verdict.RELEASE: Settled(FlightState.READY),
-    Verdict.REJECT: Settled(FlightState.DEAD),
-    Verdict.EXTEND: Settled(FlightState.LEASED),
+    AckType.ACK: Settled(None),
+    AckType.RELEASE: Settled(FlightState.READY),
+    AckType.REJECT: Settled(FlightState.DEAD),
+    AckType.EXTEND: Settled(FlightState.LEASED),
 }
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from goqueue.broker.presence import Presence
 from goqueue.broker.share_groups import sessions as share_sessions
 from goqueue.errors import GoQueueError
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.log_settings import FlushPolicy
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.simulation.group_life import Client, Life
@@ -77,7 +77,7 @@ class Sharer:
     async def _open(self, life: Life) -> None:
         await life.ask(self.name, SetQueue(self.group, self.settings))
         given = (*self.held.values(), *self.settled)
-        request = OpenShares(self.group, given, Verdict.RELEASE, consumer=self.name, connection=self.connection)
+        request = OpenShares(self.group, given, AckType.RELEASE, consumer=self.name, connection=self.connection)
         opened = await life.call(self.name, request)
         if isinstance(opened, GoQueueError):
             await life.pause(0.5)
@@ -99,31 +99,31 @@ class Sharer:
                 case 1 if life.entropy.chance(0.7):
                     await self._die(life)
                 case 2:
-                    await self._settle(life, part, Verdict.REJECT)
+                    await self._settle(life, part, AckType.REJECT)
                 case 3:
-                    await self._settle(life, part, Verdict.RELEASE)
+                    await self._settle(life, part, AckType.RELEASE)
                 case 4:
-                    await self._say(life, part, Verdict.EXTEND)
+                    await self._say(life, part, AckType.EXTEND)
                 case 5 if self.settled:
                     # Once more, and long after.
                     old = life.entropy.choice(self.settled)
                     if (old.place, old.offset) not in self.held:
-                        await self._say(life, [old], Verdict.ACK)
+                        await self._say(life, [old], AckType.ACK)
                 case _:
-                    await self._settle(life, part, Verdict.ACK)
+                    await self._settle(life, part, AckType.ACK)
 
     async def _die(self, life: Life) -> None:
         given = (*self.held.values(), *self.settled)
-        await life.ask(self.name, LoseConnection(self.group, given, Verdict.RELEASE, connection=self.connection))
+        await life.ask(self.name, LoseConnection(self.group, given, AckType.RELEASE, connection=self.connection))
         self.deaths += 1
         self.name = f"{self.name.partition('.')[0]}.{self.deaths}"
         self.epoch, self.held, self.settled, self.connection = 0, {}, [], Presence()
 
-    async def _settle(self, life: Life, part: list[Given], verdict: Verdict) -> None:
+    async def _settle(self, life: Life, part: list[Given], verdict: AckType) -> None:
         self.settled += [self.held.pop((each.place, each.offset)) for each in part]
         await self._say(life, part, verdict)
 
-    async def _say(self, life: Life, part: list[Given], verdict: Verdict) -> None:
+    async def _say(self, life: Life, part: list[Given], verdict: AckType) -> None:
         request = AcknowledgeShares(
             self.group, tuple(part), verdict, None, consumer=self.name, epoch=self.epoch, connection=self.connection
         )

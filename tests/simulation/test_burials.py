@@ -17,7 +17,7 @@ from goqueue.broker.queues.admin import delete_queue
 from goqueue.broker.topics.admin import delete_topic
 from goqueue.machines.groups.offsets import NO_EPOCH
 from goqueue.machines.queues.commands import Seek
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
@@ -52,7 +52,7 @@ class Gate:
 
 async def _reject(broker: Broker, topic: str, limit: int = 1) -> list[str]:
     given = await ReceiveSome("billing", (topic,), "ann", limit, 0, 60_000, 0).perform(broker)
-    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
     return [each.value for each in given]
 
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
         given = await ReceiveSome("billing", ("others",), "ann", 50, 0, 60_000, 0).perform(broker)
         before = tried
         for each in given:
-            await SettleSome("billing", (each,), Verdict.ACK).perform(broker)
+            await SettleSome("billing", (each,), AckType.ACK).perform(broker)
         # All that takes less than a second.
         assert tried - before <= 1
         before = tried

@@ -17,7 +17,7 @@ from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.messages.reading import Polls, Reading, read_messages
 from goqueue.broker.share_groups.candidates import Search, Wanted
 from goqueue.errors import CorruptLog, GoQueueError, UnreadableBatch
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import SimDisk
@@ -76,7 +76,7 @@ async def _share_all(broker: Broker) -> list[int]:
     found: list[int] = []
     cursor = 0
     while cursor < COUNT:
-        window = Window(broker.topic("orders").topic.id, cursor, cursor)
+        window = QueueWindow(broker.topic("orders").topic.id, cursor, cursor)
         offer = Search(partition, window, Wanted(1000, 1000, 1 << 20), FullBatches()).run().offer
         assert offer.end > cursor
         found += offer.fresh

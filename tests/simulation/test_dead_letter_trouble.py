@@ -19,8 +19,8 @@ from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.redrives.admin import find_redrive
 from goqueue.errors import DiskFull, GoQueueError
-from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
-from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, Terms
+from goqueue.machines.queues.values import AckType, FlightState, LetterPlace
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, RedriveTerms
 from goqueue.model.dead_letters import UNREADABLE_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.observe.queue_metrics import look_at_queue_groups
@@ -45,7 +45,7 @@ async def _reject_one(broker: Broker) -> None:
     await MakeTopic("orders.dlq", 1).perform(broker)
     await PublishValue("orders", "v1", None).perform(broker)
     given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
 
 
 def test_a_dead_message_stays_until_its_letter_can_be_written() -> None:
@@ -99,7 +99,7 @@ def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool)
     async def go_on(broker: Broker) -> None:
         if not is_doubtful:
             await receive(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(100)
         assert flight_states(broker) == [FlightState.DEAD]
         with pytest.raises(GoQueueError) as raised:
@@ -153,7 +153,7 @@ def test_others_have_their_turn_while_many_are_tried_in_vain(monkeypatch: pytest
 
     async def go_on(broker: Broker) -> None:
         monkeypatch.setattr(Undertaker, "_have_turn", have_turn)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
         assert flight_states(broker) == [FlightState.DEAD] * 500
         # It takes 100 at a time, and asks once more.
@@ -193,7 +193,7 @@ def test_a_letter_goes_elsewhere_if_the_partition_where_it_was_to_go_cannot_be_u
 
     async def go_on(broker: Broker) -> None:
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
         assert flight_states(broker) == [FlightState.DEAD]
         await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
@@ -222,7 +222,7 @@ def test_a_message_whose_end_cannot_be_stored_has_no_letter_and_may_still_be_don
 
     async def go_on(broker: Broker) -> None:
         # By this clock, its lease has not ended.
-        await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.ACK).perform(broker)
         await let_pass(30)
         assert flight_states(broker) == []
         assert await ReadLetters("orders.dlq").perform(broker) == []
@@ -244,7 +244,7 @@ def test_a_partition_for_letters_that_cannot_be_used_keeps_none_from_the_others(
 
     async def go_on(broker: Broker) -> None:
         given = await ReceiveSome("billing", ("orders",), "ann", len(values), 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
         (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
         left = {where.partition: len(window.dead) for where, window in group.windows.items()}
@@ -270,7 +270,7 @@ def test_a_dead_message_that_cannot_be_read_becomes_a_letter_with_its_batch_and_
             await PublishValue("orders", value, None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
         _damage_the_first_message(disk)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
         page = await browse_letters(broker, CALLER, "orders", Look(order=Order.OLDEST))
         first, second = page.letters
@@ -295,7 +295,7 @@ def test_a_redrive_waits_for_its_target_and_says_why() -> None:
     async def act(broker: Broker) -> None:
         await _write_letters(broker)
         disk.fail(errno.ENOSPC, operation="write", path="*orders-0/*.log", times=None)
-        redrive_id = await StartRedrive("orders.dlq", Terms()).perform(broker)
+        redrive_id = await StartRedrive("orders.dlq", RedriveTerms()).perform(broker)
         await let_pass(30)
         job, trouble = await find_redrive(broker, CALLER, redrive_id)
         assert (job.state, job.moves.moved) == (RedriveState.RUNNING, 0)
@@ -323,7 +323,7 @@ def test_a_broker_stops_though_a_redrive_waits() -> None:
 
     async def act(broker: Broker) -> None:
         await _write_letters(broker)
-        await StartRedrive("orders.dlq", Terms(rate=0.001)).perform(broker)
+        await StartRedrive("orders.dlq", RedriveTerms(rate=0.001)).perform(broker)
         await let_pass(1)
 
     async def go_on(broker: Broker) -> None:

@@ -11,7 +11,7 @@ from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.messages.publish import NewMessage, Turns
 from goqueue.broker.transactions.coordination import abort_transaction, init_transactions
 from goqueue.broker.transactions.publish import Writer, publish_in_transaction
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk
@@ -37,7 +37,7 @@ def test_a_letter_is_written_once_though_its_message_cannot_be_settled() -> None
         given = await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker)
         # What says that the messages are dead is written; what says that they are buried is not, for a while.
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=3)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1"), Letter("billing", "v2")]
 
@@ -57,7 +57,7 @@ def test_a_letter_is_written_once_though_others_are_settled_before_its_message_c
         given = await ReceiveSome("billing", ("orders",), "ann", 6, 0, 60_000, 0).perform(broker)
         await write_letters_and_no_more(broker, disk, given[5:])
         disk.heal()
-        await SettleSome("billing", tuple(given[:5]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[:5]), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
         letters = await ReadLetters("orders.dlq").perform(broker)
         assert letters == [Letter("billing", value) for value in ("small", *large)]
@@ -114,7 +114,7 @@ def test_a_letter_is_written_once_though_the_clock_was_set_back_since() -> None:
 
     async def go_on(broker: Broker) -> None:
         given = await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         # By this clock, the lease lasts as long as it did in all.
         await let_pass(30)
         assert flight_states(broker) == []
@@ -138,12 +138,12 @@ def test_a_letter_is_written_once_though_its_topic_has_got_partitions_since() ->
         given = await ReceiveSome("billing", ("orders",), "ann", len(values), 0, 60_000, 0).perform(broker)
         firsts = {each.place: each for each in given}
         assert len(firsts) > 4
-        await SettleSome("billing", tuple(firsts.values()), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(firsts.values()), AckType.REJECT).perform(broker)
         await until(lambda: FlightState.DEAD not in flight_states(broker))
         # What says that the others are dead is written; what says that they are buried is not.
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
         others = tuple(each for each in given if each not in firsts.values())
-        await SettleSome("billing", others, Verdict.REJECT).perform(broker)
+        await SettleSome("billing", others, AckType.REJECT).perform(broker)
         await let_pass(5)
         assert sorted(each.value for each in await ReadLetters("orders.dlq").perform(broker)) == sorted(values)
         await GrowTopic("orders.dlq", 7).perform(broker)
@@ -181,7 +181,7 @@ def test_a_letter_that_cannot_be_looked_for_waits_alone(letters_go_elsewhere: Se
         await PublishValue("orders", "later", given[0].value).perform(broker)
         given.extend(await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker))
         assert [(each.value, each.place.partition) for each in given[1:]] == [("later", 1)]
-        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[1:]), AckType.REJECT).perform(broker)
         await let_pass(5)
         (group,) = [group for machine in broker.queues.machines for group in machine.groups.values()]
         assert [dead for window in group.windows.values() for dead in window.dead] == [given[0].offset]
@@ -280,7 +280,7 @@ def test_there_are_only_so_many_places_where_letters_may_lie() -> None:
 
     async def reject_one(broker: Broker) -> None:
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
 
     async def act(broker: Broker) -> None:
         for topic in ("orders", *homes):
@@ -329,7 +329,7 @@ def test_a_letter_that_is_found_waits_for_no_other_to_be_written() -> None:
         await write_letters_and_no_more(broker, disk, given[:1])
         disk.heal()
         disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
-        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[1:]), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [FlightState.DEAD])
         disk.heal()
         await until(lambda: flight_states(broker) == [])
@@ -349,13 +349,13 @@ def test_a_letter_is_not_looked_for_where_none_can_be_since_all_that_were_dead_t
             await PublishValue("orders", value, None).perform(broker)
         given.extend(await ReceiveSome("billing", ("orders",), "ann", 2, 0, 60_000, 0).perform(broker))
         disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
-        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[:1]), AckType.REJECT).perform(broker)
         await let_pass(5)
         await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
         await until(lambda: flight_states(broker) == [FlightState.LEASED])
 
     async def go_on(broker: Broker) -> None:
-        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[1:]), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("graves").perform(broker) == [Letter("billing", each.value) for each in given]
 
@@ -381,7 +381,7 @@ def test_an_open_transaction_hides_no_letter_from_whoever_looks_for_it() -> None
         await PublishValue("orders", "v1", None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
 
     async def go_on(broker: Broker) -> None:

@@ -16,10 +16,10 @@ from goqueue.machines.groups import machine as groups
 from goqueue.machines.groups.classic import group as classic_group
 from goqueue.machines.groups.classic import joining as classic_joining
 from goqueue.machines.groups.classic import rounds as classic_rounds
-from goqueue.machines.groups.classic.values import ClassicGroup, Join, Step
+from goqueue.machines.groups.classic.values import ClassicGroup, ClassicStep, Join
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.consumer import group as consumer_group
-from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.machine import GroupMachine
 from goqueue.runtime.shard import Shard
 from tests.simulation.group_lives import Ending
 from tests.simulation.group_stage import answer_at_once, shrink
@@ -72,20 +72,20 @@ def nobody_has_to_give_back(patch: Patch) -> None:
 
 def generations_are_not_stored(patch: Patch) -> None:
     """A generation that begins is told, but stored only with its assignments."""
-    real = Groups.decide
+    real = GroupMachine.decide
 
-    def decide(self: Groups, command: Any, *args: Any) -> Decision:
+    def decide(self: GroupMachine, command: Any, *args: Any) -> Decision:
         decision = real(self, command, *args)
         return msgspec.structs.replace(decision, records=()) if isinstance(command, Join) else decision
 
-    patch.setattr(Groups, "decide", decide)
+    patch.setattr(GroupMachine, "decide", decide)
 
 
 def generations_are_not_counted(patch: Patch) -> None:
     """A round ends without a new generation."""
     real = classic_rounds.complete_round
 
-    def complete_round(group: ClassicGroup, now: Any) -> Step:
+    def complete_round(group: ClassicGroup, now: Any) -> ClassicStep:
         return real(replace(group, generation=max(group.generation - 1, 0)), now)
 
     patch.setattr(classic_rounds, "complete_round", complete_round)
@@ -119,30 +119,30 @@ def offsets_of_deleted_topics_stay(patch: Patch) -> None:
 
 def deleted_offsets_come_back(patch: Patch) -> None:
     """What is removed is not stored."""
-    real = Groups._forget
+    real = GroupMachine._forget
 
-    def forget(self: Groups, *args: Any) -> Decision:
+    def forget(self: GroupMachine, *args: Any) -> Decision:
         decision = real(self, *args)
         for record in decision.records:
             self.offsets.apply(record)
         return msgspec.structs.replace(decision, records=())
 
-    patch.setattr(Groups, "_forget", forget)
+    patch.setattr(GroupMachine, "_forget", forget)
 
 
 def new_topics_are_not_noticed(patch: Patch) -> None:
     """Groups hear of topics only when their members change."""
     patch.setattr(Broker, "_topics_changed", lambda self, _: None)
-    patch.setattr(Groups, "topics_changed", lambda self, _: None)
+    patch.setattr(GroupMachine, "topics_changed", lambda self, _: None)
 
 
 def joiners_are_forgotten(patch: Patch) -> None:
     """Somebody who joins twice is answered once."""
     real = classic_joining._add_joiner
 
-    def add_joiner(*args: Any) -> Step:
+    def add_joiner(*args: Any) -> ClassicStep:
         step = real(*args)
-        return Step(step.group, step.answers[1:])
+        return ClassicStep(step.group, step.answers[1:])
 
     patch.setattr(classic_joining, "_add_joiner", add_joiner)
 

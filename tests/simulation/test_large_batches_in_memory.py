@@ -23,7 +23,7 @@ from goqueue.broker.queues.admin import QueueSeek, seek_queue
 from goqueue.broker.queues.peeking import peek_queue
 from goqueue.broker.share_groups.candidates import Search, Wanted
 from goqueue.errors import GoQueueError, InvalidRecord, UnreadableBatch
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records import payload, reader
 from goqueue.records.builder import NewRecord, build_batch
@@ -97,7 +97,7 @@ async def _poll(broker: Broker) -> None:
 
 async def _share(broker: Broker) -> None:
     partition = broker.topic("orders").partition(0)
-    window = Window(broker.topic("orders").topic.id, 0, 0)
+    window = QueueWindow(broker.topic("orders").topic.id, 0, 0)
     supply = Search(partition, window, Wanted(10, 10, MIB), FullBatches()).run()
     assert (supply.offer.fresh, len(supply.offer.unreadable)) == ([], 1)
 
@@ -191,7 +191,7 @@ async def _peek_one(broker: Broker) -> None:
 
 async def _share_some(broker: Broker) -> None:
     partition = broker.topic("orders").partition(0)
-    window = Window(broker.topic("orders").topic.id, 0, 0)
+    window = QueueWindow(broker.topic("orders").topic.id, 0, 0)
     supply = Search(partition, window, Wanted(10, 10, MIB), FullBatches()).run()
     assert supply.offer.fresh == list(range(10))
 

@@ -18,7 +18,7 @@ from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.topics.admin import alter_topic, delete_records, delete_topic
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrives.values import Terms
+from goqueue.machines.redrives.values import RedriveTerms
 from goqueue.model import dead_letters
 from goqueue.model.dead_letter_selection import Selection
 from goqueue.records.builder import NewRecord, build_batch
@@ -103,7 +103,9 @@ async def _change(broker: Broker, chance: SeededEntropy) -> None:
     index = chance.below(2)
     match chance.below(6):
         case 0:
-            terms = Terms(Selection(reasons=(chance.choice(REASONS),)), limit=1 + chance.below(200), redrives_max=None)
+            terms = RedriveTerms(
+                Selection(reasons=(chance.choice(REASONS),)), limit=1 + chance.below(200), redrives_max=None
+            )
             await StartRedrive(LETTERS, terms).perform(broker)
             await let_pass(20)
         case 1 if chance.chance(0.5):
@@ -120,7 +122,7 @@ async def _change(broker: Broker, chance: SeededEntropy) -> None:
 def test_search_leaves_others_a_turn_after_a_few_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = [0]
 
-    def cause(headers: dead_letters.Headers) -> dead_letters.Cause:
+    def cause(headers: dead_letters.Headers) -> dead_letters.DeadLetterCause:
         looked_at[-1] += 1
         return dead_letters.cause_of(headers)
 

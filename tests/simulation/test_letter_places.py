@@ -13,8 +13,8 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.dead_letters.unconfirmed import LetterDoubts
 from goqueue.machines.groups.offsets import NO_EPOCH
 from goqueue.machines.queues.commands import Seek
-from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.values import AckType, FlightState, LetterPlace
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import HEADER_BYTES
@@ -64,12 +64,12 @@ def test_a_letter_is_written_once_though_somebody_seeks_while_it_is_looked_for(m
 
     async def act(broker: Broker) -> None:
         given = await _receive(broker, 2, ["orders.dlq"])
-        await SettleSome("billing", (given[0],), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", (given[0],), AckType.REJECT).perform(broker)
         await until(lambda: FlightState.DEAD not in flight_states(broker))
         await publish_values(broker, ["of others"] * others, "orders.dlq")
         # What says that it is dead is written, its letter as well, and not that it is buried.
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
-        await SettleSome("billing", (given[1],), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", (given[1],), AckType.REJECT).perform(broker)
         await until(lambda: broker.topic("orders.dlq").partition(0).high_watermark == 2 + others)
         assert flight_states(broker) == [FlightState.DEAD]
 
@@ -93,16 +93,16 @@ def test_a_message_that_cannot_be_read_keeps_no_other_back_wherever_letters_go()
     async def act(broker: Broker) -> None:
         given.extend(await _receive(broker, 20, homes))
         # One letter is written, so that it is known where letters may lie; then there is no room for another one.
-        await SettleSome("billing", (given[19],), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", (given[19],), AckType.REJECT).perform(broker)
         await until(lambda: len(flight_states(broker)) == 19)
         disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
-        await SettleSome("billing", (given[0],), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", (given[0],), AckType.REJECT).perform(broker)
         await let_pass(5)
 
     async def go_on(broker: Broker) -> None:
         for number, home in enumerate(homes[1:], 1):
             await _send_letters_to(broker, home)
-            await SettleSome("billing", (given[number],), Verdict.REJECT).perform(broker)
+            await SettleSome("billing", (given[number],), AckType.REJECT).perform(broker)
             await let_pass(120)
         # The batch of these messages cannot be read, so their letters carry it, and none of them waits.
         assert flight_states(broker).count(FlightState.DEAD) == 0
@@ -129,11 +129,11 @@ def test_no_message_waits_for_places_that_all_can_be_looked_at() -> None:
     async def go_elsewhere(broker: Broker) -> None:
         for number, home in enumerate(homes[1:-1]):
             await _send_letters_to(broker, home)
-            await SettleSome("billing", (given[first + number],), Verdict.REJECT).perform(broker)
+            await SettleSome("billing", (given[first + number],), AckType.REJECT).perform(broker)
             await until(lambda: flight_states(broker).count(FlightState.DEAD) == 1)
         assert len(letter_places(broker)) == PLACES_MAX
         await _send_letters_to(broker, homes[-1])
-        await SettleSome("billing", tuple(given[:first]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[:first]), AckType.REJECT).perform(broker)
         await let_pass(5)
 
     async def go_on(broker: Broker) -> None:
@@ -156,10 +156,10 @@ def test_a_letter_sent_to_a_log_that_went_offline_is_looked_for_there_though_oth
     async def act(broker: Broker) -> None:
         given = await _receive(broker, 2, ["orders.dlq", "graves"])
         disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
-        await SettleSome("billing", tuple(given[:1]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[:1]), AckType.REJECT).perform(broker)
         await let_pass(5)
         await _send_letters_to(broker, "graves")
-        await SettleSome("billing", tuple(given[1:]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[1:]), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [FlightState.DEAD])
 
     async def go_on(broker: Broker) -> None:
@@ -181,7 +181,7 @@ def test_where_a_letter_was_found_is_known_until_its_message_is_settled(monkeypa
         await write_letters_and_no_more(broker, disk, given[2:])
         disk.heal()
         await _send_letters_to(broker, "graves")
-        await SettleSome("billing", tuple(given[:2]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[:2]), AckType.REJECT).perform(broker)
         assert flight_states(broker) == [FlightState.DEAD] * 3
 
     async def go_on_a_bit(broker: Broker) -> None:
@@ -202,9 +202,9 @@ def test_where_a_letter_was_found_is_known_until_its_message_is_settled(monkeypa
         live(disk, seed, then)
 
 
-def _doubtful_window(*places: LetterPlace) -> Window:
+def _doubtful_window(*places: LetterPlace) -> QueueWindow:
     """Return what a group has in a partition where a message was dead at the start."""
-    window = Window(UUID(int=1), 0, 10)
+    window = QueueWindow(UUID(int=1), 0, 10)
     window.dead[5] = None
     window.old_dead.add(5)
     window.letter_places = places

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import MakeTopic
@@ -47,7 +47,7 @@ def test_a_letter_is_written_once_though_very_many_get_theirs_after_a_start_befo
         disk.heal()
         for start in range(0, MANY - 1, 500):
             dying = tuple(given[start : min(start + 500, MANY - 1)])
-            await SettleSome("billing", dying, Verdict.REJECT).perform(broker)
+            await SettleSome("billing", dying, AckType.REJECT).perform(broker)
         assert flight_states(broker) == [FlightState.DEAD] * MANY
 
     async def go_on(broker: Broker) -> None:
@@ -65,12 +65,12 @@ def test_letters_of_others_are_not_looked_at_if_they_were_written_before() -> No
 
     async def act(broker: Broker) -> None:
         first, *others = await _receive(broker, 2)
-        await SettleSome("billing", (first,), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", (first,), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [FlightState.LEASED])
         assert [place.start for place in letter_places(broker)] == [1]
         await publish_values(broker, ["of others"] * MANY, "orders.dlq")
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
-        await SettleSome("billing", tuple(others), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(others), AckType.REJECT).perform(broker)
         await until(lambda: broker.topic("orders.dlq").partition(0).high_watermark == 2 + MANY)
         assert [place.start for place in letter_places(broker)] == [1 + MANY]
 

@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.topics.admin import delete_topic
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.records.layout import headers
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
@@ -35,7 +35,7 @@ async def _write_a_letter_among_others(broker: Broker, disk: SimDisk) -> None:
     await PublishValue("orders", "v1", None).perform(broker)
     given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
     disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
-    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
     await until(lambda: broker.topic("orders.dlq").partition(0).high_watermark > BEFORE)
     await publish_values(broker, ["of others"] * BEHIND, "orders.dlq")
 

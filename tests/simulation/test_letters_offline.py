@@ -10,7 +10,7 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.topics.admin import create_topic, delete_topic
 from goqueue.machines.groups.offsets import NO_EPOCH
 from goqueue.machines.queues.commands import Seek
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 from goqueue.testing import SimDisk
@@ -31,7 +31,7 @@ async def _send_a_letter_to_a_log_that_goes_offline(broker: Broker, disk: SimDis
     await PublishValue("orders", "v1", None).perform(broker)
     given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
     disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
-    await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+    await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
     await let_pass(5)
     await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
     await let_pass(5)
@@ -71,7 +71,7 @@ def test_a_letter_is_on_the_disk_before_its_message_is_done_though_its_topic_is_
             given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
             if goes_offline and value == "v2":
                 disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
-            await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+            await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
             await let_pass(5)
         assert flight_states(broker) == ([FlightState.DEAD] if goes_offline else [])
 
@@ -104,7 +104,7 @@ def test_a_message_that_is_delivered_again_and_dies_again_waits_for_no_letter_of
         await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
         await broker.queues.submit("billing", Seek("billing", TopicPartition("orders", 0), 0, NO_EPOCH))
         given = await ReceiveSome("billing", ("orders",), "bob", 1, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
 
@@ -128,7 +128,7 @@ def test_a_letter_that_was_never_sent_waits_for_no_log_that_went_offline() -> No
         await PublishValue("orders.dlq", "lost", None).perform(broker)
         await until(lambda: bool(partition.log.fault))
         assert partition.log.durable_end < partition.high_watermark
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
         assert flight_states(broker) == [FlightState.DEAD]
         await SetQueue("billing", QueueSettings(dead_letters="graves")).perform(broker)
@@ -149,7 +149,7 @@ def test_a_letter_is_found_in_a_log_that_went_offline_behind_it() -> None:
         await PublishValue("orders", "v1", None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await until(lambda: partition.log.durable_end == 1)
         disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
         await PublishValue("orders.dlq", "lost", None).perform(broker)

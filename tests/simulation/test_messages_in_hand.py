@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from goqueue.broker.broker import Broker
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.runtime.in_hand import InHand
 from goqueue.testing import SimDisk
@@ -56,7 +56,7 @@ def test_receives_of_many_groups_hold_no_more_than_a_limit_together_and_get_ever
             found: list[str] = []
             while given := await ReceiveSome(group, ("orders",), "ann", 100, 0, 60_000, 0).perform(broker):
                 found += [each.value for each in given]
-                await SettleSome(group, tuple(given), Verdict.ACK).perform(broker)
+                await SettleSome(group, tuple(given), AckType.ACK).perform(broker)
             return found
 
         assert await asyncio.gather(*map(receive_all, GROUPS)) == [VALUES] * len(GROUPS)

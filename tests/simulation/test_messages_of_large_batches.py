@@ -14,7 +14,7 @@ from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.queues.candidates import look
 from goqueue.errors import GoQueueError
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES
@@ -72,7 +72,7 @@ def test_a_batch_is_opened_once_for_all_its_messages_that_have_died(readings: li
         given = await _receive(broker, 2, 300)
         # In turn one of either batch.
         mixed = [each for pair in zip(given[:300], given[300:], strict=True) for each in pair]
-        await SettleSome("billing", tuple(mixed), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(mixed), AckType.REJECT).perform(broker)
         await let_pass(10)
         assert len(await ReadLetters("orders.dlq").perform(broker)) == 600
 
@@ -90,7 +90,7 @@ def test_an_unreadable_batch_is_read_twice_for_all_its_messages_that_have_died(
         (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
         # The length of the first record.
         disk.flip(path, HEADER_BYTES)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(0.5)
 
     live(disk, 1, act)
@@ -101,7 +101,7 @@ def test_an_unreadable_batch_is_read_twice_for_all_its_messages_that_have_died(
 def test_others_have_a_turn_between_two_batches_of_dead_messages(readings: list[Reading]) -> None:
     async def act(broker: Broker) -> None:
         given = await _receive(broker, 50, 10)
-        await SettleSome("billing", tuple(given[::10]), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given[::10]), AckType.REJECT).perform(broker)
         await let_pass(10)
 
     live(SimDisk(1), 1, act, stops=True, steps_max=100_000)
@@ -116,7 +116,7 @@ def test_a_batch_is_opened_once_for_all_its_messages_that_are_ready_again(readin
         given = await _receive(broker, 2, 50)
         mixed = [each for pair in zip(given[50:], given[:50], strict=True) for each in pair]
         for each in mixed:
-            await SettleSome("billing", (each,), Verdict.NACK, 0).perform(broker)
+            await SettleSome("billing", (each,), AckType.NACK, 0).perform(broker)
         readings.clear()
         again.extend(each.offset for each in await _receive_again(broker, 100))
 
@@ -132,7 +132,7 @@ def test_who_takes_some_of_what_is_ready_again_gets_the_oldest_and_those_that_li
     async def act(broker: Broker) -> None:
         given = await _receive(broker, 20, 50)
         mixed = [given[number * 377 % 1000] for number in range(1000)]
-        await SettleSome("billing", tuple(mixed), Verdict.NACK, 0).perform(broker)
+        await SettleSome("billing", tuple(mixed), AckType.NACK, 0).perform(broker)
         readings.clear()
         seen: set[int] = set()
         for _ in range(20):
@@ -151,7 +151,7 @@ def test_what_is_ready_again_is_offered_once_though_its_batch_is_opened_again() 
     async def act(broker: Broker) -> None:
         given = await _receive(broker, 1, 1000)
         for some in (given[500:], given[:500]):
-            await SettleSome("billing", tuple(some), Verdict.EXTEND, 0).perform(broker)
+            await SettleSome("billing", tuple(some), AckType.EXTEND, 0).perform(broker)
         group, partition = broker.queues.find("billing"), broker.topic("orders").partition(0)
         assert group is not None
         # So few bytes that what lies beside the first one cannot all be kept.

@@ -20,10 +20,10 @@ from goqueue.machines.decision import Decision, Now
 from goqueue.machines.queues import group as delivery_group
 from goqueue.machines.queues import machine as deliveries
 from goqueue.machines.queues import steps as delivery_steps
-from goqueue.machines.queues.commands import Bury, Offer, Receive, Settle, Taker
-from goqueue.machines.queues.draft import Draft
-from goqueue.machines.queues.machine import Deliveries
-from goqueue.machines.queues.records import KeyKind, read_key
+from goqueue.machines.queues.commands import MarkDeadLettered, Offer, Receive, Settle, Taker
+from goqueue.machines.queues.draft import QueueDraft
+from goqueue.machines.queues.machine import QueueMachine
+from goqueue.machines.queues.records import QueueKeyKind, read_key
 from goqueue.machines.queues.steps import Passed
 from goqueue.machines.queues.values import Delivery, Flight, FlightState
 from goqueue.model.dead_letters import dead_letters_of
@@ -38,13 +38,13 @@ LIVES = 5
 
 def acks_are_told_before_they_are_durable(patch: Patch) -> None:
     """A queue answers as soon as it has decided."""
-    real = Deliveries.decide
+    real = QueueMachine.decide
 
-    def decide(self: Deliveries, command: Any, ticket: int, now: Now) -> Decision:
+    def decide(self: QueueMachine, command: Any, ticket: int, now: Now) -> Decision:
         decision = real(self, command, ticket, now)
         return msgspec.structs.replace(decision, is_told_at_once=isinstance(command, Settle | Receive))
 
-    patch.setattr(Deliveries, "decide", decide)
+    patch.setattr(QueueMachine, "decide", decide)
 
 
 def any_receipt_is_good(patch: Patch) -> None:
@@ -60,7 +60,7 @@ def any_receipt_is_good(patch: Patch) -> None:
 def expired_messages_are_done(patch: Patch) -> None:
     """A consumer that is silent for too long has done its work."""
 
-    def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> Passed:
+    def pass_time(draft: QueueDraft, chunk: int, settings: QueueSettings, now: Now) -> Passed:
         known = draft.window.chunks.get(chunk)
         for offset, flight in () if known is None else list(known.flights.items()):
             if flight.state is FlightState.LEASED and flight.until.monotonic_ms <= now.monotonic_ms:
@@ -80,7 +80,7 @@ def leased_messages_are_ready_again(patch: Patch) -> None:
     """A receive takes what others have."""
     real = delivery_steps.lease
 
-    def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> Iterator[Delivery]:
+    def lease(draft: QueueDraft, offer: Offer, taker: Taker, now: Now, room: int) -> Iterator[Delivery]:
         for chunk in list(draft.window.chunks.values()):
             for offset, flight in list(chunk.flights.items())[:1]:
                 if flight.state is FlightState.LEASED and offset in chunk.flights:
@@ -97,14 +97,14 @@ def keys_are_taken_for_free(patch: Patch) -> None:
 
 def messages_are_passed_over(patch: Patch) -> None:
     """The cursor goes on behind one more message than was leased."""
-    real = Draft.advance
+    real = QueueDraft.advance
 
-    def advance(self: Draft, end: int, fresh: Any) -> None:
+    def advance(self: QueueDraft, end: int, fresh: Any) -> None:
         if fresh and end == fresh[-1] + 1 and len(fresh) % 5 == 4:
             end += 1
         real(self, end, fresh)
 
-    patch.setattr(Draft, "advance", advance)
+    patch.setattr(QueueDraft, "advance", advance)
 
 
 def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
@@ -135,7 +135,7 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
             assert flight.lease is not None
             leases[offset] = flight.lease.id
             letters.append(undertaker._letter(group, where, record, flight, 0))
-        await self._broker.queues.submit(name, Bury(name, where, window.topic_id, leases))
+        await self._broker.queues.submit(name, MarkDeadLettered(name, where, window.topic_id, leases))
         if letters:
             target = await self._target(dead_letters_of(where.topic), where)
             await self._publish(target.partition, letters)
@@ -163,8 +163,8 @@ def what_is_in_flight_is_not_stored(patch: Patch) -> None:
     """Only what is done is stored."""
     real = delivery_group.draft_records
 
-    def without_chunks(group: str, partition: Any, draft: Draft) -> Any:
-        return [each for each in real(group, partition, draft) if read_key(each.key).kind is not KeyKind.FLIGHTS]
+    def without_chunks(group: str, partition: Any, draft: QueueDraft) -> Any:
+        return [each for each in real(group, partition, draft) if read_key(each.key).kind is not QueueKeyKind.FLIGHTS]
 
     patch.setattr(deliveries, "draft_records", without_chunks)
 

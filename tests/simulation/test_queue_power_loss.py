@@ -14,7 +14,7 @@ from goqueue.broker.queues import admin as queue_admin
 from goqueue.broker.queues.admin import QueueSeek
 from goqueue.broker.queues.start_positions import retreat_all
 from goqueue.broker.topics import admin as topics
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
@@ -47,7 +47,7 @@ async def _make_what_is_lost(broker: Broker) -> None:
     await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
     await _publish_lost(broker)
     given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
-    await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
+    await SettleSome("billing", tuple(given), AckType.ACK).perform(broker)
     assert len(given) == 6
 
 
@@ -183,7 +183,7 @@ def test_messages_that_died_where_the_log_lost_its_end_become_letters_once_there
         # Both die, and are dead still when the broker has started again.
         disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
         given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 3_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         assert len(given) == 2
 
     async def third(broker: Broker) -> None:
@@ -226,7 +226,7 @@ def test_letters_that_are_written_while_groups_go_back_are_delivered(others: int
         await publish_values(broker, ["poison"], "a")
         # It is dead when the broker starts again.
         await ReceiveSome(failing, ("a",), "ann", 10, 0, 20, 0).perform(broker)
-        await SettleSome(reading, tuple(given), Verdict.ACK).perform(broker)
+        await SettleSome(reading, tuple(given), AckType.ACK).perform(broker)
 
     async def second(broker: Broker) -> None:
         await let_pass(5)

@@ -15,7 +15,7 @@ from goqueue.broker.messages.publish import NewMessage, Turns, publish_messages
 from goqueue.broker.topics import admin as topics
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
 from goqueue.machines.queues.commands import DeleteQueue
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.rounds import Rounds
@@ -89,7 +89,7 @@ def test_who_shares_a_round_gets_what_is_ready_again_though_others_had_all_that_
         given: list[Given] = []
         while found := await ReceiveSome("billing", ("orders",), "ann", 20, 0, 60_000, 0).perform(broker):
             given += found
-        await SettleSome("billing", tuple(given), Verdict.NACK, 0).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.NACK, 0).perform(broker)
         found_by_each = await asyncio.gather(*(receive_values(broker, limit=10) for _ in range(2)))
         assert 0 not in map(len, found_by_each)
 

@@ -14,7 +14,7 @@ from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.queues.receive_and_settle import settle
 from goqueue.broker.queues.settling import Statement
 from goqueue.errors import GoQueueError, StaleReceipt
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES
@@ -67,7 +67,7 @@ def test_messages_that_come_again_and_cannot_be_read_keep_no_other_back(limit: i
 
     async def act(broker: Broker) -> None:
         await _publish(broker, 20, 3, 2)
-        await SettleSome("billing", tuple(await _receive(broker, 23)), Verdict.NACK, 0).perform(broker)
+        await SettleSome("billing", tuple(await _receive(broker, 23)), AckType.NACK, 0).perform(broker)
         if not is_restarted:
             _damage(disk)
             await go_on(broker)
@@ -93,13 +93,13 @@ def test_fewer_messages_come_if_what_is_known_of_many_is_too_large_to_be_stored_
     async def act(broker: Broker) -> None:
         await _publish(broker, *[1, 1, 1, CHUNK - 3] * 4)
         given = await _receive(broker, 4 * CHUNK)
-        await SettleSome("billing", tuple(each for each in given if each.offset % CHUNK > 2), Verdict.ACK).perform(
+        await SettleSome("billing", tuple(each for each in given if each.offset % CHUNK > 2), AckType.ACK).perform(
             broker
         )
         failed = [given[chunk * CHUNK + number] for number in range(3) for chunk in range(4)]
         for each in failed:
             reason = f"{each.offset} {'x' * 1000}"
-            await settle(broker, CALLER, [each.receipt], Statement(Verdict.NACK, 0, reason))
+            await settle(broker, CALLER, [each.receipt], Statement(AckType.NACK, 0, reason))
         _let_decisions_be_small(broker)
         seen: list[int] = []
         while more := await _receive(broker, 4):
@@ -117,12 +117,12 @@ def test_messages_are_settled_in_parts_if_what_is_known_of_those_around_them_is_
             given[offset] for chunk in range(4) for offset in range(chunk * CHUNK, chunk * CHUNK + 3)
         ):
             reason = f"{number} {'x' * 1000}"
-            await settle(broker, CALLER, [each.receipt], Statement(Verdict.NACK, 60_000, reason))
+            await settle(broker, CALLER, [each.receipt], Statement(AckType.NACK, 60_000, reason))
         _let_decisions_be_small(broker)
         # One of each chunk, and one that is nobody's any more.
         some = [given[chunk * CHUNK + 10] for chunk in range(4)]
         receipts = [given[0].receipt, *[each.receipt for each in some]]
-        stale, *others = await settle(broker, CALLER, receipts, Statement(Verdict.NACK, 0, "no luck"))
+        stale, *others = await settle(broker, CALLER, receipts, Statement(AckType.NACK, 0, "no luck"))
         assert isinstance(stale, StaleReceipt)
         assert [getattr(each, "state", None) for each in others] == [FlightState.READY] * 4
         seen = [each.offset for _ in some for each in await _receive(broker, 1)]

@@ -13,7 +13,7 @@ from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.redrives.admin import cancel_redrive
 from goqueue.broker.redrives.batches import gather, stage
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, Start, Terms
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, RedriveTerms, Start
 from goqueue.model import dead_letters
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
@@ -36,7 +36,7 @@ async def _stage_only(broker: Broker) -> None:
         await MakeTopic(topic, 1).perform(broker)
     await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
     letters = broker.topic("orders.dlq")
-    command = Start("1" * 32, "orders.dlq", letters.topic.id, Terms(), {0: (0, 1)})
+    command = Start("1" * 32, "orders.dlq", letters.topic.id, RedriveTerms(), {0: (0, 1)})
     job: Redrive = await broker.redrives.submit(command.id, command)
     gathered = await gather(broker, job, letters.partition(0))
     await stage(broker, job, gathered.letters)
@@ -61,7 +61,7 @@ def test_a_letter_that_says_it_comes_from_a_huge_topic_fails_alone() -> None:
         (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
         assert not isinstance(outcome, GoQueueError)
         await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
-        await StartRedrive("orders.dlq", Terms()).perform(broker)
+        await StartRedrive("orders.dlq", RedriveTerms()).perform(broker)
         await let_pass(5)
         (job,) = await LookAtRedrives().perform(broker)
         assert (job.state, job.moves) == (RedriveState.DONE, Moves(moved=1, failed=1))
@@ -118,7 +118,7 @@ def test_a_redrive_that_has_staged_nothing_ends_though_the_disk_is_nearly_full()
     async def act(broker: Broker) -> None:
         await MakeTopic("orders.dlq", 1).perform(broker)
         await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
-        command = Start("1" * 32, "orders.dlq", broker.topic("orders.dlq").topic.id, Terms(), {0: (0, 1)})
+        command = Start("1" * 32, "orders.dlq", broker.topic("orders.dlq").topic.id, RedriveTerms(), {0: (0, 1)})
         await broker.redrives.submit(command.id, command)
         broker.admission.is_disk_guarded = True
         await cancel_redrive(broker, CALLER, command.id)

@@ -14,7 +14,7 @@ from goqueue.broker.share_groups.sessions import Shares
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.commands import Receipt
 from goqueue.machines.queues.values import FlightState
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from tests.simulation.mutants import Mutant, Patch, require_found
 from tests.simulation.share_world import ShareWorld, hurry
 
@@ -31,7 +31,7 @@ def any_session_may_acknowledge(patch: Patch) -> None:
         window = group.windows[said[0][1].partition]
         return [(verdict, each._replace(lease_id=window.find(each.offset).lease.id)) for verdict, each in said]
 
-    def is_held(window: Window, receipt: Receipt, now_ms: int) -> bool:
+    def is_held(window: QueueWindow, receipt: Receipt, now_ms: int) -> bool:
         del now_ms
         flight = window.find(receipt.offset)
         return flight is not None and flight.state is FlightState.LEASED

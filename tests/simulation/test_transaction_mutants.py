@@ -18,14 +18,14 @@ from goqueue.broker.messages.aborted import Aborted
 from goqueue.broker.transactions import coordination as operations
 from goqueue.broker.transactions.marker_writer import Finisher
 from goqueue.errors import GoQueueError
-from goqueue.machines.decision import Answer
+from goqueue.machines.decision import TicketReply
 from goqueue.machines.groups.commands import CommitOffsets, EndOffsets
 from goqueue.machines.groups.offsets import OffsetTable
 from goqueue.machines.producer import ProducerTable
 from goqueue.machines.transactions import machine, steps
 from goqueue.machines.transactions import sinks as transaction_sinks
-from goqueue.machines.transactions.machine import Transactions
-from goqueue.machines.transactions.values import CommitBatch, End, Ending, Init, Transaction
+from goqueue.machines.transactions.machine import TransactionMachine
+from goqueue.machines.transactions.values import CommitBatch, Ending, EndTransaction, Init, Transaction
 from goqueue.model.sinks import is_sink_key
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Shard
@@ -94,7 +94,7 @@ def anybody_can_end_a_transaction(patch: Patch) -> None:
     """The epoch of whoever ends a transaction is not looked at."""
     real = steps.end
 
-    def end(transaction: Transaction, command: End, *args: Any) -> steps.Step:
+    def end(transaction: Transaction, command: EndTransaction, *args: Any) -> steps.TransactionStep:
         if transaction.holder is not None:
             command = replace(command, producer_id=transaction.producer_id, epoch=transaction.epoch)
         return real(transaction, command, *args)
@@ -104,8 +104,8 @@ def anybody_can_end_a_transaction(patch: Patch) -> None:
 
 def offsets_of_transactions_are_forgotten(patch: Patch) -> None:
     """Offsets that wait for the end of a transaction are not told of it."""
-    real = Transactions.ending
-    patch.setattr(Transactions, "ending", lambda self: [replace(each, groups=frozenset()) for each in real(self)])
+    real = TransactionMachine.ending
+    patch.setattr(TransactionMachine, "ending", lambda self: [replace(each, groups=frozenset()) for each in real(self)])
 
 
 def offsets_do_not_wait_for_the_end(patch: Patch) -> None:
@@ -157,34 +157,34 @@ def takeovers_fence_nobody(patch: Patch) -> None:
 
 def anybody_can_write_in_a_transaction(patch: Patch) -> None:
     """The coordinator is not asked whether a producer may write."""
-    patch.setattr(Transactions, "verify", lambda *_: None)
+    patch.setattr(TransactionMachine, "verify", lambda *_: None)
     patch.setattr(operations, "verify", lambda *_: None)
 
 
 def transactions_never_time_out(patch: Patch) -> None:
     """What is due with transactions is never done."""
-    patch.setattr(Transactions, "deadline_ms", lambda *_: None)
+    patch.setattr(TransactionMachine, "deadline_ms", lambda *_: None)
 
 
 def what_is_prepared_is_left_at_the_start(patch: Patch) -> None:
     """A broker that starts does not go on with what another one has decided."""
-    real = Transactions.ending
-    patch.setattr(Transactions, "revive", lambda self, now: setattr(self, "_begun", dict(self._ending)))
+    real = TransactionMachine.ending
+    patch.setattr(TransactionMachine, "revive", lambda self, now: setattr(self, "_begun", dict(self._ending)))
 
-    def ending(self: Transactions) -> Sequence[Ending]:
+    def ending(self: TransactionMachine) -> Sequence[Ending]:
         begun = getattr(self, "_begun", {})
         return [each for each in real(self) if begun.get(each.id) != each]
 
-    patch.setattr(Transactions, "ending", ending)
+    patch.setattr(TransactionMachine, "ending", ending)
 
 
 def outcomes_are_mixed_up(patch: Patch) -> None:
     """A transaction whose producer asks once more is told that it was committed, whatever happened."""
 
-    def end_again(transaction: Transaction, command: End, ticket: int) -> steps.Step:
+    def end_again(transaction: Transaction, command: EndTransaction, ticket: int) -> steps.TransactionStep:
         if transaction.is_ending:
             return steps.wait_for_end(transaction, ticket)
-        return steps.Step(transaction, (Answer(ticket, transaction.identity),))
+        return steps.TransactionStep(transaction, (TicketReply(ticket, transaction.identity),))
 
     patch.setattr(steps, "_end_again", end_again)
     real = steps._prepare
@@ -197,13 +197,13 @@ def outcomes_are_mixed_up(patch: Patch) -> None:
 
 def identities_are_not_stored(patch: Patch) -> None:
     """Who has a transactional id is known until the next start."""
-    real = Transactions.decide
+    real = TransactionMachine.decide
 
-    def decide(self: Transactions, command: Any, *args: Any) -> Any:
+    def decide(self: TransactionMachine, command: Any, *args: Any) -> Any:
         decision = real(self, command, *args)
         return msgspec.structs.replace(decision, records=()) if isinstance(command, Init) else decision
 
-    patch.setattr(Transactions, "decide", decide)
+    patch.setattr(TransactionMachine, "decide", decide)
 
 
 def batches_are_committed_again(patch: Patch) -> None:
@@ -214,15 +214,15 @@ def batches_are_committed_again(patch: Patch) -> None:
 
 def batches_are_not_stored(patch: Patch) -> None:
     """Which batch a sink has committed is known until the next start."""
-    real = Transactions._commit_batch
+    real = TransactionMachine._commit_batch
 
-    def commit_batch(self: Transactions, *args: Any) -> Any:
+    def commit_batch(self: TransactionMachine, *args: Any) -> Any:
         decision = real(self, *args)
         return msgspec.structs.replace(
             decision, records=[each for each in decision.records if not is_sink_key(each.key.decode())]
         )
 
-    patch.setattr(Transactions, "_commit_batch", commit_batch)
+    patch.setattr(TransactionMachine, "_commit_batch", commit_batch)
 
 
 def stages_are_committed_one_by_one(patch: Patch) -> None:
@@ -234,7 +234,7 @@ def stages_are_committed_one_by_one(patch: Patch) -> None:
             return await real(self, key, command)
         for stage in command.stages:
             with suppress(GoQueueError):
-                end = End(*stage, is_commit=True, bumps_epoch=True, spare_producer_id=-1)
+                end = EndTransaction(*stage, is_commit=True, bumps_epoch=True, spare_producer_id=-1)
                 await real(self, stage.id, end)
         return await real(self, key, replace(command, stages=()))
 

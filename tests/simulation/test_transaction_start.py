@@ -11,7 +11,7 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DoubtfulTransaction, HangingTransaction
 from goqueue.errors import CoordinatorUnavailable, InvalidTransactionState
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.testing import Fate, SimDisk
@@ -27,7 +27,7 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
 
 
-async def _make(broker: Broker) -> ProducerIdentity:
+async def _make(broker: Broker) -> ProducerEpoch:
     await MakeTopic("orders", 1).perform(broker)
     return await InitProducer("one", 1_000).perform(broker)
 

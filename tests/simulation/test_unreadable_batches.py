@@ -18,8 +18,8 @@ from goqueue.broker.queues.admin import describe_queue
 from goqueue.broker.queues.peeking import peek_queue
 from goqueue.broker.queues.stats import queue_stats
 from goqueue.errors import GoQueueError, UnreadableBatch
-from goqueue.machines.queues.values import FlightState, Verdict
-from goqueue.machines.redrives.values import Moves, Terms
+from goqueue.machines.queues.values import AckType, FlightState
+from goqueue.machines.redrives.values import Moves, RedriveTerms
 from goqueue.model import dead_letters
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.topic import TopicPartition
@@ -141,7 +141,7 @@ def test_a_malformed_batch_is_skipped_once_though_the_broker_dies_before_its_let
         await _publish(broker, unreadable_batch())
         await publish_values(broker, ["after"])
         given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.ACK).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.ACK).perform(broker)
 
     async def look(broker: Broker) -> None:
         letters = await _letters(broker)
@@ -265,14 +265,14 @@ def test_a_rejected_message_that_was_damaged_since_becomes_a_letter_that_says_so
         await _publish(broker, build_batch([NewRecord(broker.clock.now_ms(), None, b"second")]))
         given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
         _flip(disk, b"second")
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         (letter,) = await _letters(broker)
         assert letter.cause.reason == "rejected"
         unreadable = _headers(letter)[dead_letters.UNREADABLE_HEADER]
         assert unreadable is not None
         assert b"crc" in unreadable
         await until(lambda: not flight_states(broker))
-        await StartRedrive("orders", Terms()).perform(broker)
+        await StartRedrive("orders", RedriveTerms()).perform(broker)
         await let_pass(5)
         (job,) = await LookAtRedrives().perform(broker)
         assert job.moves == Moves(failed=1)
@@ -292,7 +292,7 @@ def test_messages_that_wait_to_come_again_become_letters_if_they_are_damaged_mea
         await publish_values(broker, ["after"])
         given = await ReceiveSome("billing", ("orders",), "ann", 3, 0, 60_000, 0).perform(broker)
         _flip(disk, b"two")
-        await SettleSome("billing", tuple(given), Verdict.NACK, 0).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.NACK, 0).perform(broker)
         assert await receive_values(broker) == ["after"]
         letters = await _letters(broker, 3)
         assert [letter.cause.offset for letter in letters] == [0, 1, 2]

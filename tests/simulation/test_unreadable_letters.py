@@ -13,8 +13,8 @@ from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.redrives.admin import preview_redrive
 from goqueue.errors import GoQueueError
-from goqueue.machines.queues.values import Verdict
-from goqueue.machines.redrives.values import Moves, RedriveState, Terms
+from goqueue.machines.queues.values import AckType
+from goqueue.machines.redrives.values import Moves, RedriveState, RedriveTerms
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
@@ -66,9 +66,9 @@ def test_letters_beside_those_that_cannot_be_read_are_shown_and_counted() -> Non
 def test_letters_that_cannot_be_read_fail_in_a_redrive_and_others_are_moved() -> None:
     async def act(broker: Broker) -> None:
         await _write(broker)
-        preview = await preview_redrive(broker, CALLER, "orders", Terms())
+        preview = await preview_redrive(broker, CALLER, "orders", RedriveTerms())
         assert preview.moves == Moves(moved=2, failed=4)
-        await StartRedrive("orders", Terms()).perform(broker)
+        await StartRedrive("orders", RedriveTerms()).perform(broker)
         await let_pass(5)
         (job,) = await LookAtRedrives().perform(broker)
         assert (job.state, job.moves) == (RedriveState.DONE, Moves(moved=2, failed=4))
@@ -82,7 +82,7 @@ def test_messages_become_letters_beside_those_that_cannot_be_read() -> None:
         await _write(broker)
         await PublishValue("orders", "v1", None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
         page = await browse_letters(broker, CALLER, "orders", Look())
         assert page.letters[0].record.value == b"v1"
@@ -105,10 +105,10 @@ def test_the_largest_message_that_can_be_delivered_is_so_as_a_letter_and_as_a_co
         (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
         assert not isinstance(outcome, GoQueueError)
         given = await receive(broker, "billing", "orders")
-        await SettleSome("billing", tuple(given), Verdict.REJECT).perform(broker)
+        await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(2)
         await receive(broker, "triage", "orders.dlq")
-        await StartRedrive("orders.dlq", Terms()).perform(broker)
+        await StartRedrive("orders.dlq", RedriveTerms()).perform(broker)
         await let_pass(5)
         await receive(broker, "billing", "orders")
 

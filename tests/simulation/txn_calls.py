@@ -19,14 +19,14 @@ from goqueue.broker.messages.reading import Polls, Reading, read_messages
 from goqueue.broker.transactions import coordination as transactions
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.commands import CommitOffsets
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import hand_over
 from tests.simulation.group_calls import CALLER
 
-NOBODY = ProducerIdentity(-1, -1)
+NOBODY = ProducerEpoch(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class InitProducer:
 
     id: str
     timeout_ms: int
-    known: ProducerIdentity | None = None
+    known: ProducerEpoch | None = None
 
-    async def perform(self, broker: Broker) -> ProducerIdentity:
+    async def perform(self, broker: Broker) -> ProducerEpoch:
         return await transactions.init_transactions(broker, CALLER, self.id, self.timeout_ms, self.known)
 
 
@@ -47,7 +47,7 @@ class AddPartition:
 
     label: str
     id: str
-    identity: ProducerIdentity
+    identity: ProducerEpoch
     place: TopicPartition
 
     async def perform(self, broker: Broker) -> Mapping[TopicPartition, GoQueueError]:
@@ -63,7 +63,7 @@ class AddGroup:
 
     label: str
     id: str
-    identity: ProducerIdentity
+    identity: ProducerEpoch
     group: str
 
     async def perform(self, broker: Broker) -> None:
@@ -76,7 +76,7 @@ class SendOffsets:
 
     label: str
     id: str
-    identity: ProducerIdentity
+    identity: ProducerEpoch
     command: CommitOffsets
     adds_group: bool
 
@@ -102,7 +102,7 @@ class Send:
 
     label: str
     id: str | None
-    identity: ProducerIdentity
+    identity: ProducerEpoch
     place: TopicPartition
     sequence: int
     values: tuple[bytes, ...]
@@ -136,11 +136,11 @@ class End:
 
     label: str
     id: str
-    identity: ProducerIdentity
+    identity: ProducerEpoch
     is_commit: bool
     bumps: bool
 
-    async def perform(self, broker: Broker) -> ProducerIdentity:
+    async def perform(self, broker: Broker) -> ProducerEpoch:
         return await transactions.end_transaction(
             broker, CALLER, self.id, self.identity, is_commit=self.is_commit, bumps_epoch=self.bumps
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from goqueue.errors import ConcurrentTransactions, UnstableOffsets
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.model.topic import TopicPartition
 from tests.simulation.group_calls import FetchOffsets
 from tests.simulation.group_history import NEVER, Call, History
@@ -207,7 +207,7 @@ def _faults_of_ends(history: History) -> Iterator[str]:
 def check_identities(history: History) -> list[str]:
     """Return what was done under identities that another one had replaced, and identities that two were given."""
     faults = []
-    told: dict[ProducerIdentity, Call] = {}
+    told: dict[ProducerEpoch, Call] = {}
     takeovers: dict[str, list[Call]] = {}
     for call, request in history.of(InitProducer):
         if call.is_done:
@@ -222,7 +222,7 @@ def check_identities(history: History) -> list[str]:
 
 
 def _faults_of_zombies(
-    history: History, told: Mapping[ProducerIdentity, Call], takeovers: Mapping[str, Sequence[Call]]
+    history: History, told: Mapping[ProducerEpoch, Call], takeovers: Mapping[str, Sequence[Call]]
 ) -> Iterator[str]:
     acts: list[tuple[Call, AddPartition | AddGroup | SendOffsets | Send | End]] = [
         *history.of(AddPartition),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from goqueue.errors import ConcurrentTransactions
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.model.topic import TopicPartition
 from tests.simulation.group_classic import commit
 from tests.simulation.group_history import Call
@@ -29,8 +29,8 @@ class TransactionalProducer:
     name: str
     id: str
     bumps: bool
-    identity: ProducerIdentity | None = None
-    known: ProducerIdentity | None = None
+    identity: ProducerEpoch | None = None
+    known: ProducerEpoch | None = None
     number: int = 0
     label: str = ""
     is_commit: bool = True
@@ -105,13 +105,13 @@ class TransactionalProducer:
         self.steps -= 1
         return self._send(life, self.identity, place)
 
-    def _send(self, life: Life, identity: ProducerIdentity, place: TopicPartition) -> Send:
+    def _send(self, life: Life, identity: ProducerEpoch, place: TopicPartition) -> Send:
         values = values_of(self.label, life, 1 + life.entropy.below(2))
         sequence = self.sequences.get(place, 0)
         self.sequences[place] = sequence + len(values)
         return Send(self.label, self.id, identity, place, sequence, values, self.bumps)
 
-    def _offsets(self, life: Life, identity: ProducerIdentity) -> Request | None:
+    def _offsets(self, life: Life, identity: ProducerEpoch) -> Request | None:
         if not self.bumps and not self.has_group:
             self.has_group = True
             return AddGroup(self.label, self.id, identity, GROUP)

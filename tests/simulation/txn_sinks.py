@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from goqueue.broker.broker import Broker
 from goqueue.broker.transactions import sinks
 from goqueue.machines.transactions.sinks import BatchCommit
-from goqueue.machines.transactions.values import Stage
+from goqueue.machines.transactions.values import SinkStage
 from goqueue.model.sinks import stage_id
 from tests.simulation.group_calls import CALLER
 from tests.simulation.group_history import History
@@ -29,7 +29,7 @@ class StageRows:
 
     sink: str
     batch: int
-    stage: Stage
+    stage: SinkStage
     send: Send
 
     async def perform(self, broker: Broker) -> Sent:
@@ -42,7 +42,7 @@ class CommitStages:
 
     sink: str
     batch: int
-    stages: tuple[Stage, ...]
+    stages: tuple[SinkStage, ...]
 
     async def perform(self, broker: Broker) -> BatchCommit:
         return await sinks.commit_batch(broker, CALLER, self.sink, self.batch, self.stages)
@@ -100,7 +100,7 @@ class SinkDriver:
 
     async def _stage_all(self, life: Life) -> CommitStages | None:
         """Let all tasks of the batch stage; None if one of them cannot."""
-        stages: list[Stage] = []
+        stages: list[SinkStage] = []
         for task in range(1 + life.entropy.below(3)):
             if life.entropy.chance(0.1):
                 # An attempt that was given up, and whose rows are there all the same.
@@ -111,7 +111,7 @@ class SinkDriver:
             stages.append(stage)
         return CommitStages(self.sink, self.batch, tuple(stages))
 
-    async def _stage(self, life: Life, task: int) -> Stage | None:
+    async def _stage(self, life: Life, task: int) -> SinkStage | None:
         self.attempt += 1
         self.tries += 1
         name = stage_id(self.sink, task, self.attempt % 10)
@@ -119,7 +119,7 @@ class SinkDriver:
         taken = await life.ask(self.name, InitProducer(name, timeout_ms))
         if not taken.is_done:
             return None
-        stage = Stage(name, taken.answer.producer_id, taken.answer.epoch)
+        stage = SinkStage(name, taken.answer.producer_id, taken.answer.epoch)
         places = life.partitions(*STABLE)
         for place in sorted({life.entropy.choice(places) for _ in range(2)}) if places else ():
             values = values_of(f"{self.name}.{self.tries}", life, 1 + life.entropy.below(2))
@@ -134,7 +134,7 @@ def check_sinks(history: History) -> list[str]:
     committed = {
         value for call, request in history.of(ReadAll) if request.is_committed_only for _, value in call.answer.records
     }
-    seen: dict[tuple[str, int], set[Stage]] = {}
+    seen: dict[tuple[str, int], set[SinkStage]] = {}
     faults = []
     for call, rows in history.of(StageRows):
         there = committed.intersection(rows.send.values)
@@ -145,8 +145,8 @@ def check_sinks(history: History) -> list[str]:
     return [*faults, *_faults_of_batches(history, seen)]
 
 
-def _faults_of_batches(history: History, seen: dict[tuple[str, int], set[Stage]]) -> Iterator[str]:
-    asked: dict[tuple[str, int], list[set[Stage]]] = {}
+def _faults_of_batches(history: History, seen: dict[tuple[str, int], set[SinkStage]]) -> Iterator[str]:
+    asked: dict[tuple[str, int], list[set[SinkStage]]] = {}
     told: set[tuple[str, int]] = set()
     for call, request in history.of(CommitStages):
         key = request.sink, request.batch

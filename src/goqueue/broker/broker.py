@@ -44,16 +44,16 @@ from goqueue.log.handles import Handles
 from goqueue.log.log import Log
 from goqueue.log.rest import NEW, Rest
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
-from goqueue.machines.groups.commands import DropTopic
+from goqueue.machines.groups.commands import DropTopicOffsets
 from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
 from goqueue.machines.groups.machine import Command as GroupCommand
-from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.machine import GroupMachine
 from goqueue.machines.groups.values import KnownTopic
-from goqueue.machines.queues.commands import DropTopic as QueueDropTopic
+from goqueue.machines.queues.commands import DropQueueTopic as QueueDropTopic
 from goqueue.machines.redrives.values import DropLetters
 from goqueue.machines.runs.jobs import JobRuns
 from goqueue.machines.runs.pipelines import PipelineRuns
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.values import Command as TransactionCommand
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.log_settings import Cleanup, LogSettings
@@ -152,12 +152,12 @@ class Broker:
         self.unreadable_batches: Counter[str] = Counter()
         self.known_topics: dict[str, KnownTopic] = {}  # which groups look at
         self.heartbeat_pace = HeartbeatPace()
-        self.groups: Coordinator[Groups, GroupCommand] = Coordinator(
-            self, GROUPS_TOPIC, COORDINATOR_PARTITIONS, lambda: Groups(self.known_topics, self.heartbeat_pace)
+        self.groups: Coordinator[GroupMachine, GroupCommand] = Coordinator(
+            self, GROUPS_TOPIC, COORDINATOR_PARTITIONS, lambda: GroupMachine(self.known_topics, self.heartbeat_pace)
         )
         self._finisher = Finisher(self)
-        self.transactions: Coordinator[Transactions, TransactionCommand] = Coordinator(
-            self, TRANSACTIONS_TOPIC, COORDINATOR_PARTITIONS, Transactions, self._finisher.look, coordination_key
+        self.transactions: Coordinator[TransactionMachine, TransactionCommand] = Coordinator(
+            self, TRANSACTIONS_TOPIC, COORDINATOR_PARTITIONS, TransactionMachine, self._finisher.look, coordination_key
         )
         self.queues = QueueCoordinator(self, COORDINATOR_PARTITIONS)
         self.shares = Shares(self)
@@ -402,7 +402,7 @@ class Broker:
                 hint="the next start tries again",
             ) from error
         # A topic of this name that is made later is another one: nobody has read anything of it.
-        await self.groups.submit_to_all(DropTopic(topic.name))
+        await self.groups.submit_to_all(DropTopicOffsets(topic.name))
         await self.queues.submit_to_all(QueueDropTopic(topic.name))
         await self.redrives.submit_to_all(DropLetters(topic.id))
         await self.submit(ForgetTopic(topic.name))

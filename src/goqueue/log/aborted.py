@@ -5,16 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedRange
 from goqueue.records.layout import BatchHeader
 
 
 class AbortedRanges:
     """The aborted transactions of a stretch of the log, by producer."""
 
-    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, transactions: Iterable[AbortedRange]) -> None:
         """Take transactions in the order of their markers; a producer has one at a time, so its own never overlap."""
-        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+        self._by_producer: dict[int, list[AbortedRange]] = {}
         for each in transactions:
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
@@ -27,5 +27,5 @@ class AbortedRanges:
         return number < len(own) and own[number].first_offset <= header.base_offset
 
 
-def _last_offset(transaction: AbortedTransaction) -> int:
+def _last_offset(transaction: AbortedRange) -> int:
     return transaction.last_offset

@@ -29,7 +29,7 @@ from goqueue.log import names, sidecar
 from goqueue.log.aborted import AbortedRanges
 from goqueue.log.scan import hop
 from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, EpochStart, Segment
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedRange
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import empty_batch
 from goqueue.records.layout import BatchHeader, read_header
@@ -103,7 +103,7 @@ def plan(
     sealed: Sequence[Segment],
     *,
     end_offset: int,
-    aborted: Callable[[int, int], Iterable[AbortedTransaction]],
+    aborted: Callable[[int, int], Iterable[AbortedRange]],
     last_batches: Iterable[int],
     now_ms: int,
 ) -> Compaction | None:

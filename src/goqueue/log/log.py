@@ -46,7 +46,7 @@ from goqueue.log.recovery import LogState
 from goqueue.log.rest import NEVER_MS, NEW, Rest, changed, difference
 from goqueue.log.segment import NO_TIMESTAMP
 from goqueue.log.segments import Segments
-from goqueue.machines.producer import AbortedTransaction, ProducerTable
+from goqueue.machines.producer import AbortedRange, ProducerTable
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.layout import BatchHeader, patch
 from goqueue.seams.disk import Disk, make_durable_directory
@@ -333,7 +333,7 @@ class Log:
         latest = self._open().segments.max_timestamp(start_offset=self.start_offset)
         return None if latest == NO_TIMESTAMP else self.offset_for_time(latest)
 
-    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedRange]:
         """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers."""
         return self._open().segments.aborted_transactions(first_offset, end_offset)
 

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from goqueue.log.index import Row, SparseIndex
-from goqueue.machines.producer import AbortedTransaction, ProducerTable
+from goqueue.machines.producer import AbortedRange, ProducerTable
 from goqueue.records.checksum import crc32c
 from goqueue.records.layout import CRC_START, PREFIX_BYTES, BatchHeader
 from goqueue.seams.disk import Buffer, File
@@ -61,7 +61,7 @@ class Details:
     """
 
     index: SparseIndex
-    aborted: list[AbortedTransaction] = field(default_factory=list)
+    aborted: list[AbortedRange] = field(default_factory=list)
     producers_at_start: bytes = b""
     stable_offset: int = 0
 

@@ -12,7 +12,7 @@ from goqueue.log.handles import Handles
 from goqueue.log.reader import TimedOffset
 from goqueue.log.rebuild import find_damages, read_or_rebuild
 from goqueue.log.segment import NO_TIMESTAMP, Details, Segment
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedRange
 from goqueue.model.log_settings import LogSettings
 from goqueue.seams.disk import Disk
 from goqueue.seams.sink import Sink
@@ -189,7 +189,7 @@ class Segments:
                     raise Unavailable(f"{segment.path} cannot be read: {error}") from error
         return latest
 
-    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedRange]:
         """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers.
 
         Looks behind the end only while a transaction goes on that began before it.

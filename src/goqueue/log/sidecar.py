@@ -25,7 +25,7 @@ from goqueue.errors import Corrupt
 from goqueue.log import names
 from goqueue.log.index import ROW_BYTES, SparseIndex
 from goqueue.log.segment import Damage, DamageKind, Details, EpochStart, Segment
-from goqueue.machines.producer import AbortedTransaction, ProducerTable
+from goqueue.machines.producer import AbortedRange, ProducerTable
 from goqueue.records.checksum import crc32c
 from goqueue.seams.disk import Disk
 
@@ -159,7 +159,7 @@ def read_body(disk: Disk, segment_path: PurePath) -> Body:
         raise Corrupt("the index fails its checksum")
     rows_end = head.rows * ROW_BYTES
     aborted_end = rows_end + head.aborted * _ABORTED.size
-    aborted = [AbortedTransaction(*entry) for entry in _ABORTED.iter_unpack(body[rows_end:aborted_end])]
+    aborted = [AbortedRange(*entry) for entry in _ABORTED.iter_unpack(body[rows_end:aborted_end])]
     start_end = aborted_end + head.start_bytes
     details = Details(
         SparseIndex.decode(head.base_offset, body[:rows_end]), aborted, bytes(body[aborted_end:start_end])

@@ -27,7 +27,7 @@ from uuid import UUID
 import msgspec
 
 from goqueue.errors import Corrupt, InvalidPartitions, TopicExists, UnknownTopic
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.model.topic import PARTITIONS_MAX, Topic, check_name
 
 CLUSTER_KEY = b"cluster"
@@ -167,7 +167,7 @@ class Catalog:
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
         """Return what carries out a command; raises what forbids it. No records mean that nothing changes."""
         del now
-        return Decision(self.plan(command), [Answer(ticket, None)])
+        return Decision(self.plan(command), [TicketReply(ticket, None)])
 
     def adopt(self, decision: Decision) -> None:
         """Make what was decided the state."""

@@ -30,7 +30,7 @@ class KeyedRecord(NamedTuple):
     value: bytes | None
 
 
-class Answer(NamedTuple):
+class TicketReply(NamedTuple):
     """What the one who waits under a ticket is told; a GoQueueError is raised there."""
 
     ticket: int
@@ -45,7 +45,7 @@ class Decision(msgspec.Struct, frozen=True):
     """
 
     records: Sequence[KeyedRecord] = ()
-    answers: Sequence[Answer] = ()
+    answers: Sequence[TicketReply] = ()
     outcome: object = None
     is_told_at_once: bool = False
     is_idle: bool = False

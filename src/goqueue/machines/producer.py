@@ -59,7 +59,7 @@ class SeenBatch(NamedTuple):
     timestamp: int
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedRange(NamedTuple):
     """Records of `producer_id` in [first_offset, last_offset] are aborted.
 
     `last_stable_offset` is the bound for read-committed readers as it was after this transaction ended: every
@@ -94,7 +94,7 @@ _FRESH = Fresh()
 
 
 @dataclass(slots=True)
-class ProducerState:
+class KnownProducer:
     """What is known of one producer; `transaction_start` is NO_OFFSET unless a transaction is open.
 
     `last_offset` is the base offset of its last batch, be it data or a marker.
@@ -116,13 +116,13 @@ class ProducerTable:
     __slots__ = ("_open", "_producers")
 
     def __init__(self) -> None:
-        self._producers: dict[int, ProducerState] = {}
+        self._producers: dict[int, KnownProducer] = {}
         self._open: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[tuple[int, ProducerState]]:
+    def __iter__(self) -> Iterator[tuple[int, KnownProducer]]:
         return iter(sorted(self._producers.items()))
 
     @property
@@ -155,13 +155,13 @@ class ProducerTable:
             )
         return _judge_sequence(header, known)
 
-    def apply(self, header: BatchHeader, marker: ControlType | None = None) -> AbortedTransaction | None:
+    def apply(self, header: BatchHeader, marker: ControlType | None = None) -> AbortedRange | None:
         """Take note of an appended batch; return the transaction that it aborted, if it is an abort marker."""
         if header.producer_id < 0:
             return None
         known = self._producers.get(header.producer_id)
         if known is None:
-            known = self._producers[header.producer_id] = ProducerState(header.producer_epoch)
+            known = self._producers[header.producer_id] = KnownProducer(header.producer_epoch)
         elif header.producer_epoch != known.epoch:
             known.epoch = header.producer_epoch
             known.recent.clear()
@@ -179,14 +179,14 @@ class ProducerTable:
         return None
 
     def _end_transaction(
-        self, header: BatchHeader, known: ProducerState, marker: ControlType | None
-    ) -> AbortedTransaction | None:
+        self, header: BatchHeader, known: KnownProducer, marker: ControlType | None
+    ) -> AbortedRange | None:
         start, known.transaction_start = known.transaction_start, NO_OFFSET
         self._open.pop(header.producer_id, None)
         if start == NO_OFFSET or marker is not ControlType.ABORT:
             return None
         stable = self.first_open_offset
-        return AbortedTransaction(
+        return AbortedRange(
             header.producer_id, start, header.last_offset, header.next_offset if stable is None else stable
         )
 
@@ -263,7 +263,7 @@ class ProducerTable:
             position += _PRODUCER.size
             recent = [SeenBatch(*_RECENT.unpack_from(data, position + index * _RECENT.size)) for index in range(count)]
             position += count * _RECENT.size
-            table._producers[producer_id] = ProducerState(epoch, timestamp, last, start, recent)
+            table._producers[producer_id] = KnownProducer(epoch, timestamp, last, start, recent)
             if start != NO_OFFSET:
                 table._open[producer_id] = start
         return table
@@ -278,7 +278,7 @@ class ProducerTable:
         assert self._open.keys() <= self._producers.keys()
 
 
-def _judge_sequence(header: BatchHeader, known: ProducerState) -> Verdict:
+def _judge_sequence(header: BatchHeader, known: KnownProducer) -> Verdict:
     if header.producer_epoch > known.epoch:
         return _FRESH if header.base_sequence == 0 else _out_of_order(header, expected=0)
     if header.base_sequence == NO_SEQUENCE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from goqueue.errors import Invalid
-from goqueue.model.dead_letters import Cause
+from goqueue.model.dead_letters import DeadLetterCause
 
 REASONS_MAX = 100
 
@@ -36,7 +36,7 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.first_offset is not None and self.last_offset is not None and self.first_offset > self.last_offset:
             raise Invalid("the first offset is behind the last one")
 
-    def means(self, cause: Cause, key: bytes | None, died_ms: int) -> bool:
+    def means(self, cause: DeadLetterCause, key: bytes | None, died_ms: int) -> bool:
         """Tell whether a letter is meant."""
         return (
             (not self.reasons or cause.reason in self.reasons)

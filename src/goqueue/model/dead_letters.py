@@ -69,7 +69,7 @@ def is_for_dead_letters(topic: str) -> bool:
     return topic.endswith(_SUFFIX)
 
 
-class Cause(NamedTuple):
+class DeadLetterCause(NamedTuple):
     """Why a message died and where it was, as its letter says; what it does not say is empty or None.
 
     `redrives` is how often it was published again before.
@@ -89,7 +89,7 @@ class Cause(NamedTuple):
     redrives: int
 
 
-def cause_of(headers: Headers) -> Cause:
+def cause_of(headers: Headers) -> DeadLetterCause:
     """Return what the headers of a letter say; anybody may have written them, so nothing is taken for granted."""
     said = {name: value for name, value in headers if name.startswith(PREFIX) or name == REDRIVES_HEADER}
 
@@ -100,7 +100,7 @@ def cause_of(headers: Headers) -> Cause:
         written = said.get(name) or b""
         return int(written) if written.isdigit() and len(written) <= _DIGITS_MAX else None
 
-    return Cause(
+    return DeadLetterCause(
         reason=text(REASON_HEADER) or UNKNOWN_REASON,
         error=text(ERROR_HEADER),
         attempts=number(ATTEMPTS_HEADER),

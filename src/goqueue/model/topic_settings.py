@@ -61,7 +61,7 @@ class TopicSettings:
                 raise Invalid(f"goqueue.retention.hold.{name} is {value}, but must lie between {low} and {_INT64_MAX}")
 
 
-class Source(StrEnum):
+class SettingSource(StrEnum):
     """Where the value of a setting comes from: set for the topic, set for the broker, or neither."""
 
     TOPIC = "topic"
@@ -69,7 +69,7 @@ class Source(StrEnum):
     DEFAULT = "default"
 
 
-class Setting(NamedTuple):
+class TopicSetting(NamedTuple):
     """One setting: its name for users, where its value lies, what kind of value it is, and what it does."""
 
     name: str
@@ -82,11 +82,11 @@ class Setting(NamedTuple):
         value = getattr(settings.log if _is_of_log(self) else settings, self.attribute)
         return str(value.value) if isinstance(value, Enum) else str(value)
 
-    def source(self, settings: TopicSettings, own: Container[str]) -> Source:
+    def source(self, settings: TopicSettings, own: Container[str]) -> SettingSource:
         """Tell where the value comes from; `own` are the names of what was set for this topic."""
         if self.name in own:
-            return Source.TOPIC
-        return Source.DEFAULT if self.read(settings) == self.read(_DEFAULTS) else Source.BROKER
+            return SettingSource.TOPIC
+        return SettingSource.DEFAULT if self.read(settings) == self.read(_DEFAULTS) else SettingSource.BROKER
 
     @property
     def choices(self) -> list[str]:
@@ -99,66 +99,80 @@ _TOPIC_ATTRIBUTES = frozenset(
     {"stamp", "compression", "min_insync_replicas", "timestamp_after_max_ms", "hold_bytes", "hold_ms", "archive_path"}
 )
 
-TABLE: Mapping[str, Setting] = {
+TABLE: Mapping[str, TopicSetting] = {
     setting.name: setting
     for setting in (
-        Setting("cleanup.policy", "cleanup", Cleanup, "Old records are deleted, compacted by key, or both."),
-        Setting("compression.type", "compression", Compression, "Batches stay compressed as their producer sent them."),
-        Setting("delete.retention.ms", "delete_retention_ms", int, "How long a compacted topic keeps tombstones."),
-        Setting(
+        TopicSetting("cleanup.policy", "cleanup", Cleanup, "Old records are deleted, compacted by key, or both."),
+        TopicSetting(
+            "compression.type", "compression", Compression, "Batches stay compressed as their producer sent them."
+        ),
+        TopicSetting("delete.retention.ms", "delete_retention_ms", int, "How long a compacted topic keeps tombstones."),
+        TopicSetting(
             "goqueue.archive.path",
             "archive_path",
             str,
             "Where `goqueue job archive` keeps the topic: Spark reads from there what the log has not any more.",
         ),
-        Setting(
+        TopicSetting(
             "goqueue.flush",
             "flush",
             FlushPolicy,
             "group: replies to acks=all wait for an fsync, and a power loss costs nothing that was acknowledged so; "
             "interval: nothing waits, and a power loss costs what was written since the last fsync.",
         ),
-        Setting(
+        TopicSetting(
             "goqueue.flush.interval.ms",
             "flush_interval_ms",
             int,
             "With goqueue.flush=interval, the longest time between a write and its fsync.",
         ),
-        Setting(
+        TopicSetting(
             "goqueue.retention.hold.bytes",
             "hold_bytes",
             int,
             "How many bytes of the topic are kept beyond retention because groups have not read them; 0 for none, -1 "
             "for any number.",
         ),
-        Setting(
+        TopicSetting(
             "goqueue.retention.hold.ms",
             "hold_ms",
             int,
             "Groups without members that have committed nothing for this time hold nothing back.",
         ),
-        Setting("index.interval.bytes", "index_interval_bytes", int, "One row of the index for so many bytes of log."),
-        Setting("max.compaction.lag.ms", "max_compaction_lag_ms", int, "Records older than this are always compacted."),
-        Setting("max.message.bytes", "max_message_bytes", int, "The largest batch that is accepted, as it is sent."),
-        Setting(
+        TopicSetting(
+            "index.interval.bytes", "index_interval_bytes", int, "One row of the index for so many bytes of log."
+        ),
+        TopicSetting(
+            "max.compaction.lag.ms", "max_compaction_lag_ms", int, "Records older than this are always compacted."
+        ),
+        TopicSetting(
+            "max.message.bytes", "max_message_bytes", int, "The largest batch that is accepted, as it is sent."
+        ),
+        TopicSetting(
             "message.timestamp.after.max.ms",
             "timestamp_after_max_ms",
             int,
             "Records that their producer stamped further ahead of the broker's clock are refused.",
         ),
-        Setting("message.timestamp.type", "stamp", Stamp, "Whose clock stamps the records: producer or broker."),
-        Setting(
+        TopicSetting("message.timestamp.type", "stamp", Stamp, "Whose clock stamps the records: producer or broker."),
+        TopicSetting(
             "min.cleanable.dirty.ratio",
             "min_cleanable_dirty_ratio",
             float,
             "Compaction runs when this part of the log is new since the last pass.",
         ),
-        Setting("min.compaction.lag.ms", "min_compaction_lag_ms", int, "Records younger than this are not compacted."),
-        Setting("min.insync.replicas", "min_insync_replicas", int, "acks=all needs so many replicas that are in sync."),
-        Setting("retention.bytes", "retention_bytes", int, "A partition larger than this loses its oldest segments."),
-        Setting("retention.ms", "retention_ms", int, "Segments whose records are older than this are deleted."),
-        Setting("segment.bytes", "segment_bytes", int, "A segment of a partition grows up to this size."),
-        Setting("segment.ms", "segment_ms", int, "A segment older than this is sealed even if it is not full."),
+        TopicSetting(
+            "min.compaction.lag.ms", "min_compaction_lag_ms", int, "Records younger than this are not compacted."
+        ),
+        TopicSetting(
+            "min.insync.replicas", "min_insync_replicas", int, "acks=all needs so many replicas that are in sync."
+        ),
+        TopicSetting(
+            "retention.bytes", "retention_bytes", int, "A partition larger than this loses its oldest segments."
+        ),
+        TopicSetting("retention.ms", "retention_ms", int, "Segments whose records are older than this are deleted."),
+        TopicSetting("segment.bytes", "segment_bytes", int, "A segment of a partition grows up to this size."),
+        TopicSetting("segment.ms", "segment_ms", int, "A segment older than this is sealed even if it is not full."),
     )
 }
 
@@ -188,7 +202,7 @@ def parse(config: Mapping[str, str], defaults: TopicSettings) -> TopicSettings:
     return settings
 
 
-def _parse_value(setting: Setting, text: str) -> tuple[object, str]:
+def _parse_value(setting: TopicSetting, text: str) -> tuple[object, str]:
     if setting.name == "cleanup.policy":
         # Kafka takes the two policies in any order, with spaces.
         text = ",".join(sorted({part.strip() for part in text.split(",")}))
@@ -213,5 +227,5 @@ def _is_unknown(name: str) -> str:
     return f"{quoted(name)} is no setting of a topic"
 
 
-def _is_of_log(setting: Setting) -> bool:
+def _is_of_log(setting: TopicSetting) -> bool:
     return setting.attribute not in _TOPIC_ATTRIBUTES

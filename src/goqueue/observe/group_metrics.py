@@ -17,9 +17,9 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.groups.lag import Lag, lag_of, messages_behind
 from goqueue.broker.groups.view import member_count
 from goqueue.errors import GoQueueError
-from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.machine import GroupMachine
 from goqueue.machines.groups.rebalance_kinds import RebalanceKind
-from goqueue.machines.transactions.values import Cause, TransactionState
+from goqueue.machines.transactions.values import EndCause, TransactionState
 from goqueue.model.topic import TopicPartition
 
 GROUPS_MAX = 1000
@@ -53,7 +53,7 @@ class GroupSnapshot:
     lags: Mapping[tuple[str, str], GroupLag]
     rebalances: Mapping[RebalanceKind, int]
     transactions: Mapping[TransactionState, int]
-    ended: Mapping[Cause, int]
+    ended: Mapping[EndCause, int]
     held_bytes: Mapping[str, int]
 
 
@@ -65,7 +65,7 @@ async def look_at_groups(broker: Broker) -> GroupSnapshot:
     for machine in machines:
         rebalances.update(machine.rebalances)
     states = Counter(dict.fromkeys(TransactionState, 0))
-    ended = Counter(dict.fromkeys(Cause, 0))
+    ended = Counter(dict.fromkeys(EndCause, 0))
     for each in broker.transactions.machines:
         states.update(transaction.state for transaction in each.all())
         ended.update(each.ended)
@@ -81,7 +81,7 @@ async def look_at_groups(broker: Broker) -> GroupSnapshot:
     )
 
 
-async def _lags(broker: Broker, told: Sequence[tuple[str, Groups]]) -> Mapping[tuple[str, str], GroupLag]:
+async def _lags(broker: Broker, told: Sequence[tuple[str, GroupMachine]]) -> Mapping[tuple[str, str], GroupLag]:
     found: dict[tuple[str, str], GroupLag] = {}
     behind: list[tuple[tuple[str, str], TopicPartition, int]] = []
     for name, machine in told:

@@ -23,7 +23,7 @@ from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
 from goqueue.errors import Corrupt, GoQueueError, LogOffline, TooLarge
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers
 from goqueue.records.reader import read_pairs
@@ -182,7 +182,7 @@ class Shard(Generic[CommandT]):
         for answered in self._waiting.values():
             hand_over(answered, LogOffline(reason))
 
-    def _carry_out(self, command: CommandT, ticket: int) -> Sequence[Answer]:
+    def _carry_out(self, command: CommandT, ticket: int) -> Sequence[TicketReply]:
         is_independent = self._machine.is_independent(command)
         if self._gathered and not is_independent:
             self._write_gathered()
@@ -224,7 +224,7 @@ class Shard(Generic[CommandT]):
         try:
             self._append([record for decision in gathered for record in decision.records], is_awaited=True)
         except GoQueueError as error:
-            self._hand_out([Answer(ticket, error) for ticket, _ in answers])
+            self._hand_out([TicketReply(ticket, error) for ticket, _ in answers])
             return
         for decision in gathered:
             self._adopt(decision)
@@ -254,7 +254,7 @@ class Shard(Generic[CommandT]):
             self._give_up(self.partition.log.fault)
             raise
 
-    def _tell(self, answers: Sequence[Answer], end: int) -> None:
+    def _tell(self, answers: Sequence[TicketReply], end: int) -> None:
         if end > self.partition.high_watermark:
             self._give_up(self.partition.log.fault or _STOPPING)
             return
@@ -262,7 +262,7 @@ class Shard(Generic[CommandT]):
         if self._changed is not None:
             self._changed()
 
-    def _hand_out(self, answers: Sequence[Answer]) -> None:
+    def _hand_out(self, answers: Sequence[TicketReply]) -> None:
         for ticket, reply in answers:
             answered = self._waiting.get(ticket)
             if answered is not None:

@@ -22,8 +22,8 @@ from goqueue.errors import CoordinatorUnavailable
 from goqueue.machines.queues.commands import DeleteQueue, Seek
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.steps import DONE, HELD_MAX
-from goqueue.machines.queues.values import Verdict
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.values import AckType
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
@@ -36,7 +36,7 @@ from tests.protocols.kafka.server import SimServer
 from tests.protocols.kafka.share_kit import ShareMember, Where, publish, taken
 
 ORDERED = QueueSettings(ordering=Ordering.KEY, visibility_ms=3_600_000)
-ACK = Statement(Verdict.ACK)
+ACK = Statement(AckType.ACK)
 
 
 async def _make(client: RawClient, name: str) -> Where:
@@ -52,7 +52,7 @@ def _group(broker: Broker, name: str = "g") -> QueueGroup | None:
     return None if machine is None else machine.find(name)
 
 
-def _window(broker: Broker, topic: str = "t") -> Window:
+def _window(broker: Broker, topic: str = "t") -> QueueWindow:
     group = _group(broker)
     assert group is not None
     return group.windows[TopicPartition(topic, 0)]

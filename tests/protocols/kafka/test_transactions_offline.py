@@ -15,7 +15,7 @@ from goqueue.broker.transactions.coordination import (
 )
 from goqueue.broker.transactions.sinks import commit_batch
 from goqueue.errors import CoordinatorUnavailable
-from goqueue.machines.transactions.values import ProducerIdentity, Stage
+from goqueue.machines.transactions.values import ProducerEpoch, SinkStage
 from tests.protocols.kafka.api_kit import UNKNOWN_TOPIC, pass_time, run
 from tests.protocols.kafka.group_kit import COORDINATOR_NOT_AVAILABLE
 from tests.protocols.kafka.raw import RawClient
@@ -123,7 +123,7 @@ def test_a_commit_of_a_batch_is_answered_in_time_whatever_it_stages() -> None:
             assert await producer.init() == 0
             assert await producer.add(("t", 0)) == [0]
             await producer.produce(b"x")
-            stages.append(Stage(producer.id, producer.producer_id, producer.epoch))
+            stages.append(SinkStage(producer.id, producer.producer_id, producer.epoch))
         server.server.broker.topic("t").partition(0).log.go_offline("its disk is broken")
         for _ in range(2):
             committing = asyncio.ensure_future(commit_batch(server.server.broker, ANYBODY, "s", 1, stages))
@@ -141,7 +141,7 @@ def test_the_answer_names_the_partition_and_what_to_do() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         producer = await offline(server, client)
         broker = server.server.broker
-        identity = ProducerIdentity(producer.producer_id, producer.epoch)
+        identity = ProducerEpoch(producer.producer_id, producer.epoch)
         for waiting in (
             end_transaction(broker, ANYBODY, "payments", identity, is_commit=False),
             init_transactions(broker, ANYBODY, "payments", 60_000),

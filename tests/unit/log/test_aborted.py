@@ -14,7 +14,7 @@ from goqueue.errors import Unavailable
 from goqueue.log import names
 from goqueue.log.aborted import AbortedRanges
 from goqueue.log.log import Log
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedRange
 from goqueue.model.log_settings import Cleanup
 from goqueue.records.layout import read_header
 from goqueue.testing import SimDisk
@@ -97,7 +97,7 @@ def test_an_aborted_transaction_is_told_as_long_as_its_marker_is_there() -> None
     )
     settle(log)
     assert compact(log, NOW_MS)
-    assert log.aborted_transactions(0, log.end_offset) == [AbortedTransaction(1, 0, 1, 2)]
+    assert log.aborted_transactions(0, log.end_offset) == [AbortedRange(1, 0, 1, 2)]
     assert values(log) == read_committed(log) == [b"committed"]
 
 
@@ -130,7 +130,7 @@ def test_to_see_that_no_pass_is_due_takes_no_index_file() -> None:
 # -- many of them
 
 
-class Watched(AbortedTransaction):
+class Watched(AbortedRange):
     """Counts how often somebody looks at one."""
 
     looks = 0
@@ -154,7 +154,7 @@ def test_what_is_aborted_is_found_among_many_with_a_few_looks() -> None:
 
 @pytest.mark.parametrize("producer", [1, 2, 3])
 def test_aborted_are_the_records_of_a_producer_from_its_first_offset_to_its_marker(producer: int) -> None:
-    ranges = AbortedRanges([AbortedTransaction(*entry, 0) for entry in ((1, 3, 6), (2, 5, 8), (1, 7, 9), (1, 12, 13))])
+    ranges = AbortedRanges([AbortedRange(*entry, 0) for entry in ((1, 3, 6), (2, 5, 8), (1, 7, 9), (1, 12, 13))])
     header = read_header(in_transaction(b"x", producer=producer, sequence=0))
     plain = read_header(batch(b"x", producer=producer, sequence=0))
     expected = {1: {3, 4, 5, 6, 7, 8, 9, 12, 13}, 2: {5, 6, 7, 8}, 3: set()}[producer]
@@ -187,10 +187,10 @@ def test_a_transaction_is_followed_to_its_end_and_no_further() -> None:
     )
     disk.fail(errno.EIO, operation="read", path=index_from(6), times=None)
     assert log.aborted_transactions(0, 1) == []
-    assert log.aborted_transactions(0, 3) == [AbortedTransaction(1, 1, 4, 3)]
+    assert log.aborted_transactions(0, 3) == [AbortedRange(1, 1, 4, 3)]
     disk.heal()
     disk.fail(errno.EIO, operation="read", path=index_from(7), times=None)
-    assert log.aborted_transactions(2, 6) == [AbortedTransaction(1, 1, 4, 3), AbortedTransaction(2, 3, 6, 7)]
+    assert log.aborted_transactions(2, 6) == [AbortedRange(1, 1, 4, 3), AbortedRange(2, 3, 6, 7)]
 
 
 def test_it_is_known_from_when_a_segment_is_sealed_which_transactions_go_on_behind_it() -> None:
@@ -236,7 +236,7 @@ def test_an_index_that_cannot_be_made_again_is_told() -> None:
         with pytest.raises(Unavailable):
             act()
     disk.heal()
-    assert log.aborted_transactions(0, 1) == [AbortedTransaction(1, 0, 1, 2)]
+    assert log.aborted_transactions(0, 1) == [AbortedRange(1, 0, 1, 2)]
 
 
 # -- what is open from before the start

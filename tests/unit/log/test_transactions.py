@@ -11,7 +11,7 @@ import pytest
 from goqueue.errors import ProducerFenced
 from goqueue.log import names
 from goqueue.log.log import Log
-from goqueue.machines.producer import AbortedTransaction, Duplicate, Fresh, Refused
+from goqueue.machines.producer import AbortedRange, Duplicate, Fresh, Refused
 from goqueue.model.log_settings import Cleanup
 from goqueue.records.layout import read_header
 from goqueue.records.reader import read_records
@@ -92,7 +92,7 @@ def test_aborted_transaction_is_listed_with_its_range() -> None:
     log = open_log(SimDisk(0))
     append(log, in_transaction(b"0", producer=1, sequence=0), in_transaction(b"1", producer=2, sequence=0))
     append(log, abort(1), commit(2))
-    assert log.aborted_transactions(0, 4) == [AbortedTransaction(1, 0, 2, 1)]
+    assert log.aborted_transactions(0, 4) == [AbortedRange(1, 0, 2, 1)]
     assert log.aborted_transactions(3, 4) == []
     assert committed_values(log) == [b"1"]
 
@@ -118,9 +118,9 @@ def test_open_transaction_is_still_open_after_a_restart(again: Restart) -> None:
     assert log.last_stable_offset == 1
     append(log, abort(1))
     assert log.last_stable_offset == log.end_offset
-    assert log.aborted_transactions(0, 5) == [AbortedTransaction(1, 1, 4, 5)]
+    assert log.aborted_transactions(0, 5) == [AbortedRange(1, 1, 4, 5)]
     log = again(disk, log)
-    assert log.aborted_transactions(0, 5) == [AbortedTransaction(1, 1, 4, 5)]
+    assert log.aborted_transactions(0, 5) == [AbortedRange(1, 1, 4, 5)]
     assert committed_values(log) == [b"0", b"2"]
 
 

@@ -18,7 +18,7 @@ from goqueue.machines.catalog import (
     NameCluster,
     TakeProducerIds,
 )
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.model.topic import PARTITIONS_MAX
 
 KEY = bytes(range(32))
@@ -35,7 +35,7 @@ def create(
 def carry_out(catalog: Catalog, command: Command) -> list[KeyedRecord]:
     """Decide and adopt; return the records."""
     decision = catalog.decide(command, 5, NOW)
-    assert decision.answers == [Answer(5, None)]
+    assert decision.answers == [TicketReply(5, None)]
     catalog.adopt(decision)
     catalog.validate()
     return list(decision.records)
@@ -89,7 +89,7 @@ def test_the_life_of_a_topic() -> None:
 def test_deciding_changes_nothing() -> None:
     catalog = Catalog()
     for command in (NameCluster(CLUSTER, KEY), create(), TakeProducerIds(10)):
-        assert catalog.decide(command, 5, NOW) == Decision(catalog.plan(command), [Answer(5, None)])
+        assert catalog.decide(command, 5, NOW) == Decision(catalog.plan(command), [TicketReply(5, None)])
     assert (catalog.cluster_id, list(catalog.topics), catalog.next_producer_id) == (None, [], 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.errors import OutOfOrderSequence, ProducerFenced
-from goqueue.machines.producer import AbortedTransaction, Duplicate, Fresh, ProducerTable, Refused
+from goqueue.machines.producer import AbortedRange, Duplicate, Fresh, ProducerTable, Refused
 from goqueue.records.control import ControlType
 from goqueue.records.layout import BatchHeader, read_header
 from tests.unit.log.log_kit import NOW_MS, abort, batch, commit
@@ -163,8 +163,8 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     assert table.apply(marker(commit(7), 8), ControlType.COMMIT) is None
     assert table.first_open_offset == 7
     table.apply(header(2, offset=9, is_transactional=True))
-    assert table.apply(marker(abort(8), 10), ControlType.ABORT) == AbortedTransaction(8, 7, 10, 9)
-    assert table.apply(marker(abort(7), 11), ControlType.ABORT) == AbortedTransaction(7, 9, 11, 12)
+    assert table.apply(marker(abort(8), 10), ControlType.ABORT) == AbortedRange(8, 7, 10, 9)
+    assert table.apply(marker(abort(7), 11), ControlType.ABORT) == AbortedRange(7, 9, 11, 12)
     assert table.first_open_offset is None
 
 

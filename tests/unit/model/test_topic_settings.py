@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.errors import InvalidTopicSettings
 from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
-from goqueue.model.topic_settings import TABLE, Source, Stamp, TopicSettings, parse
+from goqueue.model.topic_settings import TABLE, SettingSource, Stamp, TopicSettings, parse
 
 DEFAULTS = TopicSettings()
 OTHERS = {
@@ -61,9 +61,9 @@ def test_each_value_is_told_with_where_it_comes_from() -> None:
     own = {"retention.bytes": "9", "segment.ms": TABLE["segment.ms"].read(DEFAULTS)}
     settings = parse(own, TopicSettings(log=LogSettings(retention_ms=5, retention_bytes=7)))
     sources = {name: setting.source(settings, own) for name, setting in TABLE.items()}
-    assert {sources.pop(name) for name in own} == {Source.TOPIC}
-    assert sources.pop("retention.ms") is Source.BROKER
-    assert set(sources.values()) == {Source.DEFAULT}
+    assert {sources.pop(name) for name in own} == {SettingSource.TOPIC}
+    assert sources.pop("retention.ms") is SettingSource.BROKER
+    assert set(sources.values()) == {SettingSource.DEFAULT}
 
 
 @pytest.mark.parametrize("text", ["compact,delete", "delete,compact", " delete , compact ", "compact, delete,compact"])

@@ -11,7 +11,7 @@ import msgspec
 
 from goqueue.errors import Invalid
 from goqueue.log.log import Log
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.partition import Partition
@@ -63,14 +63,14 @@ class Words:
 
     def decide(self, command: str, ticket: int, now: Now) -> Decision:
         """Carry out a command; see the table."""
-        done = [Answer(ticket, None)]
+        done = [TicketReply(ticket, None)]
         match command.split():
             case ["bad"]:
                 raise Invalid("no")
             case ["same"]:
                 return Decision(answers=done)
             case ["tell", "no"]:
-                return Decision(answers=[Answer(ticket, Invalid("told no"))])
+                return Decision(answers=[TicketReply(ticket, Invalid("told no"))])
             case ["set", word, count]:
                 return Decision([KeyedRecord(word.encode(), count.encode())], done)
             case ["mistake"]:
@@ -85,9 +85,9 @@ class Words:
                 return msgspec.structs.replace(self.decide(" ".join(words), ticket, now), is_told_at_once=True)
             case words:
                 counts = {word: self.counts.get(word, 0) + 1 for word in words}
-                told = [Answer(each, counts[word]) for word in words for each in self.waiting.get(word, ())]
+                told = [TicketReply(each, counts[word]) for word in words for each in self.waiting.get(word, ())]
                 records = [KeyedRecord(word.encode(), b"%d" % count) for word, count in counts.items()]
-                return Decision(records, [*told, Answer(ticket, counts)])
+                return Decision(records, [*told, TicketReply(ticket, counts)])
 
     def adopt(self, decision: Decision) -> None:
         """Make what was decided the state."""

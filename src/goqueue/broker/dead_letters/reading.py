@@ -14,7 +14,7 @@ from typing import NamedTuple
 from goqueue.broker.messages.aborted import Aborted
 from goqueue.broker.messages.fetch import aborted_in
 from goqueue.errors import UnreadableBatch
-from goqueue.model.dead_letters import Cause
+from goqueue.model.dead_letters import DeadLetterCause
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX, SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import give_way
@@ -35,7 +35,7 @@ class Letter(NamedTuple):
 
     partition: int
     record: Record
-    cause: Cause
+    cause: DeadLetterCause
     is_redriven: bool
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from goqueue.broker.dead_letters.reading import open_batches
 from goqueue.errors import CorruptBatch
-from goqueue.model.dead_letters import Cause, cause_of
+from goqueue.model.dead_letters import DeadLetterCause, cause_of
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import give_way
 
@@ -19,8 +19,8 @@ async def find_letters(
     partition: Partition,
     start: int,
     end: int,
-    is_wanted: Callable[[Cause], bool],
-    found: set[Cause],
+    is_wanted: Callable[[DeadLetterCause], bool],
+    found: set[DeadLetterCause],
     *,
     enough: int | None = None,
 ) -> None:

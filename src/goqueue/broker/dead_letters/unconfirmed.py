@@ -1,7 +1,7 @@
 """Of which dead messages there may be letters already, and which of these were written.
 
 A letter is doubtful from when it is sent until its message is settled. So is, after a start, that of any message that
-was dead before. Where letters may lie is stored before the first of them is sent (`Window.letter_places`), and moves on
+was dead before. Where letters may lie is stored before the first of them is sent (`letter_places`), and moves on
 when nobody is in doubt any more: so there is little to look at, however many letters there are. One of which nobody can
 tell has to wait until somebody can.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.dead_letters.search import find_letters
 from goqueue.errors import GoQueueError, LogOffline, Unavailable
 from goqueue.machines.queues.values import LetterPlace
-from goqueue.machines.queues.window import Window
-from goqueue.model.dead_letters import Cause, cause_of
+from goqueue.machines.queues.window import QueueWindow
+from goqueue.model.dead_letters import DeadLetterCause, cause_of
 from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import NewRecord
 from goqueue.runtime.partition import Partition
@@ -50,14 +50,14 @@ class _Sent(NamedTuple):
 class _Found(NamedTuple):
     """What letters say that were found, and of which messages nobody can tell whether there is one, and why."""
 
-    written: set[Cause]
+    written: set[DeadLetterCause]
     unknown: dict[int, GoQueueError]
 
 
 class _Former(NamedTuple):
     """What letters from before the start say of messages, by offset, and why there may be more of them."""
 
-    causes: dict[int, set[Cause]]
+    causes: dict[int, set[DeadLetterCause]]
     obstacle: GoQueueError | None
 
 
@@ -93,7 +93,7 @@ class LetterDoubts:
             del self._former[dead]
 
     def places(
-        self, dead: Dead, window: Window, target: LetterPlace, certain: Collection[int]
+        self, dead: Dead, window: QueueWindow, target: LetterPlace, certain: Collection[int]
     ) -> tuple[LetterPlace, ...]:
         """Return where letters may lie if some are written to a place now; there is no doubt about those of `certain`.
 
@@ -117,7 +117,7 @@ class LetterDoubts:
             )
         return (*others, target)
 
-    def is_clear(self, dead: Dead, window: Window, certain: Collection[int]) -> bool:
+    def is_clear(self, dead: Dead, window: QueueWindow, certain: Collection[int]) -> bool:
         """Tell whether no dead message is in doubt but those of `certain`."""
         if any(offset in window.dead and offset not in certain for offset in self._sent.get(dead, ())):
             return False
@@ -129,7 +129,7 @@ class LetterDoubts:
         return not any(offset in window.old_dead and offset not in certain for offset in former.causes)
 
     async def unwritten(
-        self, dead: Dead, window: Window, letters: Letters, leases: Leases
+        self, dead: Dead, window: QueueWindow, letters: Letters, leases: Leases
     ) -> tuple[Letters, dict[int, GoQueueError]]:
         """Leave out letters that were written before; also return those of which nobody can tell, and why.
 
@@ -150,12 +150,12 @@ class LetterDoubts:
         unknown = {each: error for each, error in found.unknown.items() if each in left}
         return {each: letter for each, letter in left.items() if each not in unknown}, unknown
 
-    async def _look_back(self, dead: Dead, window: Window) -> _Former:
+    async def _look_back(self, dead: Dead, window: QueueWindow) -> _Former:
         """Look for letters from before the start, once for all that were dead then."""
         known = self._former.get(dead)
         if known is not None:
             return known
-        found: set[Cause] = set()
+        found: set[DeadLetterCause] = set()
         obstacle: GoQueueError | None = None
         for place in window.letter_places:
             opened = self._broker.topics_by_id.get(place.topic_id)
@@ -175,19 +175,19 @@ class LetterDoubts:
         return former
 
 
-def _is_old(dead: Dead, window: Window, cause: Cause) -> bool:
+def _is_old(dead: Dead, window: QueueWindow, cause: DeadLetterCause) -> bool:
     """Tell whether a letter is of a message that was dead at the start, and is still."""
     group, where = dead
     return cause.group == group and (cause.topic, cause.partition) == where and cause.offset in window.old_dead
 
 
-async def _find_sent(sent: Mapping[int, _Sent], causes: Mapping[int, Cause]) -> _Found:
+async def _find_sent(sent: Mapping[int, _Sent], causes: Mapping[int, DeadLetterCause]) -> _Found:
     """Look for letters that were sent since the start, where they were sent last."""
     found = _Found(set(), {})
     for partition in dict.fromkeys(each.partition for each in sent.values() if not each.partition.gone):
         there = {offset: each.start for offset, each in sent.items() if each.partition is partition}
         wanted = {causes[offset] for offset in there}
-        here: set[Cause] = set()
+        here: set[DeadLetterCause] = set()
         try:
             # What a power loss could take back does not count as written.
             end = min(partition.high_watermark, partition.log.durable_end)

@@ -30,12 +30,12 @@ from goqueue.broker.messages.publish import Limits, moved_batch, publish_section
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics.admin import create_topic
 from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists, Unavailable
-from goqueue.machines.queues.commands import Bury, Retreat
+from goqueue.machines.queues.commands import MarkDeadLettered, Retreat
 from goqueue.machines.queues.group import QueueGroup
-from goqueue.machines.queues.machine import Deliveries
+from goqueue.machines.queues.machine import QueueMachine
 from goqueue.machines.queues.steps import died_of
 from goqueue.machines.queues.values import Flight, LetterPlace
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model import dead_letters
 from goqueue.model.dead_letters import dead_letters_of
 from goqueue.model.topic import TopicPartition
@@ -97,17 +97,17 @@ class _Burial:
         """Whose dead they are, and where."""
         return self.group, self.where
 
-    def next_dead(self, window: Window) -> list[int]:
+    def next_dead(self, window: QueueWindow) -> list[int]:
         """Return some of the dead that can perhaps be buried. Nobody goes through all of the others each time."""
         while self.row and not self._is_left(window, self.row[0]):
             self.row.popleft()
         self.row = self.row or deque(each for each in window.dead if each not in self.refused)
         return list(islice((each for each in self.row if self._is_left(window, each)), _AT_ONCE_MAX))
 
-    def _is_left(self, window: Window, offset: int) -> bool:
+    def _is_left(self, window: QueueWindow, offset: int) -> bool:
         return offset in window.dead and offset not in self.refused
 
-    def finder_of(self, partition: Partition, window: Window, dead: Sequence[int]) -> MessageFinder:
+    def finder_of(self, partition: Partition, window: QueueWindow, dead: Sequence[int]) -> MessageFinder:
         """Return who finds dead messages, and knows what was opened of others that lie beside them."""
         if self.finder is None or self.finder.partition is not partition or not self.finder.wants_all(dead):
             self.finder = MessageFinder(partition, frozenset(window.dead), _AT_ONCE_BYTES)
@@ -139,7 +139,7 @@ class Undertaker:
             if which not in self._resting_until:
                 self._begin(which)
 
-    def look(self, machine: Deliveries) -> None:
+    def look(self, machine: QueueMachine) -> None:
         """Begin to bury the dead of the groups of a machine, but where that has failed: decisions are many."""
         for which in machine.dying():
             if which not in self.troubles:
@@ -216,7 +216,9 @@ class Undertaker:
             await self._settle(burial, window, leases, target)
         return True
 
-    async def _settle(self, burial: _Burial, window: Window, leases: Leases, target: _Target | None = None) -> None:
+    async def _settle(
+        self, burial: _Burial, window: QueueWindow, leases: Leases, target: _Target | None = None
+    ) -> None:
         """Have messages done that died of leases, but for the refused ones; perhaps their letters were just written."""
         leases = {offset: lease_id for offset, lease_id in leases.items() if offset not in burial.refused}
         if leases:
@@ -227,12 +229,12 @@ class Undertaker:
             burial.got_on_at = self._broker.clock.monotonic()
 
     async def _submit(
-        self, burial: _Burial, window: Window, leases: Leases, places: tuple[LetterPlace, ...] | None
+        self, burial: _Burial, window: QueueWindow, leases: Leases, places: tuple[LetterPlace, ...] | None
     ) -> None:
-        command = Bury(burial.group, burial.where, window.topic_id, leases, places)
+        command = MarkDeadLettered(burial.group, burial.where, window.topic_id, leases, places)
         await self._broker.queues.submit(burial.group, command)
 
-    async def _gather(self, burial: _Burial, group: QueueGroup, window: Window, dead: Sequence[int]) -> _Gathered:
+    async def _gather(self, burial: _Burial, group: QueueGroup, window: QueueWindow, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
         where = burial.where
         finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
@@ -273,7 +275,7 @@ class Undertaker:
         return opened.settings.log.max_message_bytes - _HEADERS_BYTES
 
     async def _write(
-        self, burial: _Burial, window: Window, target: _Target, letters: Letters, leases: Leases
+        self, burial: _Burial, window: QueueWindow, target: _Target, letters: Letters, leases: Leases
     ) -> dict[int, GoQueueError]:
         """Write letters to their partition; return the messages whose letters it does not take, and why.
 
@@ -299,7 +301,7 @@ class Undertaker:
         self._doubts.forget(which, refused)
         return refused
 
-    def _still_dead(self, burial: _Burial, window: Window, leases: Leases) -> Leases:
+    def _still_dead(self, burial: _Burial, window: QueueWindow, leases: Leases) -> Leases:
         """Return those of the leases of which messages are still dead; somebody may have moved or deleted the group.
 
         Who is dead no more is delivered again, and not in doubt, though it may have had a letter.

@@ -41,7 +41,7 @@ from goqueue.runtime.waiters import hand_over, turns
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.machines.groups.machine import Groups
+    from goqueue.machines.groups.machine import GroupMachine
 
 
 # What cannot be read now, and may be soon, is looked at again after this time: nobody tells when it has changed.
@@ -194,7 +194,7 @@ async def _commit(
 
 
 def _plan(
-    broker: Broker, machine: Groups, mine: MemberPositions, poll: Poll, errors: dict[TopicPartition, GoQueueError]
+    broker: Broker, machine: GroupMachine, mine: MemberPositions, poll: Poll, errors: dict[TopicPartition, GoQueueError]
 ) -> Mapping[TopicPartition, Wanted]:
     """Return where to read, in the order in which partitions have their turn; what cannot be read is an error."""
     member = _current(broker, poll).member
@@ -210,7 +210,7 @@ def _plan(
     return wanted
 
 
-def _wanted(broker: Broker, machine: Groups, mine: MemberPositions, each: TopicPartition, poll: Poll) -> Wanted:
+def _wanted(broker: Broker, machine: GroupMachine, mine: MemberPositions, each: TopicPartition, poll: Poll) -> Wanted:
     topic = broker.topic(each.topic)
     partition = topic.partition(each.partition)
     if partition.gone is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.slices import Slices
 from goqueue.machines.groups.kinds import is_in_use, topics_of
-from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.machine import GroupMachine
 from goqueue.machines.groups.offsets import partition_key
 from goqueue.model.topic import TopicPartition
 
@@ -59,7 +59,7 @@ async def readers_before(
 
 
 async def _readers(
-    machine: Groups, name: str, ends: Mapping[TopicPartition, int], now_ms: int, slices: Slices
+    machine: GroupMachine, name: str, ends: Mapping[TopicPartition, int], now_ms: int, slices: Slices
 ) -> AsyncGenerator[Reader, None]:
     group = machine.find(name)
     # None if only the members know what they read; then it may be anything.

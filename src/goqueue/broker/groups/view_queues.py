@@ -12,7 +12,7 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.groups.offsets import CommittedOffset
 from goqueue.machines.groups.share.values import ShareMember
 from goqueue.machines.queues.group import QueueGroup
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def queue_view(broker: Broker, group: QueueGroup) -> GroupView:
     )
 
 
-def _depth(broker: Broker, where: TopicPartition, window: Window) -> int | None:
+def _depth(broker: Broker, where: TopicPartition, window: QueueWindow) -> int | None:
     """Return how many messages of a partition are not done; None if nobody can tell."""
     try:
         partition = broker.topic(where.topic).partition(where.partition)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedRange
 from goqueue.records.layout import BatchHeader
 
 
 class Aborted:
     """Follows a reader through a stretch of the log, of which all aborted transactions are known."""
 
-    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
+    def __init__(self, transactions: Sequence[AbortedRange]) -> None:
         self._later = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
         # Until where the records of a producer are aborted; its marker is the last of them.
         self._last_offsets: dict[int, int] = {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.admission import OK, Caller, declare
 from goqueue.broker.topics.private import private_topic
 from goqueue.errors import GoQueueError
-from goqueue.machines.producer import AbortedTransaction
+from goqueue.machines.producer import AbortedRange
 from goqueue.records.layout import read_header
 from goqueue.runtime.partition import Partition
 
@@ -50,7 +50,7 @@ class Fetched(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     start_offset: int = -1
-    aborted: Sequence[AbortedTransaction] | None = None
+    aborted: Sequence[AbortedRange] | None = None
 
 
 class Fetch:
@@ -201,7 +201,7 @@ def _admitted(wanted: Wanted) -> Wanted:
     return wanted._replace(partition=private_topic(partition.topic))
 
 
-def aborted_in(partition: Partition, offset: int, data: bytes) -> Sequence[AbortedTransaction]:
+def aborted_in(partition: Partition, offset: int, data: bytes) -> Sequence[AbortedRange]:
     """Return the aborted transactions that have records in what was read, and perhaps some that begin just behind.
 
     Readers take one into account when they get to its first record, so those are harmless. To look for the exact end

@@ -27,7 +27,7 @@ from typing_extensions import override
 from goqueue.broker.admission import OK, Admission, Caller, declare
 from goqueue.broker.transactions.coordination import add_partitions, known, verify
 from goqueue.errors import GoQueueError, NotEnoughReplicas, ProducerFenced, TopicProtected, TransactionFenced
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import read_header
 from goqueue.runtime.partition import Appended, Outcome, Partition
@@ -215,7 +215,7 @@ async def _with_partitions_added(
 
     Returns the sections as they are to be published: where that was refused, with why in the place of the partition.
     """
-    by_writer: dict[ProducerIdentity, dict[int, TopicPartition]] = {}
+    by_writer: dict[ProducerEpoch, dict[int, TopicPartition]] = {}
     for number, (partition, records) in enumerate(sections):
         if isinstance(partition, Partition) and not partition.is_internal:
             # What is no batch is found again, and told, when the request is published.
@@ -234,7 +234,7 @@ async def _add(
     broker: Broker,
     caller: Caller,
     transactional_id: str,
-    writer: ProducerIdentity,
+    writer: ProducerEpoch,
     partitions: frozenset[TopicPartition],
 ) -> Mapping[TopicPartition, GoQueueError]:
     """Add all partitions that can be, and return why the others cannot."""
@@ -300,9 +300,9 @@ def _append_in_transaction(
     return outcome
 
 
-def _writer(records: bytearray | memoryview) -> ProducerIdentity:
+def _writer(records: bytearray | memoryview) -> ProducerEpoch:
     header = read_header(records)
-    return ProducerIdentity(header.producer_id, header.producer_epoch)
+    return ProducerEpoch(header.producer_id, header.producer_epoch)
 
 
 def _told_by_partition(error: GoQueueError) -> GoQueueError:

@@ -14,10 +14,10 @@ from goqueue.broker.share_groups.members import members_of
 from goqueue.errors import Corrupt, GoQueueError, GroupNotEmpty
 from goqueue.machines.groups.share.values import ShareMember
 from goqueue.machines.queues.admin import require
-from goqueue.machines.queues.commands import Configure, DeleteQueue, Pause, Seek
+from goqueue.machines.queues.commands import Configure, DeleteQueue, PauseQueue, Seek
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.values import FlightState
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
@@ -121,7 +121,7 @@ async def configure_queue(
 async def pause_queue(broker: Broker, caller: Caller, name: str, reason: str) -> QueueView:
     """Deliver nothing to a group until it is resumed; without a reason, resume it."""
     require_queue(broker, name)
-    await broker.queues.submit(name, Pause(name, reason))
+    await broker.queues.submit(name, PauseQueue(name, reason))
     return _view(broker, require_queue(broker, name))
 
 
@@ -215,7 +215,7 @@ def _view(broker: Broker, group: QueueGroup) -> QueueView:
     return QueueView(group.name, group.settings, group.paused, dict(group.leases), members, partitions)
 
 
-def partition_view(broker: Broker, group: str, where: TopicPartition, window: Window) -> PartitionView:
+def partition_view(broker: Broker, group: str, where: TopicPartition, window: QueueWindow) -> PartitionView:
     """Return how a group stands in a partition."""
     in_flight = window.states()
     trouble = broker.queues.undertaker.troubles.get((group, where), "")

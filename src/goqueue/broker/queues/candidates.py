@@ -12,8 +12,8 @@ from goqueue.broker.messages.finder import MessageFinder
 from goqueue.broker.queues.reading import Stretches
 from goqueue.errors import Corrupt, CorruptLog, UnreadableBatch
 from goqueue.machines.queues.commands import Offer, Unreadable
-from goqueue.machines.queues.steps import waits_in_vain, within_reach
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.steps import is_blocked_by_removed_message, within_reach
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
@@ -51,7 +51,7 @@ class Look(NamedTuple):
         return self.offer.end > self.offer.looked_from or self.offer.start > self.offer.looked_from
 
 
-def is_worth_a_look(partition: Partition, window: Window | None) -> bool:
+def is_worth_a_look(partition: Partition, window: QueueWindow | None) -> bool:
     """Tell whether there may be something in a partition for a group, which may not have begun with it."""
     if window is None or partition.gone is not None:
         return False
@@ -60,18 +60,18 @@ def is_worth_a_look(partition: Partition, window: Window | None) -> bool:
         return True
     if cursor < partition.high_watermark and cursor < partition.last_stable_offset:
         return True
-    return waits_in_vain(window, start)
+    return is_blocked_by_removed_message(window, start)
 
 
 def look(
-    partition: Partition, window: Window, stretches: Stretches, limit: int, bytes_max: int, *, is_ordered: bool
+    partition: Partition, window: QueueWindow, stretches: Stretches, limit: int, bytes_max: int, *, is_ordered: bool
 ) -> Look:
     """Look for messages that a group may get: those that are ready again first, then those behind its cursor."""
     start = partition.log.start_offset
     records: dict[int, Record] = {}
     unreadable: list[Unreadable] = []
     again, gone, size, fault = _find_again(partition, window, limit, bytes_max, records, unreadable)
-    if waits_in_vain(window, start):
+    if is_blocked_by_removed_message(window, start):
         gone.append(window.floor)
     fresh, end, fresh_size = _find_fresh(
         partition,
@@ -146,7 +146,7 @@ def stretch_of(error: UnreadableBatch | CorruptLog, offset: int) -> tuple[int, i
 
 def _find_again(
     partition: Partition,
-    window: Window,
+    window: QueueWindow,
     limit: int,
     bytes_max: int,
     records: dict[int, Record],
@@ -190,7 +190,7 @@ def _find_again(
     return again, gone, size, fault
 
 
-def _row(window: Window, finder: MessageFinder) -> Iterator[int]:
+def _row(window: QueueWindow, finder: MessageFinder) -> Iterator[int]:
     """Yield what is ready; whoever asks for the next one has taken the one before.
 
     The one that was ready first comes first, and then those that lie in its batch, which is open by then: if they came

@@ -18,9 +18,9 @@ from goqueue.broker.queues.settling import settle_together
 from goqueue.broker.queues.timestamps import Timestamps
 from goqueue.broker.queues.waits import Waits
 from goqueue.errors import GoQueueError
-from goqueue.machines.queues.commands import Bury, Command, DeleteQueue, DropTopic, Receive, Settle
+from goqueue.machines.queues.commands import Command, DeleteQueue, DropQueueTopic, MarkDeadLettered, Receive, Settle
 from goqueue.machines.queues.group import QueueGroup
-from goqueue.machines.queues.machine import Deliveries
+from goqueue.machines.queues.machine import QueueMachine
 from goqueue.runtime.in_hand import InHand
 from goqueue.runtime.rounds import Rounds
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 DELIVERIES_TOPIC = "__deliveries"
 
 
-class QueueCoordinator(Coordinator[Deliveries, Command]):
+class QueueCoordinator(Coordinator[QueueMachine, Command]):
     """All queue groups of a broker."""
 
     def __init__(self, broker: Broker, partitions: int) -> None:
         super().__init__(
-            broker, DELIVERIES_TOPIC, partitions, lambda: Deliveries(self.wall_jump_ms), changed=self._has_changed
+            broker, DELIVERIES_TOPIC, partitions, lambda: QueueMachine(self.wall_jump_ms), changed=self._has_changed
         )
         # By how much the wall clock was set while the broker was not running, as far as that is known.
         self.wall_jump_ms = 0
@@ -55,7 +55,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
     @override
     async def submit(self, name: str, command: Command) -> Any:
         """Have a command carried out, as any coordinator does, and count what has become of messages."""
-        if isinstance(command, Bury):
+        if isinstance(command, MarkDeadLettered):
             return await self._bury(command)
         if not isinstance(command, (Receive, Settle)):
             return await self._administer(name, command)
@@ -81,7 +81,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
     async def submit_to_all(self, command: Command) -> None:
         """Have a command carried out by every machine, and count no more what is gone."""
         await super().submit_to_all(command)
-        if isinstance(command, DropTopic):
+        if isinstance(command, DropQueueTopic):
             self.tallies.forget_topic(command.topic)
 
     def find(self, name: str) -> QueueGroup | None:
@@ -101,7 +101,7 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
             if group is not None:
                 self.waits.pass_on(group)
 
-    async def _bury(self, command: Bury) -> Any:
+    async def _bury(self, command: MarkDeadLettered) -> Any:
         # Afterwards nobody knows any more.
         causes = causes_of_death(self.find(command.group), command)
         reply = await super().submit(command.group, command)
@@ -116,9 +116,9 @@ class QueueCoordinator(Coordinator[Deliveries, Command]):
     def _known(self, name: str) -> QueueGroup | None:
         """Return a group as it is in memory, whatever has become of its log."""
         machine = self._machines[self._index(name)] if self._machines else None
-        return machine.find(name) if isinstance(machine, Deliveries) else None
+        return machine.find(name) if isinstance(machine, QueueMachine) else None
 
-    def _has_changed(self, machine: Deliveries) -> None:
+    def _has_changed(self, machine: QueueMachine) -> None:
         for group, reason in machine.take_tripped():
             self._broker.sink.emit(QueuePaused(group, reason))
         self.waits.changed(machine)

@@ -12,9 +12,9 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from goqueue.machines.queues.commands import Bury, Settle
+from goqueue.machines.queues.commands import MarkDeadLettered, Settle
 from goqueue.machines.queues.steps import Result, Settled, dead_as_told
-from goqueue.machines.queues.values import Delivery, Verdict
+from goqueue.machines.queues.values import AckType, Delivery
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class QueueTallies:
                 setattr(tally, kind, getattr(tally, kind) + done)
                 tally.refused += len(told) - done
 
-    def buried(self, command: Bury, causes: Sequence[str], known: Partitions) -> None:
+    def buried(self, command: MarkDeadLettered, causes: Sequence[str], known: Partitions) -> None:
         """Count messages that are dead letters now, by what they died of."""
         if command.partition in known:
             self._of(command.group, command.partition.topic).dead_letters.update(causes)
@@ -92,7 +92,7 @@ class QueueTallies:
         return tally
 
 
-def causes_of_death(group: QueueGroup | None, command: Bury) -> Sequence[str]:
+def causes_of_death(group: QueueGroup | None, command: MarkDeadLettered) -> Sequence[str]:
     """Return what messages died of that are about to be forgotten."""
     window = None if group is None else group.windows.get(command.partition)
     flights = [] if window is None else map(window.find, dead_as_told(window, command))
@@ -101,13 +101,13 @@ def causes_of_death(group: QueueGroup | None, command: Bury) -> Sequence[str]:
 
 def _kind(command: Settle) -> str:
     match command.verdict:
-        case Verdict.ACK:
+        case AckType.ACK:
             return "acked"
-        case Verdict.REJECT:
+        case AckType.REJECT:
             return "rejected"
-        case Verdict.EXTEND if command.delay_ms != 0:
+        case AckType.EXTEND if command.delay_ms != 0:
             return "extended"
-        case Verdict.EXTEND | Verdict.RELEASE:
+        case AckType.EXTEND | AckType.RELEASE:
             return "released"
-        case Verdict.NACK:
+        case AckType.NACK:
             return "nacked"

@@ -18,7 +18,7 @@ from goqueue.machines.decision import Now
 from goqueue.machines.queues.commands import Taker
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.steps import begun, lease
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import Ordering
 from goqueue.model.topic import TopicPartition
 from goqueue.records.reader import Record
@@ -57,17 +57,17 @@ async def peek_queue(
     return found
 
 
-async def _window(broker: Broker, group: QueueGroup, opened: OpenTopic, partition: Partition) -> Window:
+async def _window(broker: Broker, group: QueueGroup, opened: OpenTopic, partition: Partition) -> QueueWindow:
     """Return a partition as a group sees it, or would if it had begun with it; it is nobody's, and may be changed."""
     known = group.windows.get(partition.place)
     if known is not None and known.topic_id == opened.topic.id:
         return known.copy()
     start = await start_offset(broker, partition, start_of(group, opened))
-    return Window(opened.topic.id, start, start)
+    return QueueWindow(opened.topic.id, start, start)
 
 
 async def _peek(
-    broker: Broker, group: QueueGroup, partition: Partition, window: Window, limit: int
+    broker: Broker, group: QueueGroup, partition: Partition, window: QueueWindow, limit: int
 ) -> Sequence[Record]:
     is_ordered = group.settings.ordering is Ordering.KEY
     while True:

@@ -19,7 +19,7 @@ from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import Leased
 from goqueue.machines.queues.steps import HELD_MAX
 from goqueue.machines.queues.values import Delivery
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import Ordering
 from goqueue.model.topic import TopicPartition
 from goqueue.records.reader import Record
@@ -169,7 +169,7 @@ def sight_of(view: View, wish: Wish) -> Sight:
     return sight
 
 
-def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple[Partition, Window]]:
+def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple[Partition, QueueWindow]]:
     """Return the partitions in which there may be something."""
     found = []
     for partition in partitions:
@@ -180,7 +180,7 @@ def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple
 
 
 def _sights(
-    group: QueueGroup, promising: Sequence[tuple[Partition, Window]], wishes: Sequence[Wish]
+    group: QueueGroup, promising: Sequence[tuple[Partition, QueueWindow]], wishes: Sequence[Wish]
 ) -> Iterable[Sight]:
     marks = [
         Mark(each, window.cursor, len(window.ready), window.in_flight, each.last_stable_offset, each.log.start_offset)
@@ -212,7 +212,7 @@ def held_up(sight: Sight) -> str:
 def _look_around(
     stretches: Stretches,
     group: QueueGroup,
-    promising: Sequence[tuple[Partition, Window]],
+    promising: Sequence[tuple[Partition, QueueWindow]],
     takers: Sequence[Taker],
     limit: int,
     bytes_max: int,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from goqueue.errors import TooLarge, UnknownQueue
 from goqueue.machines.queues.commands import Claim, Settle
 from goqueue.machines.queues.steps import Result, all_stale
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.runtime.rounds import Take
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Statement(NamedTuple):
     """What a consumer says about messages: `delay_ms` and `reason` as of `Settle`."""
 
-    verdict: Verdict
+    verdict: AckType
     delay_ms: int | None = None
     reason: str = ""
 
@@ -38,7 +38,7 @@ async def settle_together(broker: Broker, saying: Saying, take: Take[Sequence[Cl
     claimed = take()
     claims = [claim for each in claimed for claim in each]
     # Only what is tried again is spread.
-    chance = broker.entropy.fraction() if verdict is Verdict.NACK else 0.0
+    chance = broker.entropy.fraction() if verdict is AckType.NACK else 0.0
     try:
         results = await _settle(broker, Settle(group, verdict, claims, delay_ms, reason, chance))
     except UnknownQueue:

@@ -17,8 +17,8 @@ from goqueue.log.epochs import NO_EPOCH
 from goqueue.log.log import Log
 from goqueue.machines.queues.commands import BeginTopic, Configure, Retreat
 from goqueue.machines.queues.group import QueueGroup
-from goqueue.machines.queues.machine import Deliveries
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.machine import QueueMachine
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
@@ -185,7 +185,7 @@ async def retreat_all(broker: Broker) -> None:
             await broker.queues.submit(group, Retreat(group, where, end))
 
 
-def _note_lost(broker: Broker, machine: Deliveries) -> Iterator[tuple[str, TopicPartition, int]]:
+def _note_lost(broker: Broker, machine: QueueMachine) -> Iterator[tuple[str, TopicPartition, int]]:
     for group in machine.groups.values():
         for where, window in group.windows.items():
             opened = broker.topics_by_id.get(window.topic_id)
@@ -195,6 +195,6 @@ def _note_lost(broker: Broker, machine: Deliveries) -> Iterator[tuple[str, Topic
                 yield group.name, where, end
 
 
-def _kept_end(log: Log, window: Window) -> int:
+def _kept_end(log: Log, window: QueueWindow) -> int:
     """Return how far a log is as it was when the group went through it, as far as that can be told."""
     return log.end_offset if window.epoch == NO_EPOCH else log.end_up_to(window.epoch)

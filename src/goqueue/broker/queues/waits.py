@@ -13,7 +13,7 @@ from functools import partial
 
 from goqueue.broker.queues.candidates import is_worth_a_look
 from goqueue.machines.queues.group import QueueGroup
-from goqueue.machines.queues.machine import Deliveries
+from goqueue.machines.queues.machine import QueueMachine
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over
 
@@ -159,7 +159,7 @@ class Waits:
             for wake in list(self._waiting.get(name, ())):
                 wake()
 
-    def changed(self, machine: Deliveries) -> None:
+    def changed(self, machine: QueueMachine) -> None:
         """Wake the receives of groups that may have something for them now."""
         for name in {**self._lines, **self._waiting}:
             group = machine.find(name)

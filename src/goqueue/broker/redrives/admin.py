@@ -15,7 +15,7 @@ from goqueue.broker.messages.publish import open_for_writing
 from goqueue.broker.redrives.batches import ERROR_CHARS_MAX, judge
 from goqueue.broker.redrives.runner import Trouble
 from goqueue.errors import Invalid, TopicProtected, UnknownRedrive
-from goqueue.machines.redrives.values import Cancel, Moves, Redrive, Start, Terms
+from goqueue.machines.redrives.values import Cancel, Moves, Redrive, RedriveTerms, Start
 from goqueue.model.dead_letters import cause_of
 from goqueue.model.topic import check_name, is_internal
 from goqueue.runtime.waiters import turns
@@ -52,7 +52,7 @@ class Preview(NamedTuple):
 
 
 @operation("redrives.start", on="topic", writes=True)
-async def start_redrive(broker: Broker, caller: Caller, name: str, terms: Terms) -> RedriveView:
+async def start_redrive(broker: Broker, caller: Caller, name: str, terms: RedriveTerms) -> RedriveView:
     """Begin to publish the dead letters of a topic again that are there now; the job is durable at return."""
     topic, terms = _checked(broker, name, terms)
     if terms.target is not None:
@@ -65,7 +65,7 @@ async def start_redrive(broker: Broker, caller: Caller, name: str, terms: Terms)
 
 
 @operation("redrives.preview", on="topic")
-async def preview_redrive(broker: Broker, caller: Caller, name: str, terms: Terms) -> Preview:
+async def preview_redrive(broker: Broker, caller: Caller, name: str, terms: RedriveTerms) -> Preview:
     """Return what a redrive would do now, and change nothing."""
     topic, terms = _checked(broker, name, terms)
     redriven = broker.redrives.redriven
@@ -125,7 +125,7 @@ def _view(broker: Broker, job: Redrive) -> RedriveView:
     return RedriveView(job, broker.redrives.driver.troubles.get(job.id))
 
 
-def _checked(broker: Broker, name: str, terms: Terms) -> tuple[OpenTopic, Terms]:
+def _checked(broker: Broker, name: str, terms: RedriveTerms) -> tuple[OpenTopic, RedriveTerms]:
     """Return the topic that has the letters, and the terms with what that adds; raises what is wrong with them."""
     terms.selection.check()
     if terms.rate is not None and not 0 < terms.rate <= RATE_MAX:
@@ -147,7 +147,7 @@ def _check_target(broker: Broker, target: str) -> None:
         broker.topic(target)
 
 
-def _spans(topic: OpenTopic, terms: Terms) -> dict[int, tuple[int, int]]:
+def _spans(topic: OpenTopic, terms: RedriveTerms) -> dict[int, tuple[int, int]]:
     """Return which letters are there now, by partition; what comes later, also by the redrive itself, is not meant."""
     spans = {}
     for index in range(len(topic.partitions)):

@@ -20,8 +20,15 @@ from goqueue.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from goqueue.machines.redrives.values import Moves, Redrive, Terms
-from goqueue.model.dead_letters import Cause, cause_of, is_for_dead_letters, is_unreadable, redriven_headers, says_why
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveTerms
+from goqueue.model.dead_letters import (
+    DeadLetterCause,
+    cause_of,
+    is_for_dead_letters,
+    is_unreadable,
+    redriven_headers,
+    says_why,
+)
 from goqueue.model.sinks import stage_id
 from goqueue.model.topic import check_name
 from goqueue.records.reader import Record
@@ -58,7 +65,7 @@ class Gathered(NamedTuple):
     `error` is why the last letter of those failed that can never be read or published.
     """
 
-    letters: Sequence[tuple[Record, Cause]]
+    letters: Sequence[tuple[Record, DeadLetterCause]]
     moves: Moves
     end: int
     error: str = ""
@@ -83,7 +90,7 @@ class Verdict(NamedTuple):
     error: str = ""
 
 
-def judge(broker: Broker, topic: str, terms: Terms, letter: Letter) -> Verdict | None:
+def judge(broker: Broker, topic: str, terms: RedriveTerms, letter: Letter) -> Verdict | None:
     """Say what is to become of a letter in a topic, by a redrive or in its preview; None if it is not meant."""
     _, record, cause, is_redriven = letter
     if not terms.selection.means(cause, record.key, record.timestamp):
@@ -122,7 +129,7 @@ async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered
     """Look for the next letters of a partition; those that cannot be read or published have failed."""
     span = job.spans[partition.index]
     wanted = _wanted(job)
-    letters: list[tuple[Record, Cause]] = []
+    letters: list[tuple[Record, DeadLetterCause]] = []
     moves = Moves()
     position, looked_at, size, trouble = span.position, 0, 0, ""
     while position < span.end and looked_at < _LOOKED_AT_MAX:
@@ -164,7 +171,7 @@ def sink_of(job: Redrive) -> str:
     return f"goqueue-redrive-{job.id}"
 
 
-async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, Cause]]) -> Staged:
+async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, DeadLetterCause]]) -> Staged:
     """Publish letters in a transaction of their own, which nobody has committed yet; a former one is aborted.
 
     Raises what may be better later.
@@ -172,7 +179,7 @@ async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, Ca
     transactional_id = stage_id(sink_of(job), 0, 0)
     identity = await init_transactions(broker, INSIDE, transactional_id, _TRANSACTION_MS)
     writer = Writer(transactional_id, identity)
-    by_target: dict[str, list[tuple[Record, Cause]]] = {}
+    by_target: dict[str, list[tuple[Record, DeadLetterCause]]] = {}
     for record, cause in letters:
         by_target.setdefault(job.terms.target or cause.topic, []).append((record, cause))
     moved: list[int] = []
@@ -192,7 +199,7 @@ async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, Ca
 
 
 async def _publish(
-    broker: Broker, writer: Writer, target: str, letters: Sequence[tuple[Record, Cause]], terms: Terms
+    broker: Broker, writer: Writer, target: str, letters: Sequence[tuple[Record, DeadLetterCause]], terms: RedriveTerms
 ) -> Sequence[Fate]:
     # The topic may be gone since the letters were judged.
     if (refusal := _refusal(broker, target)) is not None:
@@ -207,7 +214,7 @@ async def _publish(
         return [error] * len(letters)
 
 
-def _message(record: Record, cause: Cause, partitions: int) -> NewMessage:
+def _message(record: Record, cause: DeadLetterCause, partitions: int) -> NewMessage:
     """Return a letter as it is published again: in the partition that it was in, if there is one."""
     is_there = cause.partition is not None and cause.partition < partitions
     return NewMessage(record.key, record.value, redriven_headers(record.headers), cause.partition if is_there else None)

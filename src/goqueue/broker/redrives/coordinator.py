@@ -7,7 +7,7 @@ from uuid import UUID
 
 from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.redrives.runner import Redriver
-from goqueue.machines.redrives.machine import Redrives
+from goqueue.machines.redrives.machine import RedriveMachine
 from goqueue.machines.redrives.redriven import Redriven
 from goqueue.machines.redrives.values import Command, Redrive
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 REDRIVES_TOPIC = "__redrives"
 
 
-class RedriveCoordinator(Coordinator[Redrives, Command]):
+class RedriveCoordinator(Coordinator[RedriveMachine, Command]):
     """All redrives of a broker."""
 
     def __init__(self, broker: Broker) -> None:
-        super().__init__(broker, REDRIVES_TOPIC, 1, Redrives)
+        super().__init__(broker, REDRIVES_TOPIC, 1, RedriveMachine)
         self.driver = Redriver(broker)
 
     @property

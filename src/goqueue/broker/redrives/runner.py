@@ -32,8 +32,8 @@ from goqueue.broker.reminders import Reminders
 from goqueue.broker.transactions.coordination import ANSWER_WITHIN_S, abort_transaction, find_transaction
 from goqueue.broker.transactions.sinks import commit_batch, find_sink, forget_sink
 from goqueue.errors import CoordinatorUnavailable, GoQueueError, UnknownTransaction
-from goqueue.machines.redrives.values import Advance, Batch, Finish, Plan, Redrive, RedriveState
-from goqueue.machines.transactions.values import Stage
+from goqueue.machines.redrives.values import Advance, Finish, PlanBatch, Redrive, RedriveBatch, RedriveState
+from goqueue.machines.transactions.values import SinkStage
 from goqueue.model.sinks import stage_id
 from goqueue.runtime.partition import Partition
 
@@ -184,33 +184,37 @@ class Redriver:
     async def _do_some(self, run: _Run, job: Redrive, topic: OpenTopic, index: int) -> None:
         began = self._broker.clock.monotonic()
         gathered = await gather(self._broker, job, topic.partition(index))
-        batch = Batch(job.number + 1, index, gathered.end, (), gathered.moves, gathered.error)
+        batch = RedriveBatch(job.number + 1, index, gathered.end, (), gathered.moves, gathered.error)
         if gathered.letters:
             batch = await self._move(job, batch, gathered)
         else:
-            await self._broker.redrives.submit(job.id, Plan(job.id, batch))
+            await self._broker.redrives.submit(job.id, PlanBatch(job.id, batch))
         job = await self._advance(job, batch)
         self.tallies.note(job, self._broker.topics_by_id)
         if job.terms.rate is not None and job.open_partitions and job.left != 0:
             run.due = began + len(batch.moved) / job.terms.rate
 
-    async def _move(self, job: Redrive, batch: Batch, gathered: Gathered) -> Batch:
+    async def _move(self, job: Redrive, batch: RedriveBatch, gathered: Gathered) -> RedriveBatch:
         """Publish letters again, and return the batch that says so."""
         sink = sink_of(job)
         try:
             staged = await stage(self._broker, job, gathered.letters)
             moves = staged.moves + gathered.moves
-            batch = Batch(batch.number, batch.partition, batch.end, staged.moved, moves, staged.error or batch.error)
-            await self._broker.redrives.submit(job.id, Plan(job.id, batch))
+            batch = RedriveBatch(
+                batch.number, batch.partition, batch.end, staged.moved, moves, staged.error or batch.error
+            )
+            await self._broker.redrives.submit(job.id, PlanBatch(job.id, batch))
             if staged.moved:
-                await self._commit(sink, batch.number, Stage(staged.writer.transactional_id, *staged.writer.identity))
+                await self._commit(
+                    sink, batch.number, SinkStage(staged.writer.transactional_id, *staged.writer.identity)
+                )
         except GoQueueError:
             # Those who read the target would wait for it.
             await self._abort(sink)
             raise
         return batch
 
-    async def _commit(self, sink: str, number: int, staged: Stage) -> None:
+    async def _commit(self, sink: str, number: int, staged: SinkStage) -> None:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 await commit_batch(self._broker, INSIDE, sink, number, [staged])
@@ -236,7 +240,7 @@ class Redriver:
                 if (await find_transaction(self._broker, INSIDE, staged)).is_ongoing:
                     raise
 
-    async def _advance(self, job: Redrive, batch: Batch) -> Redrive:
+    async def _advance(self, job: Redrive, batch: RedriveBatch) -> Redrive:
         topic = self._broker.topics_by_id.get(job.topic_id)
         partition = None if topic is None else topic.partitions[batch.partition]
         start = partition.log.start_offset if isinstance(partition, Partition) else 0

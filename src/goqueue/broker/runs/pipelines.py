@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.admission import Caller, operation
 from goqueue.errors import Invalid
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.pipeline_values import PIPELINE_NAME, PLAN_BYTES_MAX, PipelineView, RunReport, Wish
+from goqueue.machines.runs.pipeline_values import PIPELINE_NAME, PLAN_BYTES_MAX, DesiredState, PipelineView, RunReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,9 @@ _NAME = re.compile(PIPELINE_NAME)
 
 
 @operation("pipelines.report", on="pipeline")
-async def report_run(broker: Broker, caller: Caller, pipeline: str, report: RunReport, plan: bytes | None) -> Wish:
+async def report_run(
+    broker: Broker, caller: Caller, pipeline: str, report: RunReport, plan: bytes | None
+) -> DesiredState:
     """Take what a run of a pipeline says, and return what is wished of it."""
     if not _NAME.fullmatch(pipeline):
         raise Invalid(

@@ -17,8 +17,8 @@ from goqueue.errors import GoQueueError, Invalid, StaleReceipt, UnknownQueue
 from goqueue.machines.queues.commands import Receipt, Settle, claims_of
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.steps import Result, stale
-from goqueue.machines.queues.values import FlightState, Verdict
-from goqueue.machines.queues.window import SHIFT, Window
+from goqueue.machines.queues.values import AckType, FlightState
+from goqueue.machines.queues.window import SHIFT, QueueWindow
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Acked(NamedTuple):
 
     first: int
     last: int
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[AckType]
 
 
 Acks = Mapping[Place, Sequence[Acked] | GoQueueError]
@@ -44,7 +44,7 @@ async def settle_shares(broker: Broker, session: ShareSession, acks: Acks) -> Ac
     """Do what a member says about messages; return what has failed, for each partition."""
     group = broker.queues.find(session.key.group)
     results: AckResults = {}
-    said: dict[Verdict, list[tuple[Place, Receipt]]] = {}
+    said: dict[AckType, list[tuple[Place, Receipt]]] = {}
     for place, ranges in acks.items():
         try:
             receipts = _understood(broker, session, group, place, ranges)
@@ -64,10 +64,10 @@ async def settle_shares(broker: Broker, session: ShareSession, acks: Acks) -> Ac
 
 
 async def _settle(
-    broker: Broker, session: ShareSession, verdict: Verdict, said: Sequence[tuple[Place, Receipt]]
+    broker: Broker, session: ShareSession, verdict: AckType, said: Sequence[tuple[Place, Receipt]]
 ) -> Sequence[Result]:
     receipts = [receipt for _, receipt in said]
-    reason = REJECTED if verdict is Verdict.REJECT else ""
+    reason = REJECTED if verdict is AckType.REJECT else ""
     try:
         results: Sequence[Result] = await broker.queues.submit(
             session.key.group, Settle(session.key.group, verdict, claims_of(receipts), reason=reason)
@@ -83,7 +83,7 @@ def _understood(
     group: QueueGroup | None,
     place: Place,
     ranges: Sequence[Acked] | GoQueueError,
-) -> list[tuple[Verdict, Receipt]]:
+) -> list[tuple[AckType, Receipt]]:
     """Return what is said about each message of a partition; raises why none of it holds."""
     if isinstance(ranges, GoQueueError):
         raise ranges
@@ -97,7 +97,7 @@ def _understood(
     if window is None or sum(max(each.last - max(each.first, start) + 1, 0) for each in ranges) > held:
         raise StaleReceipt(f"not all of these messages of {where.topic}-{where.partition} are leased by the session")
     now_ms = int(broker.clock.monotonic() * 1000)
-    said = [(Verdict.ACK, receipt) for receipt in _gone(window, where, session.lease_id, start)]
+    said = [(AckType.ACK, receipt) for receipt in _gone(window, where, session.lease_id, start)]
     for verdict, offset in _each(ranges, start):
         receipt = Receipt(where, offset, session.lease_id)
         if not _is_held(window, receipt, now_ms):
@@ -114,7 +114,7 @@ def _log_start(broker: Broker, where: TopicPartition) -> int:
         return 0
 
 
-def _gone(window: Window, where: TopicPartition, lease_id: int, start: int) -> Iterator[Receipt]:
+def _gone(window: QueueWindow, where: TopicPartition, lease_id: int, start: int) -> Iterator[Receipt]:
     """Yield what is leased still, and is in the log no more."""
     for index, chunk in window.chunks.items() if start > window.floor else ():
         if index << SHIFT < start:
@@ -133,13 +133,13 @@ def _check_ranges(ranges: Sequence[Acked]) -> None:
         end = last + 1
 
 
-def _each(ranges: Sequence[Acked], start: int) -> Iterator[tuple[Verdict, int]]:
+def _each(ranges: Sequence[Acked], start: int) -> Iterator[tuple[AckType, int]]:
     for first, last, verdicts in ranges:
         for offset in range(max(first, start), last + 1):
             yield verdicts[0 if len(verdicts) == 1 else offset - first], offset
 
 
-def _is_held(window: Window, receipt: Receipt, now_ms: int) -> bool:
+def _is_held(window: QueueWindow, receipt: Receipt, now_ms: int) -> bool:
     flight = window.find(receipt.offset)
     return (
         flight is not None

@@ -16,8 +16,8 @@ from goqueue.broker.messages.opened_batches import FullBatches
 from goqueue.broker.queues.candidates import ERROR_CHARS_MAX, UNREADABLE_MAX, short_key, stretch_of
 from goqueue.errors import CorruptLog, UnreadableBatch
 from goqueue.machines.queues.commands import Offer, Unreadable
-from goqueue.machines.queues.steps import waits_in_vain, within_reach
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.steps import is_blocked_by_removed_message, within_reach
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.records.layout import BatchHeader, headers
 from goqueue.runtime.partition import Partition
 
@@ -88,7 +88,7 @@ class Supply(NamedTuple):
 class Search:
     """One look into a partition, for a group that knows it by a window."""
 
-    def __init__(self, partition: Partition, window: Window, wanted: Wanted, full: FullBatches) -> None:
+    def __init__(self, partition: Partition, window: QueueWindow, wanted: Wanted, full: FullBatches) -> None:
         self._partition = partition
         self._window = window
         self._wanted = wanted
@@ -103,7 +103,7 @@ class Search:
         partition, window = self._partition, self._window
         start = partition.log.start_offset
         again, gone = self._find_again()
-        if waits_in_vain(window, start):
+        if is_blocked_by_removed_message(window, start):
             gone.append(window.floor)
         fresh, end = self._find_fresh(max(window.cursor, start), len(again))
         keys = self._keys if self._wanted.is_ordered else None

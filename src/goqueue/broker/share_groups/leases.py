@@ -17,7 +17,7 @@ from goqueue.machines.queues.commands import Receive, Taker
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import Leased
 from goqueue.machines.queues.steps import HELD_MAX
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import Ordering
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
@@ -117,7 +117,7 @@ def _progress(group: QueueGroup) -> Sequence[tuple[int, int]]:
     return [_place(window) for window in group.windows.values()]
 
 
-def _place(window: Window) -> tuple[int, int]:
+def _place(window: QueueWindow) -> tuple[int, int]:
     """Return how far a group has come; with the same cursor there are never more messages in flight."""
     return window.cursor, window.in_flight
 

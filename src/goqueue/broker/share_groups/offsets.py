@@ -12,7 +12,7 @@ from goqueue.broker.admission import Caller, operation
 from goqueue.broker.queues.admin import QueueSeek, move_partition, require_queue
 from goqueue.broker.queues.start_positions import ensure_partitions, require_topic
 from goqueue.errors import Draining, GoQueueError
-from goqueue.machines.queues.commands import DropTopic
+from goqueue.machines.queues.commands import DropQueueTopic
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.waiters import turns
 
@@ -66,7 +66,7 @@ async def delete_share_offsets(
         try:
             broker.shares.check_empty(name)
             require_topic(broker, topic)
-            await broker.queues.submit(name, DropTopic(topic, name))
+            await broker.queues.submit(name, DropQueueTopic(topic, name))
         except GoQueueError as error:
             outcomes[topic] = error.without_frames()
     return outcomes

@@ -45,7 +45,7 @@ from goqueue.machines.deadlines import Deadlines
 from goqueue.machines.groups.share.members import MemberKey, ShareMembers
 from goqueue.machines.groups.share.values import SESSION_TIMEOUT_MS
 from goqueue.machines.queues.commands import Receipt, Settle, claims_of
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.runtime.waiters import Wake
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ _TIMER_MAX_S = 3600.0
 class _Ending(NamedTuple):
     """What is said about messages that a session held at its end."""
 
-    verdict: Verdict
+    verdict: AckType
     error: str = ""
 
 
 # A lease that ends now, and no release: nobody has tried these messages, as far as anybody knows.
-_IN_ORDER = _Ending(Verdict.EXTEND)
-_GONE = _Ending(Verdict.RELEASE, "the share consumer that held it is gone")
+_IN_ORDER = _Ending(AckType.EXTEND)
+_GONE = _Ending(AckType.RELEASE, "the share consumer that held it is gone")
 
 
 class Place(NamedTuple):

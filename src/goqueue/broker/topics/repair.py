@@ -47,10 +47,10 @@ from goqueue.log.salvage import Salvage, salvage
 from goqueue.machines.catalog import Catalog, Command, CreateTopic, NameCluster, TakeProducerIds
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
-from goqueue.machines.groups.machine import Groups
-from goqueue.machines.queues.machine import Deliveries
-from goqueue.machines.redrives.machine import Redrives
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.groups.machine import GroupMachine
+from goqueue.machines.queues.machine import QueueMachine
+from goqueue.machines.redrives.machine import RedriveMachine
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.values import EPOCH_MAX
 from goqueue.model.log_settings import Cleanup, LogSettings
@@ -89,10 +89,10 @@ class _Machine(Protocol):
 
 
 _MACHINES: Mapping[str, Callable[[], _Machine]] = {
-    GROUPS_TOPIC: lambda: Groups({}, HeartbeatPace()),
-    TRANSACTIONS_TOPIC: Transactions,
-    DELIVERIES_TOPIC: Deliveries,
-    REDRIVES_TOPIC: Redrives,
+    GROUPS_TOPIC: lambda: GroupMachine({}, HeartbeatPace()),
+    TRANSACTIONS_TOPIC: TransactionMachine,
+    DELIVERIES_TOPIC: QueueMachine,
+    REDRIVES_TOPIC: RedriveMachine,
 }
 
 
@@ -172,7 +172,7 @@ def _plan_internal(disk: Disk, directory: PurePath, name: str) -> Iterable[Repai
     machine = _MACHINES[topic]() if topic in _MACHINES else None
     kept = _accepted(found, machine)
     if found.faults:
-        if isinstance(machine, Transactions):
+        if isinstance(machine, TransactionMachine):
             kept = _with_other_producers(machine, kept)
         yield RepairPlan(name, found.faults, found.bytes_lost, kept, [_LOSSES[topic]] if topic in _LOSSES else [])
 
@@ -194,7 +194,7 @@ def _accepted(found: Salvage, machine: _Machine | None) -> list[NewRecord]:
     return kept
 
 
-def _with_other_producers(machine: Transactions, kept: Iterable[NewRecord]) -> list[NewRecord]:
+def _with_other_producers(machine: TransactionMachine, kept: Iterable[NewRecord]) -> list[NewRecord]:
     """Return the records of sinks and of transactional ids, of which none goes on with the epoch that it had.
 
     At the end of epochs an id takes another producer. What is being ended stays as it is, so that it ends.

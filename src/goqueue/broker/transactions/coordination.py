@@ -27,16 +27,16 @@ from goqueue.errors import (
     UnknownTransaction,
 )
 from goqueue.machines.groups.commands import CommitOffsets
-from goqueue.machines.producer import ProducerState
+from goqueue.machines.producer import KnownProducer
 from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     Abort,
     AddOffsets,
     AddPartitions,
-    Cause,
-    End,
+    EndCause,
+    EndTransaction,
     Init,
-    ProducerIdentity,
+    ProducerEpoch,
     Transaction,
     TransactionState,
 )
@@ -52,15 +52,15 @@ ANSWER_WITHIN_S = 10.0
 
 @operation("transactions.init", on="transaction", writes=True)
 async def init_transactions(
-    broker: Broker, caller: Caller, transactional_id: str, timeout_ms: int, known: ProducerIdentity | None = None
-) -> ProducerIdentity:
+    broker: Broker, caller: Caller, transactional_id: str, timeout_ms: int, known: ProducerEpoch | None = None
+) -> ProducerEpoch:
     """Give the producer of a transactional id its identity; whoever acted under it before is fenced.
 
     A transaction that was under way is aborted first, unless `known` says that the caller merely goes on.
     """
     _check_id(transactional_id)
     spare = await take_producer_id(broker)
-    identity: ProducerIdentity = await ended(broker, Init(transactional_id, timeout_ms, spare, known))
+    identity: ProducerEpoch = await ended(broker, Init(transactional_id, timeout_ms, spare, known))
     return identity
 
 
@@ -69,7 +69,7 @@ def answer_by() -> float:
     return asyncio.get_running_loop().time() + ANSWER_WITHIN_S
 
 
-async def ended(broker: Broker, command: Init | End | Abort, *, deadline: float | None = None) -> Any:
+async def ended(broker: Broker, command: Init | EndTransaction | Abort, *, deadline: float | None = None) -> Any:
     """Carry out a command that waits until a transaction has ended; CoordinatorUnavailable if that takes too long.
 
     What was decided stays so, and whoever asks again waits for the same end. Those who wait for several ends share one
@@ -92,7 +92,7 @@ async def ended(broker: Broker, command: Init | End | Abort, *, deadline: float 
 
 @operation("transactions.begin", on="transaction")
 async def begin_transaction(
-    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerIdentity
+    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerEpoch
 ) -> Transaction:
     """Make sure that a transaction can begin: the identity is the present one, and the last transaction is over.
 
@@ -111,7 +111,7 @@ async def add_partitions(
     broker: Broker,
     caller: Caller,
     transactional_id: str,
-    identity: ProducerIdentity,
+    identity: ProducerEpoch,
     partitions: frozenset[TopicPartition],
 ) -> Mapping[TopicPartition, GoQueueError]:
     """Say that a transaction is going to write to partitions; whoever writes has to wait until that is `known`.
@@ -135,7 +135,7 @@ def _refusal(broker: Broker, partition: TopicPartition) -> GoQueueError | None:
 
 @operation("transactions.add_offsets", on="transaction", writes=True)
 async def add_offsets(
-    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerIdentity, group: str
+    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerEpoch, group: str
 ) -> None:
     """Say that a transaction is going to set offsets of a group; whoever sets them waits until that is `known`."""
     check_group_name(group)
@@ -148,7 +148,7 @@ async def commit_transaction_offsets(
     broker: Broker,
     caller: Caller,
     transactional_id: str,
-    identity: ProducerIdentity,
+    identity: ProducerEpoch,
     command: CommitOffsets,
     *,
     adds_group: bool,
@@ -179,12 +179,12 @@ async def end_transaction(
     broker: Broker,
     caller: Caller,
     transactional_id: str,
-    identity: ProducerIdentity,
+    identity: ProducerEpoch,
     *,
     is_commit: bool,
     bumps_epoch: bool = False,
     may_be_empty: bool = False,
-) -> ProducerIdentity:
+) -> ProducerEpoch:
     """Commit or abort; at return it has happened in all partitions. Returns the identity to go on with.
 
     With `may_be_empty`, a commit before anything has become part of the transaction does nothing, and is no mistake.
@@ -192,12 +192,14 @@ async def end_transaction(
     if may_be_empty and is_commit and _is_empty(broker, transactional_id, identity):
         return identity
     spare = await take_producer_id(broker) if bumps_epoch and identity.epoch >= EPOCH_MAX else -1
-    command = End(transactional_id, *identity, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare)
-    following: ProducerIdentity = await ended(broker, command)
+    command = EndTransaction(
+        transactional_id, *identity, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare
+    )
+    following: ProducerEpoch = await ended(broker, command)
     return following
 
 
-def _is_empty(broker: Broker, transactional_id: str, identity: ProducerIdentity) -> bool:
+def _is_empty(broker: Broker, transactional_id: str, identity: ProducerEpoch) -> bool:
     """Tell whether the caller holds the present identity, and has done nothing with it."""
     with suppress(GoQueueError):
         transaction = held_transaction(broker, transactional_id, identity)
@@ -230,14 +232,14 @@ class TransactionTally(NamedTuple):
 
     states: Mapping[TransactionState, int]
     oldest: Transaction | None
-    ended: Mapping[Cause, int]
+    ended: Mapping[EndCause, int]
 
 
 @operation("transactions.tally", on="cluster")
 async def tally_transactions(broker: Broker, caller: Caller) -> TransactionTally:
     """Count transactions: as they are now, and those that were ended since the broker started."""
     states: Counter[TransactionState] = Counter()
-    ended: Counter[Cause] = Counter()
+    ended: Counter[EndCause] = Counter()
     opened = []
     for machine in broker.transactions.machines:
         ended.update(machine.ended)
@@ -250,7 +252,7 @@ async def tally_transactions(broker: Broker, caller: Caller) -> TransactionTally
 
 
 @operation("producers.heartbeat", on="producer")
-async def find_producer(broker: Broker, caller: Caller, identity: ProducerIdentity) -> Transaction:
+async def find_producer(broker: Broker, caller: Caller, identity: ProducerEpoch) -> Transaction:
     """Return the transactional id that a producer acts under, if its identity is still the present one."""
     for machine in broker.transactions.machines:
         found = machine.find_producer(identity.producer_id)
@@ -260,7 +262,7 @@ async def find_producer(broker: Broker, caller: Caller, identity: ProducerIdenti
 
 
 @operation("producers.list", on="topic")
-async def list_producers(broker: Broker, caller: Caller, topic: str, index: int) -> Sequence[tuple[int, ProducerState]]:
+async def list_producers(broker: Broker, caller: Caller, topic: str, index: int) -> Sequence[tuple[int, KnownProducer]]:
     """Return the producers that a partition knows, with their ids."""
     return list(broker.topic(topic).partition(index).log.producers)
 
@@ -278,7 +280,7 @@ def is_known(broker: Broker, transactional_id: str) -> bool:
     return broker.transactions.is_settled(transactional_id)
 
 
-def verify(broker: Broker, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition) -> None:
+def verify(broker: Broker, transactional_id: str, identity: ProducerEpoch, partition: TopicPartition) -> None:
     """Raise unless the producer's transaction is under way and has the partition, as is known now."""
     machine = broker.transactions.peek(transactional_id)
     if machine is None:
@@ -286,7 +288,7 @@ def verify(broker: Broker, transactional_id: str, identity: ProducerIdentity, pa
     machine.verify(transactional_id, *identity, partition)
 
 
-def held_transaction(broker: Broker, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+def held_transaction(broker: Broker, transactional_id: str, identity: ProducerEpoch) -> Transaction:
     """Return what is known of a transactional id to the holder of its present identity; raises for others."""
     machine = broker.transactions.peek(transactional_id)
     if machine is None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.commands import EndOffsets
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.values import Ending
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
@@ -55,7 +55,7 @@ class Finisher:
         for machine in self._broker.transactions.machines:
             self._take_on(machine.ending())
 
-    def look(self, machine: Transactions) -> None:
+    def look(self, machine: TransactionMachine) -> None:
         """Begin to finish what a machine has decided to end just now."""
         self._take_on(machine.take_new_endings())
 

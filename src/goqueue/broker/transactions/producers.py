@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.admission import Caller, operation
 from goqueue.machines.catalog import TakeProducerIds
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -24,9 +24,9 @@ class ProducerIds:
 
 
 @operation("producers.init", on="cluster", writes=True)
-async def new_producer(broker: Broker, caller: Caller) -> ProducerIdentity:
+async def new_producer(broker: Broker, caller: Caller) -> ProducerEpoch:
     """Return a producer id that nobody has had before."""
-    return ProducerIdentity(await take_producer_id(broker), 0)
+    return ProducerEpoch(await take_producer_id(broker), 0)
 
 
 async def take_producer_id(broker: Broker) -> int:

@@ -30,7 +30,7 @@ from goqueue.broker.messages.publish import (
 )
 from goqueue.broker.transactions.coordination import add_partitions, held_transaction, known
 from goqueue.errors import GoQueueError
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.model.topic import TopicPartition
 from goqueue.records.builder import build_batch
 from goqueue.runtime.partition import Partition
@@ -44,7 +44,7 @@ class Writer(NamedTuple):
     """On whose behalf messages are published."""
 
     transactional_id: str
-    identity: ProducerIdentity
+    identity: ProducerEpoch
 
 
 class Batch(NamedTuple):
@@ -105,7 +105,7 @@ def _rounds(opened: OpenTopic, partitions: Sequence[Partition], found: Sorted) -
         yield [batch for batch in batches if batch is not None]
 
 
-def _built(batch: Batch, identity: ProducerIdentity, limits: Limits) -> bytearray:
+def _built(batch: Batch, identity: ProducerEpoch, limits: Limits) -> bytearray:
     bytes_max = batch.partition.settings.log.max_message_bytes
     build = build_batch if limits is Limits.CLIENT else partial(moved_batch, batch_bytes_max=bytes_max)
     return build(

@@ -21,7 +21,7 @@ from goqueue.broker.messages.publish import Fate, NewMessage, Published, Turns
 from goqueue.broker.transactions.coordination import held_transaction
 from goqueue.broker.transactions.publish import Writer, publish_in_transaction
 from goqueue.errors import GoQueueError, OutOfOrderSequence
-from goqueue.machines.transactions.values import ProducerIdentity, Transaction, TransactionState
+from goqueue.machines.transactions.values import ProducerEpoch, Transaction, TransactionState
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Failure(NamedTuple):
 class _Numbered(NamedTuple):
     """The last numbered request of a transaction, and what became of its messages."""
 
-    identity: ProducerIdentity
+    identity: ProducerEpoch
     transaction: int
     number: int
     digest: bytes

@@ -10,7 +10,7 @@ from goqueue.broker.admission import Caller, operation
 from goqueue.broker.transactions.coordination import answer_by, ended
 from goqueue.errors import Invalid, InvalidTransactionState, ProducerMismatch, TransactionFenced
 from goqueue.machines.transactions.sinks import BatchCommit, CommittedBatch
-from goqueue.machines.transactions.values import CommitBatch, End, ForgetSink, Stage
+from goqueue.machines.transactions.values import CommitBatch, EndTransaction, ForgetSink, SinkStage
 from goqueue.model.sinks import coordination_key, sink_key
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @operation("sinks.commit", on="sink", writes=True)
-async def commit_batch(broker: Broker, caller: Caller, sink: str, batch: int, stages: Sequence[Stage]) -> BatchCommit:
+async def commit_batch(
+    broker: Broker, caller: Caller, sink: str, batch: int, stages: Sequence[SinkStage]
+) -> BatchCommit:
     """Commit what the tasks of a sink have staged for a batch, all of it or nothing, unless that has happened already.
 
     At return it has happened to these stages in all partitions; CoordinatorUnavailable if that takes too long, and
@@ -35,9 +37,9 @@ async def commit_batch(broker: Broker, caller: Caller, sink: str, batch: int, st
     return done
 
 
-async def _ended(broker: Broker, stage: Stage, deadline: float) -> None:
+async def _ended(broker: Broker, stage: SinkStage, deadline: float) -> None:
     # To ask for the same end again is to wait for it.
-    command = End(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1)
+    command = EndTransaction(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1)
     # If another transaction has begun under that id, or its next producer has come, this one has ended before.
     with suppress(TransactionFenced, ProducerMismatch, InvalidTransactionState):
         await ended(broker, command, deadline=deadline)

@@ -45,7 +45,7 @@ class EndOffsets(NamedTuple):
     is_commit: bool
 
 
-class DropTopic(NamedTuple):
+class DropTopicOffsets(NamedTuple):
     """Forget the offsets of a topic that is gone."""
 
     topic: str

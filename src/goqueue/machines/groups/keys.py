@@ -21,7 +21,7 @@ from goqueue.errors import Corrupt
 _HEAD = struct.Struct(">BH")
 
 
-class KeyKind(IntEnum):
+class GroupKeyKind(IntEnum):
     """What a record is about."""
 
     OFFSET = 0
@@ -30,18 +30,18 @@ class KeyKind(IntEnum):
     PENDING = 3
 
 
-_KINDS = frozenset(KeyKind)
+_KINDS = frozenset(GroupKeyKind)
 
 
 class GroupKey(NamedTuple):
     """A key, taken apart."""
 
-    kind: KeyKind
+    kind: GroupKeyKind
     group: str
     rest: bytes
 
 
-def encode_key(kind: KeyKind, group: str, rest: bytes = b"") -> bytes:
+def encode_key(kind: GroupKeyKind, group: str, rest: bytes = b"") -> bytes:
     """Return the key of a record about a group."""
     name = group.encode("utf-8", "surrogateescape")
     return _HEAD.pack(kind, len(name)) + name + rest
@@ -51,7 +51,7 @@ def decode_key(key: bytes) -> GroupKey:
     """Take a key apart; Corrupt if it is none."""
     end = head_size(key)
     name = key[_HEAD.size : end].decode("utf-8", "surrogateescape")
-    return GroupKey(KeyKind(key[0]), name, key[end:])
+    return GroupKey(GroupKeyKind(key[0]), name, key[end:])
 
 
 def head_size(key: bytes) -> int:

@@ -17,16 +17,16 @@ import msgspec
 
 from goqueue.errors import Corrupt, InconsistentProtocol, UnknownGroup, UnknownMember
 from goqueue.machines.deadlines import Deadlines
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.machines.groups.classic import group as classic_group
 from goqueue.machines.groups.classic import records as classic_records
 from goqueue.machines.groups.classic.joining import join
-from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join, Leave, Step, Sync
+from goqueue.machines.groups.classic.values import ClassicGroup, ClassicStep, Heartbeat, Join, Leave, Sync
 from goqueue.machines.groups.commands import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
-    DropTopic,
+    DropTopicOffsets,
     EndOffsets,
     Refresh,
     Sweep,
@@ -37,7 +37,7 @@ from goqueue.machines.groups.consumer import records as consumer_records
 from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, ConsumerReply
 from goqueue.machines.groups.interests import GroupInterests
-from goqueue.machines.groups.keys import GroupKey, KeyKind, decode_key
+from goqueue.machines.groups.keys import GroupKey, GroupKeyKind, decode_key
 from goqueue.machines.groups.kinds import Group, check_commit, check_removal, expired, refusals_of_removal, unused
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable
 from goqueue.machines.groups.rebalance_kinds import RebalanceKind, new_rebalances
@@ -47,7 +47,7 @@ OFFSETS_RETENTION_MS = 7 * 24 * 3_600_000
 _SWEEP_INTERVAL_MS = 600_000
 # Each may look at all topics and members: others have a turn in between. A heartbeat does not wait for its turn.
 _REFRESHES_AT_ONCE = 1
-_OFFSET_PREFIXES = frozenset({bytes([KeyKind.OFFSET]), bytes([KeyKind.PENDING])})
+_OFFSET_PREFIXES = frozenset({bytes([GroupKeyKind.OFFSET]), bytes([GroupKeyKind.PENDING])})
 
 ClassicCommand = Join | Sync | Heartbeat | Leave
 Command = (
@@ -57,7 +57,7 @@ Command = (
     | DeleteOffsets
     | DeleteGroup
     | EndOffsets
-    | DropTopic
+    | DropTopicOffsets
     | Refresh
     | Tick
     | Sweep
@@ -80,7 +80,7 @@ class _SignOfLife(NamedTuple):
     member: ConsumerMember
 
 
-class Groups:
+class GroupMachine:
     """The groups of one shard; `topics` is kept up to date by its owner, `pace` by all that share it.
 
     `rebalances` counts those since the start.
@@ -135,11 +135,11 @@ class Groups:
                 return self._pass_time(command, ticket, now)
             case DeleteGroup(name):
                 check_removal(name, self._groups.get(name), has_offsets=self.offsets.has(name))
-                gone = self._change(name, None, [Answer(ticket, None)])
+                gone = self._change(name, None, [TicketReply(ticket, None)])
                 return Decision([*gone.records, *self.offsets.forget(name)], gone.answers, gone.outcome)
             case CommitOffsets():
                 return self._commit(command, ticket, now)
-            case DeleteOffsets() | EndOffsets() | DropTopic() | Sweep():
+            case DeleteOffsets() | EndOffsets() | DropTopicOffsets() | Sweep():
                 return self._forget(command, ticket, now)
             case _:
                 assert_never(command)
@@ -153,10 +153,10 @@ class Groups:
                 reply = ConsumerReply(
                     member_id=member.id, epoch=member.epoch, heartbeat_interval_ms=self._pace.interval_ms(known)
                 )
-                return Decision(answers=[Answer(ticket, reply)], outcome=_SignOfLife(known, member))
+                return Decision(answers=[TicketReply(ticket, reply)], outcome=_SignOfLife(known, member))
             known = self._fresh(known, now)
         group, reply = consumer_group.heartbeat(known, command, self._topics, now, self._pace)
-        return self._change(command.group, group, [Answer(ticket, reply)], is_fresh=True)
+        return self._change(command.group, group, [TicketReply(ticket, reply)], is_fresh=True)
 
     def _fresh(self, group: ConsumerGroup, now: Now) -> ConsumerGroup:
         """Return a group as it is once it has seen the topics as they are."""
@@ -166,11 +166,11 @@ class Groups:
         known = self._groups.get(command.group)
         if isinstance(command, Leave) and isinstance(known, ConsumerGroup) and known.members:
             after, results = consumer_group.dismiss(known, command.leavers, self._topics, now)
-            return self._change(command.group, after, [Answer(ticket, tuple(results))])
+            return self._change(command.group, after, [TicketReply(ticket, tuple(results))])
         group = self._classic(command.group, is_joining=isinstance(command, Join))
         if group is None and isinstance(command, Leave):
             error = UnknownMember(f"group {command.group!r} has no such member")
-            return Decision(answers=[Answer(ticket, (error,) * len(command.leavers))])
+            return Decision(answers=[TicketReply(ticket, (error,) * len(command.leavers))])
         step = _classic_step(group, command, ticket, now)
         return self._change(command.group, step.group, step.answers)
 
@@ -192,7 +192,7 @@ class Groups:
 
     def _pass_time(self, command: Refresh | Tick, ticket: int, now: Now) -> Decision:
         group = self._groups.get(command.group)
-        answers: Sequence[Answer] = ()
+        answers: Sequence[TicketReply] = ()
         after: Group | None = group
         if isinstance(group, ConsumerGroup):
             act = consumer_group.tick if isinstance(command, Tick) else consumer_group.refresh
@@ -201,14 +201,14 @@ class Groups:
             after, answers = classic_group.tick(group, now)
         is_tick = isinstance(command, Tick)
         return self._change(
-            command.group, after, [*answers, Answer(ticket, None)], is_tick=is_tick, is_fresh=not is_tick
+            command.group, after, [*answers, TicketReply(ticket, None)], is_tick=is_tick, is_fresh=not is_tick
         )
 
     def _change(
         self,
         name: str,
         after: Group | None,
-        answers: Sequence[Answer],
+        answers: Sequence[TicketReply],
         *,
         is_tick: bool = False,
         is_fresh: bool = False,
@@ -232,9 +232,11 @@ class Groups:
             records = self.offsets.commit(command.group, wanted)
         else:
             records = self.offsets.commit_pending(command.group, command.producer_id, wanted)
-        return Decision(records, [Answer(ticket, tuple(refusals))])
+        return Decision(records, [TicketReply(ticket, tuple(refusals))])
 
-    def _forget(self, command: DeleteOffsets | EndOffsets | DropTopic | Sweep, ticket: int, now: Now) -> Decision:
+    def _forget(
+        self, command: DeleteOffsets | EndOffsets | DropTopicOffsets | Sweep, ticket: int, now: Now
+    ) -> Decision:
         reply: object = None
         match command:
             case DeleteOffsets(name, partitions):
@@ -245,13 +247,13 @@ class Groups:
                 records = self.offsets.forget(name, allowed)
             case EndOffsets(producer_id, is_commit):
                 records = self.offsets.end_pending(producer_id, is_commit=is_commit)
-            case DropTopic(topic):
+            case DropTopicOffsets(topic):
                 records = self.offsets.forget_topic(topic)
             case Sweep():
                 records = expired(self._groups, self.offsets, now.wall_ms - self._offsets_retention_ms)
             case _:
                 assert_never(command)
-        return Decision(records, [Answer(ticket, reply)])
+        return Decision(records, [TicketReply(ticket, reply)])
 
     # -- what was decided
 
@@ -342,7 +344,7 @@ class Groups:
         return [*found, *self.offsets.records()]
 
 
-def _classic_step(group: ClassicGroup | None, command: ClassicCommand, ticket: int, now: Now) -> Step:
+def _classic_step(group: ClassicGroup | None, command: ClassicCommand, ticket: int, now: Now) -> ClassicStep:
     match command:
         case Join():
             return join(group, command, ticket, now)

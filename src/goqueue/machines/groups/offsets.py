@@ -14,13 +14,13 @@ import msgspec
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.groups.keys import KeyKind, decode_key, encode_key
+from goqueue.machines.groups.keys import GroupKeyKind, decode_key, encode_key
 from goqueue.model.topic import TopicPartition
 
 NO_EPOCH = -1
 _PARTITION = struct.Struct(">i")
 _PRODUCER = struct.Struct(">q")
-_PENDING = int(KeyKind.PENDING)
+_PENDING = int(GroupKeyKind.PENDING)
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -105,7 +105,7 @@ class OffsetTable:
         """Return the records that set offsets once the producer's transaction commits."""
         head = _PRODUCER.pack(producer_id)
         return [
-            KeyedRecord(encode_key(KeyKind.PENDING, group, head + _rest(each.partition)), _encode(each.value))
+            KeyedRecord(encode_key(GroupKeyKind.PENDING, group, head + _rest(each.partition)), _encode(each.value))
             for each in offsets
         ]
 
@@ -116,19 +116,19 @@ class OffsetTable:
         for group, offsets in self._pending.get(producer_id, {}).items():
             for rest, value in offsets.items():
                 if is_commit:
-                    records.append(KeyedRecord(encode_key(KeyKind.OFFSET, group, rest), value))
-                records.append(KeyedRecord(encode_key(KeyKind.PENDING, group, head + rest), None))
+                    records.append(KeyedRecord(encode_key(GroupKeyKind.OFFSET, group, rest), value))
+                records.append(KeyedRecord(encode_key(GroupKeyKind.PENDING, group, head + rest), None))
         return records
 
     def forget(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> list[KeyedRecord]:
         """Return the records that remove offsets of a group, or all of them, with those that are pending."""
         known = self._groups.get(group, {})
         wanted = known.keys() if partitions is None else {_rest(each) for each in partitions}
-        records = [KeyedRecord(encode_key(KeyKind.OFFSET, group, rest), None) for rest in known if rest in wanted]
+        records = [KeyedRecord(encode_key(GroupKeyKind.OFFSET, group, rest), None) for rest in known if rest in wanted]
         for rest, producers in self._producers.get(group, {}).items():
             if partitions is None or rest in wanted:
                 keys = (_PRODUCER.pack(producer_id) + rest for producer_id in sorted(producers))
-                records += [KeyedRecord(encode_key(KeyKind.PENDING, group, key), None) for key in keys]
+                records += [KeyedRecord(encode_key(GroupKeyKind.PENDING, group, key), None) for key in keys]
         return records
 
     def forget_topic(self, topic: str) -> list[KeyedRecord]:
@@ -193,7 +193,7 @@ class OffsetTable:
     def _turn_to(self, key: bytes) -> tuple[dict[bytes, bytes], bytes]:
         """Return the table that a record belongs to, and for which partition it is."""
         kind, group, rest = decode_key(key)
-        if kind is KeyKind.OFFSET:
+        if kind is GroupKeyKind.OFFSET:
             self._head = key[: len(key) - len(rest)]
             self._table = self._groups.setdefault(group, {})
             return self._table, rest
@@ -205,7 +205,7 @@ class OffsetTable:
     def _drop_empty(self, key: bytes) -> None:
         self._head = b""
         kind, group, rest = decode_key(key)
-        if kind is KeyKind.OFFSET:
+        if kind is GroupKeyKind.OFFSET:
             del self._groups[group]
             return
         producer_id = _producer_id(rest)
@@ -217,12 +217,12 @@ class OffsetTable:
         """Yield the records that a new table would need to become equal to this one."""
         for group, offsets in self._groups.items():
             for rest, value in offsets.items():
-                yield KeyedRecord(encode_key(KeyKind.OFFSET, group, rest), value)
+                yield KeyedRecord(encode_key(GroupKeyKind.OFFSET, group, rest), value)
         for producer_id, pending in self._pending.items():
             head = _PRODUCER.pack(producer_id)
             for group, offsets in pending.items():
                 for rest, value in offsets.items():
-                    yield KeyedRecord(encode_key(KeyKind.PENDING, group, head + rest), value)
+                    yield KeyedRecord(encode_key(GroupKeyKind.PENDING, group, head + rest), value)
 
 
 def partition_key(partition: TopicPartition) -> bytes:
@@ -231,7 +231,7 @@ def partition_key(partition: TopicPartition) -> bytes:
 
 
 def _key(group: str, partition: TopicPartition) -> bytes:
-    return encode_key(KeyKind.OFFSET, group, _rest(partition))
+    return encode_key(GroupKeyKind.OFFSET, group, _rest(partition))
 
 
 def _rest(partition: TopicPartition) -> bytes:

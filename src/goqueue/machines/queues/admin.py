@@ -9,20 +9,20 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from goqueue.errors import Conflict, UnknownQueue
-from goqueue.machines.decision import Answer, Decision, KeyedRecord
+from goqueue.machines.decision import Decision, KeyedRecord, TicketReply
 from goqueue.machines.groups.offsets import NO_EPOCH
 from goqueue.machines.queues.commands import (
     Administration,
     BeginTopic,
     Configure,
     DeleteQueue,
-    DropTopic,
-    Pause,
+    DropQueueTopic,
+    PauseQueue,
     Retreat,
     Seek,
 )
-from goqueue.machines.queues.draft import Draft
-from goqueue.machines.queues.group import Outcome, QueueGroup, chunk_tombstones, draft_records
+from goqueue.machines.queues.draft import QueueDraft
+from goqueue.machines.queues.group import QueueGroup, QueueOutcome, chunk_tombstones, draft_records
 from goqueue.machines.queues.records import (
     GroupValue,
     PartitionValue,
@@ -30,7 +30,7 @@ from goqueue.machines.queues.records import (
     letter_places_record,
     partition_record,
 )
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.topic import TopicPartition
 
@@ -45,7 +45,7 @@ def require(groups: Groups, name: str) -> QueueGroup:
     return found
 
 
-def require_window(groups: Groups, group: str, partition: TopicPartition) -> Window:
+def require_window(groups: Groups, group: str, partition: TopicPartition) -> QueueWindow:
     """Return what a group knows of a partition; UnknownQueue if that is nothing."""
     window = require(groups, group).windows.get(partition)
     if window is None:
@@ -63,13 +63,13 @@ def administer(groups: Groups, command: Administration, ticket: int) -> Decision
             if is_made_only:
                 return _changed(known, name, known.value, ticket)
             return _changed(known, name, _configured(known, settings), ticket, _let_go(known, settings))
-        case Pause(name, reason):
+        case PauseQueue(name, reason):
             known = require(groups, name)
             return _changed(known, name, replace(known.value, paused=reason), ticket)
         case BeginTopic():
             return _open(require(groups, command.group), command, ticket)
         case Seek() | Retreat():
-            draft = Draft(require_window(groups, command.group, command.partition))
+            draft = QueueDraft(require_window(groups, command.group, command.partition))
             if isinstance(command, Seek):
                 draft.restart(command.offset)
                 draft.epoch = command.epoch
@@ -77,19 +77,19 @@ def administer(groups: Groups, command: Administration, ticket: int) -> Decision
                 draft.retreat(command.end)
             records = draft_records(command.group, command.partition, draft)
             drafts = {command.partition: draft}
-            return _decided(records, [Outcome(command.group, groups[command.group].value, drafts)], ticket)
+            return _decided(records, [QueueOutcome(command.group, groups[command.group].value, drafts)], ticket)
         case DeleteQueue(name):
             group = require(groups, name)
             records = [*_forgetting(group, list(group.windows)), group_record(name, None)]
-            return _decided(records, [Outcome(name, None)], ticket)
-        case DropTopic():
+            return _decided(records, [QueueOutcome(name, None)], ticket)
+        case DropQueueTopic():
             return _drop_topic(groups, command, ticket)
         case _:
             assert_never(command)
 
 
-def _decided(records: Sequence[KeyedRecord], outcomes: Sequence[Outcome], ticket: int) -> Decision:
-    return Decision(records, [Answer(ticket, None)], tuple(outcomes))
+def _decided(records: Sequence[KeyedRecord], outcomes: Sequence[QueueOutcome], ticket: int) -> Decision:
+    return Decision(records, [TicketReply(ticket, None)], tuple(outcomes))
 
 
 def _changed(
@@ -97,19 +97,19 @@ def _changed(
     name: str,
     value: GroupValue,
     ticket: int,
-    drafts: Mapping[TopicPartition, Draft] = MappingProxyType({}),
+    drafts: Mapping[TopicPartition, QueueDraft] = MappingProxyType({}),
 ) -> Decision:
     if known is not None and known.value == value:
         return _decided([], [], ticket)
     records = [record for each, draft in drafts.items() for record in draft_records(name, each, draft)]
-    return _decided([*records, group_record(name, value)], [Outcome(name, value, drafts)], ticket)
+    return _decided([*records, group_record(name, value)], [QueueOutcome(name, value, drafts)], ticket)
 
 
-def _let_go(group: QueueGroup, settings: QueueSettings) -> Mapping[TopicPartition, Draft]:
+def _let_go(group: QueueGroup, settings: QueueSettings) -> Mapping[TopicPartition, QueueDraft]:
     """Return what becomes of messages that wait for others of their key, if these are not to be waited for any more."""
     if settings.ordering is Ordering.KEY:
         return {}
-    drafts = {each: Draft(window) for each, window in group.windows.items() if window.held}
+    drafts = {each: QueueDraft(window) for each, window in group.windows.items() if window.held}
     for draft in drafts.values():
         draft.let_all()
     return drafts
@@ -135,9 +135,9 @@ def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
         records += [] if known is None else _forgetting(group, [partition])
         value = PartitionValue(command.topic_id, offset, offset, command.epochs.get(partition, NO_EPOCH))
         records.append(partition_record(group.name, partition, value))
-        window = opened[partition] = Window(value.topic_id, offset, offset, value.epoch)
+        window = opened[partition] = QueueWindow(value.topic_id, offset, offset, value.epoch)
         window.is_new = True
-    return _decided(records, [Outcome(group.name, group.value, opened=opened)], ticket)
+    return _decided(records, [QueueOutcome(group.name, group.value, opened=opened)], ticket)
 
 
 def _check_letters(group: str, letters: str, topics: Collection[str]) -> None:
@@ -149,7 +149,7 @@ def _check_letters(group: str, letters: str, topics: Collection[str]) -> None:
         )
 
 
-def _drop_topic(groups: Groups, command: DropTopic, ticket: int) -> Decision:
+def _drop_topic(groups: Groups, command: DropQueueTopic, ticket: int) -> Decision:
     records: list[KeyedRecord] = []
     outcomes = []
     concerned = groups.values() if command.group is None else [require(groups, command.group)]
@@ -157,7 +157,7 @@ def _drop_topic(groups: Groups, command: DropTopic, ticket: int) -> Decision:
         partitions = [each for each in group.windows if each.topic == command.topic]
         records += _forgetting(group, partitions)
         if partitions:
-            outcomes.append(Outcome(group.name, group.value, opened=dict.fromkeys(partitions)))
+            outcomes.append(QueueOutcome(group.name, group.value, opened=dict.fromkeys(partitions)))
     return _decided(records, outcomes, ticket)
 
 

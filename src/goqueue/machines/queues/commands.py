@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from goqueue.machines.groups.offsets import NO_EPOCH
-from goqueue.machines.queues.values import LetterPlace, Verdict
+from goqueue.machines.queues.values import AckType, LetterPlace
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
@@ -27,7 +27,7 @@ class Configure:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class PauseQueue:
     """Deliver nothing to a group until it is resumed; without a reason, resume it."""
 
     group: str
@@ -144,7 +144,7 @@ class Settle(msgspec.Struct, frozen=True):
     """
 
     group: str
-    verdict: Verdict
+    verdict: AckType
     claims: Sequence[Claim]
     delay_ms: int | None = None
     reason: str = ""
@@ -152,7 +152,7 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
+class MarkDeadLettered:
     """Take note that messages are dead letters now: those of a topic that have died of these leases, by offset.
 
     What somebody has made anew or moved meanwhile is not meant. `letter_places` is where letters of others may lie from
@@ -183,12 +183,12 @@ class DeleteQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTopic:
+class DropQueueTopic:
     """Forget all about a topic, which is going; or only what one group knows of it."""
 
     topic: str
     group: str | None = None
 
 
-Administration = Configure | Pause | BeginTopic | Seek | Retreat | DeleteQueue | DropTopic
-Command = Administration | Receive | Settle | Bury | PassTime
+Administration = Configure | PauseQueue | BeginTopic | Seek | Retreat | DeleteQueue | DropQueueTopic
+Command = Administration | Receive | Settle | MarkDeadLettered | PassTime

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 
 from goqueue.machines.queues.values import Flight, FlightState
-from goqueue.machines.queues.window import CHUNK_MESSAGES, FULL, INDEX_MASK, SHIFT, Chunk, Move, Window
+from goqueue.machines.queues.window import CHUNK_MESSAGES, FULL, INDEX_MASK, SHIFT, Chunk, FlightChange, QueueWindow
 from goqueue.model.order import is_increasing
 
 
-class Draft:
+class QueueDraft:
     """Changes of a window that are not made yet."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: QueueWindow) -> None:
         self.window = window
         self.cursor = window.cursor
         self.floor = window.floor
@@ -27,7 +27,7 @@ class Draft:
         self.forgotten: Sequence[int] = ()
         # Chunks in which something is in flight that was not, or was elsewhere.
         self.rewritten: set[int] = set()
-        self.moves: list[Move] = []
+        self.moves: list[FlightChange] = []
         self.lost_end = window.lost_end
         # How many messages wait for others of their key by now, of which keys messages have come to fly, and how many
         # of those that were offered again nobody else need look at.
@@ -61,7 +61,7 @@ class Draft:
     def put_alike(self, offsets: Sequence[int], before: Flight | None, after: Flight) -> None:
         """Have messages of one chunk, all of them in the same state, in another one."""
         index = offsets[0] >> SHIFT
-        self.moves.append(Move(offsets, before, after))
+        self.moves.append(FlightChange(offsets, before, after))
         self._chunk(index).flights.update(dict.fromkeys(offsets, after))
         self.rewritten.add(index)
 
@@ -70,7 +70,7 @@ class Draft:
         chunk = self._chunk(offset >> SHIFT)
         flight = chunk.flights.pop(offset)
         chunk.done |= 1 << (offset & INDEX_MASK)
-        self.moves.append(Move((offset,), flight, None))
+        self.moves.append(FlightChange((offset,), flight, None))
         self.held -= flight.state is FlightState.HELD
         if flight.key is not None:
             self._let_next(flight.key)
@@ -107,7 +107,7 @@ class Draft:
         for offset in offsets:
             del chunk.flights[offset]
         chunk.done |= _bits(offsets)
-        self.moves.append(Move(offsets, shared, None))
+        self.moves.append(FlightChange(offsets, shared, None))
         return True
 
     def _let_next(self, key: bytes) -> None:
@@ -157,7 +157,7 @@ class Draft:
     def restart(self, offset: int) -> None:
         """Forget all that is in flight, and go on at another offset. Nothing was changed before."""
         for chunk in self.window.chunks.values():
-            self.moves += [Move((each,), flight, None) for each, flight in chunk.flights.items()]
+            self.moves += [FlightChange((each,), flight, None) for each, flight in chunk.flights.items()]
         self._dropped = frozenset(self.window.chunks)
         self.changed = {}
         self.held = 0
@@ -169,7 +169,7 @@ class Draft:
         for index in [each for each in self.window.chunks if each >= end >> SHIFT]:
             for offset in [each for each in self.window.chunks[index].flights if each >= end]:
                 flight = self._chunk(index).flights.pop(offset)
-                self.moves.append(Move((offset,), flight, None))
+                self.moves.append(FlightChange((offset,), flight, None))
                 self.rewritten.add(index)
         last = self._look(end >> SHIFT)
         if last is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.queues.draft import Draft
+from goqueue.machines.queues.draft import QueueDraft
 from goqueue.machines.queues.records import (
     GroupValue,
     PartitionValue,
@@ -19,7 +19,7 @@ from goqueue.machines.queues.records import (
     partition_record,
 )
 from goqueue.machines.queues.values import FlightState
-from goqueue.machines.queues.window import Chunk, Move, Window
+from goqueue.machines.queues.window import Chunk, FlightChange, QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
@@ -28,17 +28,17 @@ _BREAKER_MESSAGES_MIN = 100
 _NO_CHUNK = Chunk()
 
 
-class Tally(NamedTuple):
+class SettledCounts(NamedTuple):
     """How many messages were done, and how many have become dead."""
 
     done: int
     failed: int
 
 
-NOTHING = Tally(0, 0)
+NOTHING = SettledCounts(0, 0)
 
 
-class Place(NamedTuple):
+class ChunkKey(NamedTuple):
     """A chunk of a partition of a group, by which deadlines are known."""
 
     group: str
@@ -46,7 +46,7 @@ class Place(NamedTuple):
     chunk: int
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class QueueOutcome(msgspec.Struct, frozen=True):
     """What becomes the state of a group; without a value it is forgotten.
 
     `opened` are partitions that begin anew, or are forgotten; `past` is where time has passed, and `expired` is how
@@ -55,10 +55,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
     group: str
     value: GroupValue | None
-    drafts: Mapping[TopicPartition, Draft] = msgspec.field(default_factory=dict)
-    opened: Mapping[TopicPartition, Window | None] = msgspec.field(default_factory=dict)
-    tally: Tally = NOTHING
-    past: Place | None = None
+    drafts: Mapping[TopicPartition, QueueDraft] = msgspec.field(default_factory=dict)
+    opened: Mapping[TopicPartition, QueueWindow | None] = msgspec.field(default_factory=dict)
+    tally: SettledCounts = NOTHING
+    past: ChunkKey | None = None
     expired: int = 0
 
 
@@ -70,7 +70,7 @@ class QueueGroup:
         self.value = GroupValue(settings)
         self.settings = settings
         self.paused = ""
-        self.windows: dict[TopicPartition, Window] = {}
+        self.windows: dict[TopicPartition, QueueWindow] = {}
         # How many messages each consumer has leased; those that have none are not in here.
         self.leases: dict[str, int] = {}
         # Of the messages settled lately: how many were done, and how many became dead letters.
@@ -91,7 +91,7 @@ class QueueGroup:
         """Return how many messages a consumer may lease beside those that it has."""
         return max(self.settings.in_flight_max - self.leases.get(consumer, 0), 0)
 
-    def count(self, moves: Iterable[Move]) -> None:
+    def count(self, moves: Iterable[FlightChange]) -> None:
         """Keep the books of what consumers hold."""
         leases = self.leases
         for offsets, before, after in moves:
@@ -117,7 +117,7 @@ class QueueGroup:
                         held[flight.lease.consumer] = held.get(flight.lease.consumer, 0) + 1
         assert held == self.leases
 
-    def tally(self, settled: Tally) -> None:
+    def tally(self, settled: SettledCounts) -> None:
         """Count settled messages; those of long ago count less and less."""
         self.done += settled.done
         self.failed += settled.failed
@@ -125,7 +125,7 @@ class QueueGroup:
             self.done //= 2
             self.failed //= 2
 
-    def breaks(self, settled: Tally) -> str:
+    def breaks(self, settled: SettledCounts) -> str:
         """Return why the group has to pause if so many more messages are settled; empty if it need not."""
         bad, good = self.failed + settled.failed, self.done + settled.done
         total = bad + good
@@ -135,7 +135,7 @@ class QueueGroup:
         return f"{bad} of the last {total} messages became dead letters, more than a share of {share:g}"
 
 
-def draft_records(group: str, partition: TopicPartition, draft: Draft) -> list[KeyedRecord]:
+def draft_records(group: str, partition: TopicPartition, draft: QueueDraft) -> list[KeyedRecord]:
     """Close a draft, and return the records that carry it out."""
     draft.close()
     window = draft.window

@@ -19,14 +19,14 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from goqueue.machines.deadlines import Deadlines
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.machines.queues.admin import administer, require
-from goqueue.machines.queues.commands import Bury, Command, PassTime, Receive, Settle, Taker
-from goqueue.machines.queues.draft import Draft
-from goqueue.machines.queues.group import NOTHING, Outcome, Place, QueueGroup, Tally, draft_records
+from goqueue.machines.queues.commands import Command, MarkDeadLettered, PassTime, Receive, Settle, Taker
+from goqueue.machines.queues.draft import QueueDraft
+from goqueue.machines.queues.group import NOTHING, ChunkKey, QueueGroup, QueueOutcome, SettledCounts, draft_records
 from goqueue.machines.queues.records import (
     GroupValue,
-    KeyKind,
+    QueueKeyKind,
     group_record,
     read_done,
     read_flights,
@@ -45,8 +45,8 @@ from goqueue.machines.queues.steps import (
     pass_time,
     settle,
 )
-from goqueue.machines.queues.values import TIMED, Delivery, Flight, FlightState, Verdict
-from goqueue.machines.queues.window import SHIFT, Chunk, Move, Window
+from goqueue.machines.queues.values import TIMED, AckType, Delivery, Flight, FlightState
+from goqueue.machines.queues.window import SHIFT, Chunk, FlightChange, QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
@@ -62,7 +62,7 @@ class Leased(NamedTuple):
     shortfall: str = ""
 
 
-class Deliveries:
+class QueueMachine:
     """The queue groups whose names lead here.
 
     `wall_jump_ms` is by how much the wall clock was set since deadlines were stored: they are read accordingly.
@@ -73,7 +73,7 @@ class Deliveries:
         self.groups: dict[str, QueueGroup] = {}
         # Where messages are dead, and wait to become letters.
         self._dying: dict[tuple[str, TopicPartition], None] = {}
-        self._deadlines: Deadlines[Place] = Deadlines()
+        self._deadlines: Deadlines[ChunkKey] = Deadlines()
         self._tripped: list[tuple[str, str]] = []
 
     def find(self, group: str) -> QueueGroup | None:
@@ -112,7 +112,7 @@ class Deliveries:
                 return self._receive(command, ticket, now)
             case Settle():
                 return self._settle(command, ticket, now)
-            case Bury():
+            case MarkDeadLettered():
                 return self._bury(command, ticket)
             case PassTime():
                 return self._pass_time(command, ticket, now)
@@ -124,10 +124,10 @@ class Deliveries:
         outcomes = decision.outcome
         assert isinstance(outcomes, tuple)
         for outcome in outcomes:
-            assert isinstance(outcome, Outcome)
+            assert isinstance(outcome, QueueOutcome)
             self._adopt(outcome)
 
-    def _adopt(self, outcome: Outcome) -> None:
+    def _adopt(self, outcome: QueueOutcome) -> None:
         value = outcome.value
         if value is None:
             self.groups.pop(outcome.group, None)
@@ -157,7 +157,7 @@ class Deliveries:
     def apply(self, record: KeyedRecord) -> None:
         """Take note of a stored record."""
         kind, name, partition, index = read_key(record.key)
-        if kind is KeyKind.GROUP:
+        if kind is QueueKeyKind.GROUP:
             if record.value is None:
                 self.groups.pop(name, None)
                 return
@@ -167,12 +167,12 @@ class Deliveries:
         window = windows.get(partition)
         if window is None:
             # Chunks are stored before what is told about their partition.
-            window = windows[partition] = Window(UUID(int=0), 0, 0)
-        if kind is KeyKind.DONE:
+            window = windows[partition] = QueueWindow(UUID(int=0), 0, 0)
+        if kind is QueueKeyKind.DONE:
             window.load_done(index, 0 if record.value is None else read_done(record.value))
-        elif kind is KeyKind.FLIGHTS:
+        elif kind is QueueKeyKind.FLIGHTS:
             window.load_flights(index, {} if record.value is None else read_flights(record.value))
-        elif kind is KeyKind.LETTERS:
+        elif kind is QueueKeyKind.LETTERS:
             window.letter_places = () if record.value is None else read_letter_places(record.value)
         elif record.value is None:
             del windows[partition]
@@ -215,7 +215,7 @@ class Deliveries:
         for place in self._deadlines.due(now.monotonic_ms):
             yield PassTime(*place)
 
-    def _note_deadlines(self, group: str, partition: TopicPartition, moves: Iterable[Move]) -> None:
+    def _note_deadlines(self, group: str, partition: TopicPartition, moves: Iterable[FlightChange]) -> None:
         """Take note of when something is due; many messages share their moment."""
         moments = {
             (move.offsets[0] >> SHIFT, move.after.until.monotonic_ms)
@@ -223,9 +223,9 @@ class Deliveries:
             if move.after is not None and move.after.state in TIMED
         }
         for chunk, moment_ms in sorted(moments):
-            self._deadlines.note(Place(group, partition, chunk), moment_ms)
+            self._deadlines.note(ChunkKey(group, partition, chunk), moment_ms)
 
-    def _note_rest(self, place: Place) -> None:
+    def _note_rest(self, place: ChunkKey) -> None:
         """Take note of what is due next in a chunk that was just looked at."""
         window = self.groups[place.group].windows.get(place.partition)
         chunk = None if window is None else window.chunks.get(place.chunk)
@@ -236,7 +236,7 @@ class Deliveries:
 
     def _receive(self, command: Receive, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
-        drafts: dict[TopicPartition, Draft] = {}
+        drafts: dict[TopicPartition, QueueDraft] = {}
         taken: dict[str, int] = {}
         reply = []
         for taker in command.takers:
@@ -257,8 +257,8 @@ class Deliveries:
 
     def _settle(self, command: Settle, ticket: int, now: Now) -> Decision:
         group = self.require(command.group)
-        drafts: dict[TopicPartition, Draft] = {}
-        become = None if command.verdict is Verdict.ACK else becoming(command, group.settings, now)
+        drafts: dict[TopicPartition, QueueDraft] = {}
+        become = None if command.verdict is AckType.ACK else becoming(command, group.settings, now)
         results: list[Result] = []
         for claim in command.claims:
             draft = drafts.get(claim.partition)
@@ -267,20 +267,20 @@ class Deliveries:
                 if window is None:
                     results += all_stale([claim])
                     continue
-                draft = drafts[claim.partition] = Draft(window)
+                draft = drafts[claim.partition] = QueueDraft(window)
             results += settle(draft, claim, now, become)
         moves = [move for draft in drafts.values() for move in draft.moves]
         done = sum([len(move.offsets) for move in moves if move.after is None])
         deaths = [move for move in moves if move.after is not None and move.after.state is FlightState.DEAD]
         failed = sum([len(move.offsets) for move in deaths])
-        return _drafted(group, drafts, ticket, results, tally=Tally(done, failed))
+        return _drafted(group, drafts, ticket, results, tally=SettledCounts(done, failed))
 
-    def _bury(self, command: Bury, ticket: int) -> Decision:
+    def _bury(self, command: MarkDeadLettered, ticket: int) -> Decision:
         group = self.groups.get(command.group)
         window = None if group is None else group.windows.get(command.partition)
         if group is None or window is None:
-            return Decision(answers=[Answer(ticket, None)], outcome=(), is_idle=True)
-        draft = Draft(window)
+            return Decision(answers=[TicketReply(ticket, None)], outcome=(), is_idle=True)
+        draft = QueueDraft(window)
         for offset in dead_as_told(window, command):
             draft.finish(offset)
         if command.letter_places is not None and window.topic_id == command.topic_id:
@@ -288,33 +288,33 @@ class Deliveries:
         return _drafted(group, {command.partition: draft}, ticket, None)
 
     def _pass_time(self, command: PassTime, ticket: int, now: Now) -> Decision:
-        place = Place(command.group, command.partition, command.chunk)
+        place = ChunkKey(command.group, command.partition, command.chunk)
         group = self.groups.get(command.group)
         if group is None:
-            return Decision(outcome=(Outcome(command.group, None, past=place),))
+            return Decision(outcome=(QueueOutcome(command.group, None, past=place),))
         window = group.windows.get(command.partition)
         if window is None:
-            return Decision(outcome=(Outcome(command.group, group.value, past=place),))
-        draft = Draft(window)
+            return Decision(outcome=(QueueOutcome(command.group, group.value, past=place),))
+        draft = QueueDraft(window)
         passed = pass_time(draft, command.chunk, group.settings, now)
-        tally = Tally(0, passed.dead)
+        tally = SettledCounts(0, passed.dead)
         # What time has made of messages is found out again after a start, by a clock that may have been set back. So
         # those that have died are stored: nobody may get one that has a letter by then. Time has no message done, so
         # there is nothing to close otherwise.
         records = draft_records(group.name, command.partition, draft) if tally.failed else ()
         value = _counted(group, tally)
-        outcome = Outcome(
+        outcome = QueueOutcome(
             group.name, value, {command.partition: draft}, tally=tally, past=place, expired=passed.expired
         )
-        return Decision([*records, *_changed(group, value)], [Answer(ticket, None)], (outcome,))
+        return Decision([*records, *_changed(group, value)], [TicketReply(ticket, None)], (outcome,))
 
 
-def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window | None]) -> None:
+def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, QueueWindow | None]) -> None:
     for partition, window in opened.items():
         known = group.windows.pop(partition, None)
         if known is not None:
             flights = [pair for chunk in known.chunks.values() for pair in chunk.alike().items()]
-            group.count(Move(offsets, flight, None) for flight, offsets in flights)
+            group.count(FlightChange(offsets, flight, None) for flight, offsets in flights)
         if window is not None:
             group.windows[partition] = window
         else:
@@ -323,24 +323,24 @@ def _replace_windows(group: QueueGroup, opened: Mapping[TopicPartition, Window |
 
 def _drafted(
     group: QueueGroup,
-    drafts: Mapping[TopicPartition, Draft],
+    drafts: Mapping[TopicPartition, QueueDraft],
     ticket: int,
     reply: object,
     *,
-    tally: Tally = NOTHING,
+    tally: SettledCounts = NOTHING,
     is_told_at_once: bool = False,
 ) -> Decision:
     """Return the decision that carries out drafts."""
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
     value = _counted(group, tally)
     more = _changed(group, value)
-    outcome = Outcome(group.name, value, drafts, tally=tally)
+    outcome = QueueOutcome(group.name, value, drafts, tally=tally)
     is_idle = not records and not more and all(draft.is_empty for draft in drafts.values())
-    answers = [Answer(ticket, reply)]
+    answers = [TicketReply(ticket, reply)]
     return Decision([*records, *more], answers, (outcome,), is_told_at_once=is_told_at_once, is_idle=is_idle)
 
 
-def _counted(group: QueueGroup, tally: Tally) -> GroupValue:
+def _counted(group: QueueGroup, tally: SettledCounts) -> GroupValue:
     """Return what becomes of a group if so many more messages are settled: too many dead ones pause it."""
     reason = "" if group.paused else group.breaks(tally)
     return replace(group.value, paused=reason) if reason else group.value
@@ -351,16 +351,16 @@ def _changed(group: QueueGroup, value: GroupValue) -> Sequence[KeyedRecord]:
     return () if value is group.value else [group_record(group.name, value)]
 
 
-def _in_order(window: Window) -> list[Chunk]:
+def _in_order(window: QueueWindow) -> list[Chunk]:
     return [window.chunks[index] for index in sorted(window.chunks)]
 
 
-def _revivals(chunk: Chunk, revived: Callable[[Flight], Flight]) -> Iterator[Move]:
+def _revivals(chunk: Chunk, revived: Callable[[Flight], Flight]) -> Iterator[FlightChange]:
     """Have the messages of a chunk live again; those that fly alike together."""
     for before, offsets in chunk.alike().items():
         after = revived(before)
         chunk.flights.update(dict.fromkeys(offsets, after))
-        yield Move(offsets, None, after)
+        yield FlightChange(offsets, None, after)
 
 
 def _revived(now: Now, wall_jump_ms: int, flight: Flight) -> Flight:

@@ -43,7 +43,7 @@ _CHUNK = struct.Struct(">iq")
 _KEYS_MAX = 1024
 
 
-class KeyKind(IntEnum):
+class QueueKeyKind(IntEnum):
     """What a record is about."""
 
     GROUP = 0
@@ -56,7 +56,7 @@ class KeyKind(IntEnum):
 class QueueKey(NamedTuple):
     """A key, taken apart; `partition` and `chunk` as far as its kind has them."""
 
-    kind: KeyKind
+    kind: QueueKeyKind
     group: str
     partition: TopicPartition
     chunk: int
@@ -110,39 +110,41 @@ _letter_places_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
 
 def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
     """Return the record of a group; without a value, the one that forgets it."""
-    return KeyedRecord(_head(KeyKind.GROUP, group), None if value is None else _encode(value))
+    return KeyedRecord(_head(QueueKeyKind.GROUP, group), None if value is None else _encode(value))
 
 
 def partition_record(group: str, partition: TopicPartition, value: PartitionValue | None) -> KeyedRecord:
     """Return the record of a partition; without a value, the one that forgets it."""
-    return KeyedRecord(_partition_key(KeyKind.PARTITION, group, partition), None if value is None else _encode(value))
+    return KeyedRecord(
+        _partition_key(QueueKeyKind.PARTITION, group, partition), None if value is None else _encode(value)
+    )
 
 
 def letter_places_record(group: str, partition: TopicPartition, places: Sequence[LetterPlace]) -> KeyedRecord:
     """Return the record of where letters may lie; without places, the one that forgets it."""
-    return KeyedRecord(_partition_key(KeyKind.LETTERS, group, partition), _encode(places) if places else None)
+    return KeyedRecord(_partition_key(QueueKeyKind.LETTERS, group, partition), _encode(places) if places else None)
 
 
 def done_record(group: str, partition: TopicPartition, chunk: int, done: int | None) -> KeyedRecord:
     """Return the record of what is done in a chunk; without that, the one that forgets it."""
-    return KeyedRecord(_key(KeyKind.DONE, group, partition, chunk), None if done is None else b"%x" % done)
+    return KeyedRecord(_key(QueueKeyKind.DONE, group, partition, chunk), None if done is None else b"%x" % done)
 
 
 def flights_record(
     group: str, partition: TopicPartition, chunk: int, flights: Mapping[int, Flight] | None
 ) -> KeyedRecord:
     """Return the record of what is in flight in a chunk; without that, the one that forgets it."""
-    key = _key(KeyKind.FLIGHTS, group, partition, chunk)
+    key = _key(QueueKeyKind.FLIGHTS, group, partition, chunk)
     return KeyedRecord(key, None if not flights else _encode(_written(flights)))
 
 
 @lru_cache(_KEYS_MAX)
-def _partition_key(kind: KeyKind, group: str, partition: TopicPartition) -> bytes:
+def _partition_key(kind: QueueKeyKind, group: str, partition: TopicPartition) -> bytes:
     return _head(kind, group) + _PARTITION.pack(partition.partition) + _bytes(partition.topic)
 
 
 @lru_cache(_KEYS_MAX)
-def _key(kind: KeyKind, group: str, partition: TopicPartition, chunk: int) -> bytes:
+def _key(kind: QueueKeyKind, group: str, partition: TopicPartition, chunk: int) -> bytes:
     return _head(kind, group) + _CHUNK.pack(partition.partition, chunk) + _bytes(partition.topic)
 
 
@@ -171,14 +173,14 @@ def read_key(key: bytes) -> QueueKey:
     """Take a key apart; Corrupt if it is none."""
     try:
         number, size = _HEAD.unpack_from(key)
-        kind = KeyKind(number)
+        kind = QueueKeyKind(number)
         group = key[_HEAD.size : _HEAD.size + size].decode("utf-8", "surrogateescape")
         rest = key[_HEAD.size + size :]
         index, chunk = 0, 0
-        if kind in {KeyKind.PARTITION, KeyKind.LETTERS}:
+        if kind in {QueueKeyKind.PARTITION, QueueKeyKind.LETTERS}:
             (index,) = _PARTITION.unpack_from(rest)
             rest = rest[_PARTITION.size :]
-        elif kind is not KeyKind.GROUP:
+        elif kind is not QueueKeyKind.GROUP:
             index, chunk = _CHUNK.unpack_from(rest)
             rest = rest[_CHUNK.size :]
         return QueueKey(kind, group, TopicPartition(rest.decode("utf-8", "surrogateescape"), index), chunk)
@@ -245,7 +247,7 @@ def _former_flights(runs: Iterable[list[Any]]) -> dict[int, Flight]:
     return found
 
 
-def _head(kind: KeyKind, group: str) -> bytes:
+def _head(kind: QueueKeyKind, group: str) -> bytes:
     name = _bytes(group)
     return _HEAD.pack(kind, len(name)) + name
 

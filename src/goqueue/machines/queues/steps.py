@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.decision import Now
-from goqueue.machines.queues.commands import Bury, Claim, Offer, Settle, Taker
-from goqueue.machines.queues.draft import Draft
-from goqueue.machines.queues.values import TIMED, DeathReason, Delivery, Flight, FlightState, Lease, Verdict
-from goqueue.machines.queues.window import Window
+from goqueue.machines.queues.commands import Claim, MarkDeadLettered, Offer, Settle, Taker
+from goqueue.machines.queues.draft import QueueDraft
+from goqueue.machines.queues.values import TIMED, AckType, DeathReason, Delivery, Flight, FlightState, Lease
+from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
@@ -49,7 +49,7 @@ def later(now: Now, delay_ms: int) -> Now:
 # -- leasing
 
 
-def within_reach(window: Window, offer: Offer) -> Offer:
+def within_reach(window: QueueWindow, offer: Offer) -> Offer:
     """Return an offer without what nobody can get: what waits for its key behind as many as may be held.
 
     If nothing is left of it, nobody asks for a decision. So it must end where `_choose_in_order` would, or behind that,
@@ -64,7 +64,7 @@ def within_reach(window: Window, offer: Offer) -> Offer:
     return offer
 
 
-def waits_in_vain(window: Window, start: int) -> bool:
+def is_blocked_by_removed_message(window: QueueWindow, start: int) -> bool:
     """Tell whether messages may wait for others of their key before an offset, at which the log begins by now.
 
     Then the first message in flight is gone. Only a decision forgets it, and lets the next of its key go.
@@ -72,9 +72,9 @@ def waits_in_vain(window: Window, start: int) -> bool:
     return window.held > 0 and window.floor < start
 
 
-def begun(window: Window, offer: Offer) -> Draft:
+def begun(window: QueueWindow, offer: Offer) -> QueueDraft:
     """Return the draft of a window in which something is offered, without what is gone."""
-    draft = Draft(window)
+    draft = QueueDraft(window)
     draft.epoch = offer.epoch
     if offer.start > draft.floor:
         draft.lose(offer.start)
@@ -84,7 +84,7 @@ def begun(window: Window, offer: Offer) -> Draft:
     return draft
 
 
-def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list[Delivery]:
+def lease(draft: QueueDraft, offer: Offer, taker: Taker, now: Now, room: int) -> list[Delivery]:
     """Lease up to `room` messages of what is offered; those that were delivered before come first."""
     right = Lease(taker.lease_id, taker.consumer, now.wall_ms)
     until = later(now, taker.visibility_ms)
@@ -102,7 +102,7 @@ def lease(draft: Draft, offer: Offer, taker: Taker, now: Now, room: int) -> list
     return deliveries
 
 
-def _condemn_again(draft: Draft, offer: Offer, fresh: Flight) -> None:
+def _condemn_again(draft: QueueDraft, offer: Offer, fresh: Flight) -> None:
     """Have messages dead that are ready again and cannot be read."""
     for offset, error in offer.unreadable:
         flight = draft.find(offset)
@@ -116,7 +116,7 @@ def _nobodys(fresh: Flight) -> Lease | None:
     return None if fresh.lease is None else fresh.lease._replace(consumer="")
 
 
-def _advance(draft: Draft, offer: Offer, end: int, chosen: Sequence[int], fresh: Flight) -> None:
+def _advance(draft: QueueDraft, offer: Offer, end: int, chosen: Sequence[int], fresh: Flight) -> None:
     """Move the cursor; what cannot be read before it becomes dead, one for all messages of a batch."""
     condemned = [each for each in offer.unreadable if draft.cursor <= each.offset < end]
     if not condemned:
@@ -128,7 +128,7 @@ def _advance(draft: Draft, offer: Offer, end: int, chosen: Sequence[int], fresh:
         draft.put(offset, _dead(dead, DeathReason.UNREADABLE, error))
 
 
-def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
+def _lease_again(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
     """Lease messages that are ready again; each of them counts for itself."""
     deliveries: list[Delivery] = []
     taken = cache(fresh._replace)
@@ -145,7 +145,7 @@ def _lease_again(draft: Draft, offer: Offer, fresh: Flight, room: int) -> list[D
     return deliveries
 
 
-def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
+def _choose(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
     """Lease messages that nobody had before, as many as there is room for; return which."""
     start = bisect_left(offer.fresh, draft.cursor)
     chosen = offer.fresh[start : start + room]
@@ -156,7 +156,7 @@ def _choose(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[in
     return chosen
 
 
-def _choose_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
+def _choose_in_order(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
     """Lease messages whose key nobody has, and return which; the others are held, up to a limit."""
     assert offer.keys is not None
     end = max(offer.end, draft.cursor)
@@ -181,11 +181,11 @@ def _choose_in_order(draft: Draft, offer: Offer, fresh: Flight, room: int) -> Se
     return [offset for offset, flight in chosen if flight.state is FlightState.LEASED]
 
 
-def _is_busy(draft: Draft, key: bytes) -> bool:
+def _is_busy(draft: QueueDraft, key: bytes) -> bool:
     return any(draft.find(offset) is not None for offset in draft.window.by_key.get(key, ()))
 
 
-def _is_ready(draft: Draft, offset: int) -> bool:
+def _is_ready(draft: QueueDraft, offset: int) -> bool:
     flight = draft.find(offset)
     return flight is not None and flight.state is FlightState.READY
 
@@ -200,7 +200,7 @@ Becoming = Callable[[Flight, int], Flight]
 def becoming(command: Settle, settings: QueueSettings, now: Now) -> Becoming:
     """Return what becomes of messages of which a consumer says that they are not done."""
     after = cache(partial(_after, command, settings, now))
-    if command.verdict is Verdict.NACK and command.delay_ms is None:
+    if command.verdict is AckType.NACK and command.delay_ms is None:
         return lambda flight, offset: after(flight, _backoff_ms(settings, flight, command.chance + offset * _GOLDEN))
     delay_ms = settings.visibility_ms if command.delay_ms is None else command.delay_ms
     return lambda flight, _: after(flight, delay_ms)
@@ -211,7 +211,7 @@ def _backoff_ms(settings: QueueSettings, flight: Flight, chance: float) -> int:
     return int(settings.backoff_of(flight.tries) * (1 - _JITTER + 2 * _JITTER * (chance % 1)))
 
 
-def settle(draft: Draft, claim: Claim, now: Now, become: Becoming | None) -> Sequence[Result]:
+def settle(draft: QueueDraft, claim: Claim, now: Now, become: Becoming | None) -> Sequence[Result]:
     """Have messages done, or become something else; an error for each that is not leased any more."""
     partition, offsets, lease_id = claim
     if become is not None:
@@ -222,7 +222,7 @@ def settle(draft: Draft, claim: Claim, now: Now, become: Becoming | None) -> Seq
     return [DONE if fate else stale(partition, offset) for offset, fate in zip(offsets, fates, strict=True)]
 
 
-def _settle(draft: Draft, claim: Claim, offset: int, now: Now, become: Becoming) -> Result:
+def _settle(draft: QueueDraft, claim: Claim, offset: int, now: Now, become: Becoming) -> Result:
     flight = draft.find(offset)
     if flight is None or not is_leased(claim.lease_id, now, flight):
         return stale(claim.partition, offset)
@@ -256,9 +256,9 @@ def all_stale(claims: Iterable[Claim]) -> list[Result]:
 
 def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, delay_ms: int) -> Flight:
     """Return what becomes of a message: it waits for so long, or its lease lasts so long, if it does."""
-    if command.verdict is Verdict.REJECT:
+    if command.verdict is AckType.REJECT:
         return _dead(flight, DeathReason.REJECTED, command.reason)
-    if command.verdict is Verdict.EXTEND:
+    if command.verdict is AckType.EXTEND:
         until = later(now, delay_ms)
         if until == now:
             return flight._replace(
@@ -267,7 +267,7 @@ def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, d
         return flight._replace(until=until, since_ms=now.wall_ms)
     if flight.tries > settings.retries:
         return _dead(flight, DeathReason.RETRIES, command.reason)
-    if command.verdict is Verdict.RELEASE:
+    if command.verdict is AckType.RELEASE:
         return flight._replace(state=FlightState.READY, until=now, error=command.reason)
     state = FlightState.WAITING if delay_ms else FlightState.READY
     until = later(now, delay_ms)
@@ -278,7 +278,7 @@ def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:
     return flight._replace(state=FlightState.DEAD, reason=reason.value, error=error)
 
 
-def dead_as_told(window: Window, command: Bury) -> list[int]:
+def dead_as_told(window: QueueWindow, command: MarkDeadLettered) -> list[int]:
     """Return the messages that are buried by a command."""
     if window.topic_id != command.topic_id:
         return []
@@ -302,7 +302,7 @@ class Passed(NamedTuple):
     dead: int
 
 
-def pass_time(draft: Draft, chunk: int, settings: QueueSettings, now: Now) -> Passed:
+def pass_time(draft: QueueDraft, chunk: int, settings: QueueSettings, now: Now) -> Passed:
     """See to what is due in a chunk."""
 
     def is_due(flight: Flight) -> bool:

@@ -99,7 +99,7 @@ class Delivery(NamedTuple):
     deliveries: int
 
 
-class Verdict(StrEnum):
+class AckType(StrEnum):
     """What a consumer says about a message that it has leased."""
 
     ACK = "ack"

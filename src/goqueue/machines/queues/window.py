@@ -46,7 +46,7 @@ class Chunk:
         return found
 
 
-class Move(NamedTuple):
+class FlightChange(NamedTuple):
     """Messages of one chunk that get into another state together; None if they were never looked at, or are done."""
 
     offsets: Sequence[int]
@@ -54,7 +54,7 @@ class Move(NamedTuple):
     after: Flight | None
 
 
-class Window:
+class QueueWindow:
     """The state of a partition for a group; `ready`, `dead` and `by_key` are found in the chunks as well."""
 
     def __init__(self, topic_id: UUID, floor: int, cursor: int, epoch: int = NO_EPOCH) -> None:
@@ -80,7 +80,7 @@ class Window:
         # From where on the log has lost what it had before the cursor, until the group has gone back there.
         self.lost_end: int | None = None
 
-    def copy(self) -> Window:
+    def copy(self) -> QueueWindow:
         """Return a window of its own that is the same now; chunks are never changed, so both may have them."""
         copied = copy(self)
         copied.chunks, copied.ready, copied.dead = dict(self.chunks), dict(self.ready), dict(self.dead)
@@ -137,7 +137,7 @@ class Window:
             if not chunk.flights and not chunk.done:
                 del self.chunks[index]
 
-    def note(self, move: Move) -> None:
+    def note(self, move: FlightChange) -> None:
         """Keep the books that can be made from the chunks."""
         offsets, before, after = move
         if before is not None:

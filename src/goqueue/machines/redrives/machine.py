@@ -3,7 +3,7 @@
 | command       | needs                                  | what it does                                            |
 |---------------|----------------------------------------|---------------------------------------------------------|
 | `Start`       | no redrive of the same topic under way | there is one; the oldest that have ended are forgotten  |
-| `Plan`        | it is running                          | the next batch is known, and has not happened yet       |
+| `PlanBatch`   | it is running                          | the next batch is known, and has not happened yet       |
 | `Advance`     | the batch of that number is planned    | it has happened: the position moves, letters are marked |
 | `Cancel`      | it has not ended                       | nothing new is planned                                  |
 | `Finish`      | it has not ended                       | it has; a batch that is only planned never happens      |
@@ -24,20 +24,20 @@ import msgspec
 from msgspec.structs import replace
 
 from goqueue.errors import Conflict, Corrupt, RedriveRunning, UnknownRedrive
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.machines.redrives.redriven import KEY_PREFIX as MARK_PREFIX
 from goqueue.machines.redrives.redriven import Redriven
 from goqueue.machines.redrives.values import (
     Advance,
-    Batch,
     Cancel,
     Command,
     DropLetters,
     Finish,
-    Plan,
+    PlanBatch,
     Redrive,
+    RedriveBatch,
+    RedriveSpan,
     RedriveState,
-    Span,
     Start,
 )
 
@@ -47,7 +47,7 @@ ENDED_MAX = 200
 _JOB_PREFIX = b"redrive "
 
 
-class Redrives:
+class RedriveMachine:
     """All redrives that are remembered, and the letters that they have moved."""
 
     def __init__(self, ended_max: int = ENDED_MAX) -> None:
@@ -85,13 +85,13 @@ class Redrives:
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
         """Return what carries out a command; raises what forbids it. All are answered with the redrive, if any."""
         if isinstance(command, DropLetters):
-            return Decision([*self._orphaned(command.topic_id)], [Answer(ticket, None)])
+            return Decision([*self._orphaned(command.topic_id)], [TicketReply(ticket, None)])
         records: list[KeyedRecord] = []
         match command:
             case Start():
                 job = self._start(command, now)
                 records += self._forgotten()
-            case Plan():
+            case PlanBatch():
                 job = _planned(self.find(command.id), command.batch)
             case Advance():
                 before = self.find(command.id)
@@ -108,7 +108,7 @@ class Redrives:
                 assert_never(command)
         if job != self._jobs.get(job.id):
             records.append(KeyedRecord(_job_key(job.id), msgspec.json.encode(job)))
-        return Decision(records, [Answer(ticket, job)])
+        return Decision(records, [TicketReply(ticket, job)])
 
     def _start(self, command: Start, now: Now) -> Redrive:
         other = self.of_topic(command.topic_id)
@@ -118,7 +118,7 @@ class Redrives:
             )
         if command.id in self._jobs:
             raise Conflict(f"there is a redrive {command.id} already")
-        spans = {index: Span(start, start, end) for index, (start, end) in sorted(command.spans.items())}
+        spans = {index: RedriveSpan(start, start, end) for index, (start, end) in sorted(command.spans.items())}
         return Redrive(
             id=command.id,
             topic=command.topic,
@@ -139,7 +139,7 @@ class Redrives:
             if job.topic_id == topic_id:
                 yield KeyedRecord(_job_key(job.id), msgspec.json.encode(replace(job, is_orphan=True)))
 
-    def _marks(self, job: Redrive, batch: Batch, start: int) -> Iterator[KeyedRecord]:
+    def _marks(self, job: Redrive, batch: RedriveBatch, start: int) -> Iterator[KeyedRecord]:
         marked = {each.key: each for each in self.redriven.marked(job.topic_id, batch.partition, batch.moved)}
         # What retention has taken meanwhile need not be remembered, and what is marked now may be among it.
         gone = {each.key: each for each in self.redriven.passed(job.topic_id, batch.partition, start)}
@@ -193,7 +193,7 @@ class Redrives:
             assert (job.ended_ms is not None) is job.state.is_end
 
 
-def _planned(job: Redrive, batch: Batch) -> Redrive:
+def _planned(job: Redrive, batch: RedriveBatch) -> Redrive:
     if job.state is not RedriveState.RUNNING:
         raise Conflict(f"redrive {job.id} is {job.state}")
     span = job.spans[batch.partition]

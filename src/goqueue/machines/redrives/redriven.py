@@ -20,7 +20,7 @@ CHUNK_LETTERS = 4096
 KEY_PREFIX = b"redriven "
 
 
-class Place(NamedTuple):
+class RedrivenChunkKey(NamedTuple):
     """Letters of a partition that share a record."""
 
     topic_id: UUID
@@ -37,17 +37,17 @@ class Redriven:
     """All letters that were published again, as of the last record."""
 
     def __init__(self) -> None:
-        self._bits: dict[Place, int] = {}
+        self._bits: dict[RedrivenChunkKey, int] = {}
 
     def has(self, topic_id: UUID, partition: int, offset: int) -> bool:
         """Tell whether a letter was published again."""
         chunk, bit = divmod(offset, CHUNK_LETTERS)
-        return bool(self._bits.get(Place(topic_id, partition, chunk), 0) >> bit & 1)
+        return bool(self._bits.get(RedrivenChunkKey(topic_id, partition, chunk), 0) >> bit & 1)
 
     def bits(self, topic_id: UUID, partition: int, first: int, count: int) -> int:
         """Return a bit for each letter of some in a row, the lowest for the first; they lie in one chunk."""
         chunk, bit = divmod(first, CHUNK_LETTERS)
-        return self._bits.get(Place(topic_id, partition, chunk), 0) >> bit & (1 << count) - 1
+        return self._bits.get(RedrivenChunkKey(topic_id, partition, chunk), 0) >> bit & (1 << count) - 1
 
     def count(self, topic_id: UUID, partition: int, start: int) -> int:
         """Return how many letters of a partition were published again, of those from an offset on."""
@@ -60,10 +60,10 @@ class Redriven:
 
     def marked(self, topic_id: UUID, partition: int, offsets: Iterable[int]) -> Iterator[KeyedRecord]:
         """Yield the records that say of letters that they were published again."""
-        changed: dict[Place, int] = {}
+        changed: dict[RedrivenChunkKey, int] = {}
         for offset in offsets:
             chunk, bit = divmod(offset, CHUNK_LETTERS)
-            place = Place(topic_id, partition, chunk)
+            place = RedrivenChunkKey(topic_id, partition, chunk)
             changed[place] = changed.get(place, self._bits.get(place, 0)) | 1 << bit
         for place, bits in changed.items():
             yield _record(place, bits)
@@ -96,13 +96,13 @@ class Redriven:
         assert all(0 < bits < 1 << CHUNK_LETTERS for bits in self._bits.values()), "no chunk is empty, or too large"
 
 
-def _record(place: Place, bits: int) -> KeyedRecord:
+def _record(place: RedrivenChunkKey, bits: int) -> KeyedRecord:
     return KeyedRecord(place.key, bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
 
 
-def _place(key: bytes) -> Place:
+def _place(key: bytes) -> RedrivenChunkKey:
     try:
         topic_id, partition, chunk = key.removeprefix(KEY_PREFIX).decode("ascii").split(" ")
-        return Place(UUID(topic_id), int(partition), int(chunk))
+        return RedrivenChunkKey(UUID(topic_id), int(partition), int(chunk))
     except ValueError as error:
         raise Corrupt(f"{key!r} names no dead letters") from error

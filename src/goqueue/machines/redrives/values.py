@@ -4,9 +4,9 @@
        |                                          |
        +------------------finish----------> done, failed
 
-A job goes through the letters that were there when it began, partition by partition, in batches. What a batch is about
-to do is stored before it is done (`Plan`), and becomes the position of the job once it is done (`Advance`): who cannot
-know whether it was done asks whoever did it by the number of the batch.
+A job handles the dead letters that were there when it began, partition by partition, in batches. A batch is stored
+before it runs (`PlanBatch`), and becomes the position of the job afterwards (`Advance`). After a restart, the number of
+the batch finds out whether it ran.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Moves(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
+class RedriveTerms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a redrive is to do: with which letters, where to, how fast, and how many.
 
     Without a `target` each letter goes to the topic and partition that it came from. Without `redrives_max` it does not
@@ -83,7 +83,7 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     repeats: bool = False
 
 
-class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+class RedriveBatch(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is done at once: letters of one partition up to an offset, of which those in `moved` are published again."""
 
     number: int
@@ -94,7 +94,7 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-class Span(msgspec.Struct, frozen=True):
+class RedriveSpan(msgspec.Struct, frozen=True):
     """The letters of a partition that a redrive is about: from `start` to `end` (exclusive), done up to `position`."""
 
     start: int
@@ -112,13 +112,13 @@ class Redrive(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     id: str
     topic: str
     topic_id: UUID
-    terms: Terms
-    spans: dict[int, Span]
+    terms: RedriveTerms
+    spans: dict[int, RedriveSpan]
     started_ms: int
     state: RedriveState = RedriveState.RUNNING
     moves: Moves = Moves()
     number: int = 0
-    batch: Batch | None = None
+    batch: RedriveBatch | None = None
     error: str = ""
     reason: str = ""
     ended_ms: int | None = None
@@ -141,15 +141,15 @@ class Start(NamedTuple):
     id: str
     topic: str
     topic_id: UUID
-    terms: Terms
+    terms: RedriveTerms
     spans: Mapping[int, tuple[int, int]]
 
 
-class Plan(NamedTuple):
+class PlanBatch(NamedTuple):
     """Say what a redrive is about to do; takes the place of a batch that was not done."""
 
     id: str
-    batch: Batch
+    batch: RedriveBatch
 
 
 class Advance(NamedTuple):
@@ -180,4 +180,4 @@ class DropLetters(NamedTuple):
     topic_id: UUID
 
 
-Command = Start | Plan | Advance | Cancel | Finish | DropLetters
+Command = Start | PlanBatch | Advance | Cancel | Finish | DropLetters

@@ -57,7 +57,7 @@ class PipelineState(StrEnum):
     LOST = "lost"
 
 
-class Wish(StrEnum):
+class DesiredState(StrEnum):
     """What is wished of a run."""
 
     RUN = "run"
@@ -111,7 +111,7 @@ class PipelineView(NamedTuple):
     report: RunReport
     plan: bytes | None
     state: PipelineState
-    wish: Wish
+    wish: DesiredState
     heard_ms: int
     silent_ms: int
 

@@ -23,7 +23,7 @@ import msgspec
 
 from goqueue.errors import PipelineRunning, UnknownPipeline
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.pipeline_values import PipelineState, PipelineView, RunReport, Wish
+from goqueue.machines.runs.pipeline_values import DesiredState, PipelineState, PipelineView, RunReport
 
 LOST_AFTER_MS = 10_000
 FORGOTTEN_AFTER_MS = 60 * 60 * 1000
@@ -41,7 +41,7 @@ class _Entry:
     report: RunReport
     plan: bytes | None
     heard: Now
-    wish: Wish
+    wish: DesiredState
     size_bytes: int
 
 
@@ -55,14 +55,14 @@ class PipelineRuns:
         self._entries: dict[str, _Entry] = {}
         self._size_bytes = 0
 
-    def report(self, name: str, report: RunReport, plan: bytes | None, now: Now) -> Wish:
+    def report(self, name: str, report: RunReport, plan: bytes | None, now: Now) -> DesiredState:
         """Take what a run says, and return what is wished of it; PipelineRunning if another run is under way.
 
         Without a plan, the one that it has sent before still holds.
         """
         self._forget_silent(now)
         before = self._entries.get(name)
-        wish = Wish.RUN
+        wish = DesiredState.RUN
         if before is not None and before.report.run_id == report.run_id:
             if before.report.state.is_end and not report.state.is_end:
                 # It was on the way when the run ended.
@@ -94,7 +94,7 @@ class PipelineRuns:
         """Wish that the run of a pipeline stops, unless it has ended; return how it is."""
         found = self.find(name, now)
         if not found.report.state.is_end:
-            self._entries[name] = replace(self._entries[name], wish=Wish.STOP)
+            self._entries[name] = replace(self._entries[name], wish=DesiredState.STOP)
         return self.find(name, now)
 
     def forget(self, name: str, now: Now) -> None:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from goqueue.errors import ProducerMismatch, UnknownTransaction
 from goqueue.machines.deadlines import DeadlineIndex
-from goqueue.machines.decision import Answer, Decision, KeyedRecord, Now
+from goqueue.machines.decision import Decision, KeyedRecord, Now, TicketReply
 from goqueue.machines.transactions import steps
 from goqueue.machines.transactions.records import read_id, read_transaction, tombstone, transaction_record
 from goqueue.machines.transactions.sinks import (
@@ -32,24 +32,24 @@ from goqueue.machines.transactions.sinks import (
     forgotten_at_ms,
     read_batch,
 )
-from goqueue.machines.transactions.steps import Step
+from goqueue.machines.transactions.steps import TransactionStep
 from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     IDLE_MS,
     Abort,
     AddOffsets,
     AddPartitions,
-    Cause,
     Command,
     CommitBatch,
     Complete,
-    End,
+    EndCause,
     Ending,
+    EndTransaction,
     Expire,
     Forget,
     ForgetSink,
     Init,
-    ProducerIdentity,
+    ProducerEpoch,
     Transaction,
     TransactionCommand,
 )
@@ -62,7 +62,7 @@ class _Outcome(NamedTuple):
 
     id: str
     transaction: Transaction | None
-    cause: Cause | None = None
+    cause: EndCause | None = None
 
 
 class _BatchOutcome(NamedTuple):
@@ -74,7 +74,7 @@ class _BatchOutcome(NamedTuple):
     transactions: tuple[Transaction, ...] = ()
 
 
-class Transactions:
+class TransactionMachine:
     """The transactional ids of one partition, as of the last adopted decision or applied record."""
 
     def __init__(self) -> None:
@@ -84,12 +84,12 @@ class Transactions:
         self._sinks: dict[str, CommittedBatch] = {}
         self._by_producer: dict[int, str] = {}
         self._deadlines = DeadlineIndex()
-        self._ended: Counter[Cause] = Counter()
+        self._ended: Counter[EndCause] = Counter()
 
     # -- what is known
 
     @property
-    def ended(self) -> Mapping[Cause, int]:
+    def ended(self) -> Mapping[EndCause, int]:
         """How many transactions have ended since the start, and why."""
         return self._ended
 
@@ -108,7 +108,7 @@ class Transactions:
     def held(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         """Return what is known of a transactional id to the holder of its present identity; raises for others."""
         transaction = self._known(transactional_id)
-        steps.check_caller(transaction, ProducerIdentity(producer_id, epoch))
+        steps.check_caller(transaction, ProducerEpoch(producer_id, epoch))
         return transaction
 
     def last_batch(self, key: str) -> CommittedBatch | None:
@@ -128,7 +128,7 @@ class Transactions:
             or transaction.epoch != epoch
             or partition not in transaction.partitions
         ):
-            steps.verify(transaction, ProducerIdentity(producer_id, epoch), frozenset({partition}))
+            steps.verify(transaction, ProducerEpoch(producer_id, epoch), frozenset({partition}))
 
     def ending(self) -> Sequence[Ending]:
         """Return what has to be done to end transactions, the oldest first; the same until it is completed."""
@@ -179,18 +179,18 @@ class Transactions:
                 step = steps.add_partitions(self._known(command.id), command, ticket, now)
             case AddOffsets():
                 step = steps.add_offsets(self._known(command.id), command, ticket, now)
-            case End():
+            case EndTransaction():
                 step = steps.end(self._known(command.id), command, ticket, now)
             case Abort():
                 step = steps.abort(self.find(command.id), ticket, now)
             case Complete() if before is not None:
                 step = steps.complete(before, command, ticket, now)
             case Expire() if before is not None and _is_overdue(before, now, is_ongoing=True):
-                step = Step(steps.fence(before, now), (Answer(ticket, None),))
+                step = TransactionStep(steps.fence(before, now), (TicketReply(ticket, None),))
             case Forget() if before is not None and _is_overdue(before, now, is_ongoing=False):
-                return Decision((tombstone(command.id),), (Answer(ticket, None),), _Outcome(command.id, None))
+                return Decision((tombstone(command.id),), (TicketReply(ticket, None),), _Outcome(command.id, None))
             case Complete() | Expire() | Forget():
-                return Decision(answers=(Answer(ticket, None),))
+                return Decision(answers=(TicketReply(ticket, None),))
             case _:
                 assert_never(command)
         records = () if step.transaction == before else (transaction_record(step.transaction),)
@@ -204,11 +204,11 @@ class Transactions:
         if step.reply.is_new:
             records.append(batch_record(command.id, step.last))
         outcome = _BatchOutcome(command.id, step.last, forgotten_at_ms(step.last, now), step.transactions)
-        return Decision(records, (Answer(ticket, step.reply),), outcome)
+        return Decision(records, (TicketReply(ticket, step.reply),), outcome)
 
     def _without_sink(self, key: str, ticket: int) -> Decision:
         records = (tombstone(key),) if key in self._sinks else ()
-        return Decision(records, (Answer(ticket, None),), _BatchOutcome(key, None))
+        return Decision(records, (TicketReply(ticket, None),), _BatchOutcome(key, None))
 
     def _decide_idle_sink(self, command: TransactionCommand, ticket: int, now: Now) -> Decision:
         deadline = self._deadlines.get(command.id)
@@ -240,7 +240,7 @@ class Transactions:
     def _adopt_batch(self, outcome: _BatchOutcome) -> None:
         for transaction in outcome.transactions:
             self._put(transaction.id, transaction)
-            self._ended[Cause.COMMIT if transaction.is_committed else Cause.ABORT] += 1
+            self._ended[EndCause.COMMIT if transaction.is_committed else EndCause.ABORT] += 1
         self._put_sink(outcome.key, outcome.last, outcome.deadline_ms)
 
     def apply(self, record: KeyedRecord) -> None:
@@ -304,19 +304,19 @@ class Transactions:
         assert self._ending == {each.id: _ending_of(each) for each in self.all() if each.is_ending}
 
 
-def _cause(before: Transaction | None, command: TransactionCommand, after: Transaction) -> Cause | None:
+def _cause(before: Transaction | None, command: TransactionCommand, after: Transaction) -> EndCause | None:
     """Return why the transaction under way is being ended; None if it is not."""
     if before is None or not before.is_ongoing or not after.is_ending:
         return None
     match command:
-        case End():
-            return Cause.COMMIT if command.is_commit else Cause.ABORT
+        case EndTransaction():
+            return EndCause.COMMIT if command.is_commit else EndCause.ABORT
         case Abort():
-            return Cause.OPERATOR
+            return EndCause.OPERATOR
         case Expire():
-            return Cause.TIMEOUT
+            return EndCause.TIMEOUT
         case _:
-            return Cause.INIT
+            return EndCause.INIT
 
 
 def _is_overdue(transaction: Transaction, now: Now, *, is_ongoing: bool) -> bool:

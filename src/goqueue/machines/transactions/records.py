@@ -11,7 +11,7 @@ import msgspec
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.transactions.values import ProducerIdentity, Transaction, TransactionState
+from goqueue.machines.transactions.values import ProducerEpoch, Transaction, TransactionState
 from goqueue.model.topic import TopicPartition
 
 
@@ -23,8 +23,8 @@ class _Value(msgspec.Struct, frozen=True, omit_defaults=True):
     updated_ms: int
     number: int = 0
     started_ms: int = -1
-    previous: ProducerIdentity | None = None
-    next: ProducerIdentity | None = None
+    previous: ProducerEpoch | None = None
+    next: ProducerEpoch | None = None
     partitions: dict[str, list[int]] = {}
     groups: list[str] = []
 

@@ -20,7 +20,7 @@ import msgspec
 from goqueue.errors import Corrupt, Invalid, InvalidTransactionState
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.transactions import steps
-from goqueue.machines.transactions.values import CommitBatch, Stage, Transaction
+from goqueue.machines.transactions.values import CommitBatch, SinkStage, Transaction
 
 SINK_IDLE_MS = 30 * 24 * 60 * 60 * 1000
 """For how long the last batch of a sink is remembered."""
@@ -43,7 +43,7 @@ class BatchCommit(NamedTuple):
     """
 
     batch: int
-    committed: tuple[Stage, ...]
+    committed: tuple[SinkStage, ...]
     is_new: bool
 
 
@@ -70,7 +70,7 @@ def commit_batch(
     return BatchStep(CommittedBatch(command.batch, now.wall_ms), prepared, told)
 
 
-def _open(stage: Stage, known: Mapping[str, Transaction]) -> Transaction:
+def _open(stage: SinkStage, known: Mapping[str, Transaction]) -> Transaction:
     """Return the transaction of a stage, which its task has not lost to anybody."""
     transaction = known.get(stage.id)
     if transaction is None:

@@ -58,7 +58,7 @@ from goqueue.errors import (
     ProducerMismatch,
     TransactionFenced,
 )
-from goqueue.machines.decision import Answer, Now
+from goqueue.machines.decision import Now, TicketReply
 from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     GROUPS_MAX,
@@ -69,9 +69,9 @@ from goqueue.machines.transactions.values import (
     AddOffsets,
     AddPartitions,
     Complete,
-    End,
+    EndTransaction,
     Init,
-    ProducerIdentity,
+    ProducerEpoch,
     Transaction,
     TransactionState,
     WaitingInit,
@@ -80,18 +80,18 @@ from goqueue.model.sinks import is_sink_key
 from goqueue.model.topic import TopicPartition
 
 
-class Step(NamedTuple):
+class TransactionStep(NamedTuple):
     """A transaction as it is next, and who is told what; `is_told_at_once` as in a `Decision`."""
 
     transaction: Transaction
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TicketReply, ...] = ()
     is_told_at_once: bool = False
 
 
 # -- taking a transactional id
 
 
-def init(transaction: Transaction | None, command: Init, ticket: int, now: Now) -> Step:
+def init(transaction: Transaction | None, command: Init, ticket: int, now: Now) -> TransactionStep:
     """Give a producer its identity: at once, or when the transaction under way has ended."""
     _check_init(command)
     if transaction is None:
@@ -104,7 +104,7 @@ def init(transaction: Transaction | None, command: Init, ticket: int, now: Now) 
             updated_ms=now.wall_ms,
             deadline_ms=now.monotonic_ms + IDLE_MS,
         )
-        return Step(transaction, (Answer(ticket, transaction.identity),))
+        return TransactionStep(transaction, (TicketReply(ticket, transaction.identity),))
     _check_known(transaction, command.known)
     if transaction.is_ongoing:
         if command.known is None:
@@ -113,10 +113,10 @@ def init(transaction: Transaction | None, command: Init, ticket: int, now: Now) 
             transaction = _prepare(transaction, now, is_commit=False, spare_producer_id=command.spare_producer_id)
     if not transaction.is_ending:
         transaction = _init_idle(transaction, command, now)
-        return Step(transaction, (Answer(ticket, transaction.identity),))
+        return TransactionStep(transaction, (TicketReply(ticket, transaction.identity),))
     earlier = transaction.waiting_init
-    answers = () if earlier is None else (Answer(earlier.ticket, _concurrent(transaction)),)
-    return Step(replace(transaction, waiting_init=WaitingInit(ticket, command)), answers)
+    answers = () if earlier is None else (TicketReply(earlier.ticket, _concurrent(transaction)),)
+    return TransactionStep(replace(transaction, waiting_init=WaitingInit(ticket, command)), answers)
 
 
 def _init_idle(transaction: Transaction, command: Init, now: Now) -> Transaction:
@@ -148,7 +148,7 @@ def _check_init(command: Init) -> None:
         )
 
 
-def _check_known(transaction: Transaction, known: ProducerIdentity | None) -> None:
+def _check_known(transaction: Transaction, known: ProducerEpoch | None) -> None:
     """Refuse a producer that wants to go on, unless it holds the present identity or is about to be told of it."""
     if known is not None and known not in (transaction.previous, transaction.holder):
         raise TransactionFenced(
@@ -160,18 +160,18 @@ def _check_known(transaction: Transaction, known: ProducerIdentity | None) -> No
 # -- what belongs to a transaction
 
 
-def add_partitions(transaction: Transaction, command: AddPartitions, ticket: int, now: Now) -> Step:
+def add_partitions(transaction: Transaction, command: AddPartitions, ticket: int, now: Now) -> TransactionStep:
     """Let partitions be part of the transaction."""
-    _check_adding(transaction, ProducerIdentity(command.producer_id, command.epoch))
+    _check_adding(transaction, ProducerEpoch(command.producer_id, command.epoch))
     if not command.partitions <= transaction.partitions:
         transaction = _begun(transaction, now)
         transaction = replace(transaction, partitions=transaction.partitions | command.partitions)
-    return Step(transaction, (Answer(ticket, None),), is_told_at_once=True)
+    return TransactionStep(transaction, (TicketReply(ticket, None),), is_told_at_once=True)
 
 
-def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now: Now) -> Step:
+def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now: Now) -> TransactionStep:
     """Let the offsets of a group be part of the transaction."""
-    _check_adding(transaction, ProducerIdentity(command.producer_id, command.epoch))
+    _check_adding(transaction, ProducerEpoch(command.producer_id, command.epoch))
     if command.group not in transaction.groups:
         if len(transaction.groups) >= GROUPS_MAX:
             raise InvalidTransactionState(
@@ -180,10 +180,10 @@ def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now:
             )
         transaction = _begun(transaction, now)
         transaction = replace(transaction, groups=transaction.groups | {command.group})
-    return Step(transaction, (Answer(ticket, None),), is_told_at_once=True)
+    return TransactionStep(transaction, (TicketReply(ticket, None),), is_told_at_once=True)
 
 
-def verify(transaction: Transaction, caller: ProducerIdentity, partitions: frozenset[TopicPartition]) -> None:
+def verify(transaction: Transaction, caller: ProducerEpoch, partitions: frozenset[TopicPartition]) -> None:
     """Raise unless the caller's transaction is under way and has the partitions."""
     check_caller(transaction, caller)
     if not transaction.is_ongoing:
@@ -195,7 +195,7 @@ def verify(transaction: Transaction, caller: ProducerIdentity, partitions: froze
         raise InvalidTransactionState(f"the transaction of {transaction.id!r} does not have {missing}")
 
 
-def _check_adding(transaction: Transaction, caller: ProducerIdentity) -> None:
+def _check_adding(transaction: Transaction, caller: ProducerEpoch) -> None:
     check_caller(transaction, caller)
     if transaction.is_ending:
         raise _concurrent(transaction)
@@ -219,9 +219,9 @@ def _begun(transaction: Transaction, now: Now) -> Transaction:
 # -- how it ends
 
 
-def end(transaction: Transaction, command: End, ticket: int, now: Now) -> Step:
+def end(transaction: Transaction, command: EndTransaction, ticket: int, now: Now) -> TransactionStep:
     """Decide how a transaction ends; the producer is told the identity to go on with when it has ended."""
-    caller = ProducerIdentity(command.producer_id, command.epoch)
+    caller = ProducerEpoch(command.producer_id, command.epoch)
     spare = command.spare_producer_id if command.bumps_epoch else None
     if transaction.is_ongoing:
         check_caller(transaction, caller)
@@ -234,25 +234,25 @@ def end(transaction: Transaction, command: End, ticket: int, now: Now) -> Step:
         raise _not_under_way(transaction, "committed" if command.is_commit else "aborted")
     prepared = _prepare(transaction, now, is_commit=False, spare_producer_id=spare)
     ended = _completed(prepared, now)
-    return Step(ended, (Answer(ticket, ended.identity),))
+    return TransactionStep(ended, (TicketReply(ticket, ended.identity),))
 
 
-def _end_again(transaction: Transaction, command: End, ticket: int) -> Step:
+def _end_again(transaction: Transaction, command: EndTransaction, ticket: int) -> TransactionStep:
     if command.is_commit != transaction.is_committed:
         raise _not_under_way(transaction, "committed" if command.is_commit else "aborted")
     if transaction.is_ending:
         return wait_for_end(transaction, ticket)
-    return Step(transaction, (Answer(ticket, transaction.identity),))
+    return TransactionStep(transaction, (TicketReply(ticket, transaction.identity),))
 
 
-def abort(transaction: Transaction, ticket: int, now: Now) -> Step:
+def abort(transaction: Transaction, ticket: int, now: Now) -> TransactionStep:
     """Abort over the producer's head; whoever asks is told when it is done."""
     if transaction.is_ongoing:
         return wait_for_end(fence(transaction, now), ticket)
     if transaction.state is TransactionState.PREPARE_ABORT:
         return wait_for_end(transaction, ticket)
     if transaction.state is TransactionState.COMPLETE_ABORT:
-        return Step(transaction, (Answer(ticket, transaction.identity),))
+        return TransactionStep(transaction, (TicketReply(ticket, transaction.identity),))
     raise _not_under_way(transaction, "aborted")
 
 
@@ -278,25 +278,25 @@ def prepare_commit(transaction: Transaction, now: Now) -> Transaction:
     return replace(prepared, epoch=min(transaction.epoch + 1, EPOCH_MAX))
 
 
-def complete(transaction: Transaction, command: Complete, ticket: int, now: Now) -> Step:
+def complete(transaction: Transaction, command: Complete, ticket: int, now: Now) -> TransactionStep:
     """End the transaction, tell everybody who waited, and carry out the Init that came in between."""
     marked = (command.producer_id, command.epoch, command.number)
     if not transaction.is_ending or marked != (*transaction.identity, transaction.number):
-        return Step(transaction, (Answer(ticket, None),))
+        return TransactionStep(transaction, (TicketReply(ticket, None),))
     ended = _completed(transaction, now)
-    answers = [Answer(waiting, ended.identity) for waiting in transaction.waiting_ends]
+    answers = [TicketReply(waiting, ended.identity) for waiting in transaction.waiting_ends]
     if transaction.waiting_init is not None:
         ended = _init_idle(ended, transaction.waiting_init.command, now)
-        answers.append(Answer(transaction.waiting_init.ticket, ended.identity))
+        answers.append(TicketReply(transaction.waiting_init.ticket, ended.identity))
     is_told_at_once = transaction.waiting_init is None
-    return Step(ended, (*answers, Answer(ticket, None)), is_told_at_once=is_told_at_once)
+    return TransactionStep(ended, (*answers, TicketReply(ticket, None)), is_told_at_once=is_told_at_once)
 
 
-def wait_for_end(transaction: Transaction, ticket: int) -> Step:
+def wait_for_end(transaction: Transaction, ticket: int) -> TransactionStep:
     """Let one more wait; if there are too many, the oldest has surely been given up and may ask again."""
     waiting = (*transaction.waiting_ends, ticket)
-    answers = tuple(Answer(each, _concurrent(transaction)) for each in waiting[:-WAITING_ENDS_MAX])
-    return Step(replace(transaction, waiting_ends=waiting[-WAITING_ENDS_MAX:]), answers)
+    answers = tuple(TicketReply(each, _concurrent(transaction)) for each in waiting[:-WAITING_ENDS_MAX])
+    return TransactionStep(replace(transaction, waiting_ends=waiting[-WAITING_ENDS_MAX:]), answers)
 
 
 def _prepare(transaction: Transaction, now: Now, *, is_commit: bool, spare_producer_id: int | None) -> Transaction:
@@ -336,16 +336,16 @@ def _completed(transaction: Transaction, now: Now) -> Transaction:
     )
 
 
-def _following(transaction: Transaction, spare_producer_id: int) -> ProducerIdentity:
+def _following(transaction: Transaction, spare_producer_id: int) -> ProducerEpoch:
     if transaction.epoch < EPOCH_MAX:
-        return ProducerIdentity(transaction.producer_id, transaction.epoch + 1)
-    return ProducerIdentity(spare_producer_id, 0)
+        return ProducerEpoch(transaction.producer_id, transaction.epoch + 1)
+    return ProducerEpoch(spare_producer_id, 0)
 
 
 # -- refusals
 
 
-def check_caller(transaction: Transaction, caller: ProducerIdentity) -> None:
+def check_caller(transaction: Transaction, caller: ProducerEpoch) -> None:
     """Refuse everybody but the holder of the present identity."""
     if caller.producer_id != transaction.producer_id:
         raise ProducerMismatch(

@@ -27,7 +27,7 @@ WAITING_ENDS_MAX = 8
 """How many repetitions of one request to end a transaction may wait for its end; the oldest is let go first."""
 
 
-class ProducerIdentity(NamedTuple):
+class ProducerEpoch(NamedTuple):
     """Who acts: a producer id, and which of its holders in turn."""
 
     producer_id: int
@@ -45,7 +45,7 @@ class TransactionState(StrEnum):
     COMPLETE_ABORT = "CompleteAbort"
 
 
-class Cause(StrEnum):
+class EndCause(StrEnum):
     """Why a transaction ends: its producer asks for it, or something happens over its head."""
 
     COMMIT = "commit"
@@ -71,7 +71,7 @@ class Init:
     id: str
     timeout_ms: int
     spare_producer_id: int
-    known: ProducerIdentity | None = None
+    known: ProducerEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class AddOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndTransaction:
     """Commit or abort; with `bumps_epoch`, the producer goes on with a new identity, which is the answer."""
 
     id: str
@@ -138,7 +138,7 @@ class Forget:
     id: str
 
 
-class Stage(NamedTuple):
+class SinkStage(NamedTuple):
     """A transaction that is to be committed with others, and who has written it."""
 
     id: str
@@ -146,9 +146,9 @@ class Stage(NamedTuple):
     epoch: int
 
     @property
-    def identity(self) -> ProducerIdentity:
+    def identity(self) -> ProducerEpoch:
         """Who has written it."""
-        return ProducerIdentity(self.producer_id, self.epoch)
+        return ProducerEpoch(self.producer_id, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class CommitBatch:
 
     id: str
     batch: int
-    stages: tuple[Stage, ...]
+    stages: tuple[SinkStage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class ForgetSink:
     id: str
 
 
-TransactionCommand = Init | AddPartitions | AddOffsets | End | Complete | Abort | Expire | Forget
+TransactionCommand = Init | AddPartitions | AddOffsets | EndTransaction | Complete | Abort | Expire | Forget
 Command = TransactionCommand | CommitBatch | ForgetSink
 
 
@@ -192,8 +192,8 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     epoch: int
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
-    previous: ProducerIdentity | None = None
-    next: ProducerIdentity | None = None
+    previous: ProducerEpoch | None = None
+    next: ProducerEpoch | None = None
     partitions: frozenset[TopicPartition] = frozenset()
     groups: frozenset[str] = frozenset()
     number: int = 0
@@ -214,9 +214,9 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return hash(_stored(self))
 
     @property
-    def identity(self) -> ProducerIdentity:
+    def identity(self) -> ProducerEpoch:
         """The present identity; while the transaction ends, the one that its markers carry."""
-        return ProducerIdentity(self.producer_id, self.epoch)
+        return ProducerEpoch(self.producer_id, self.epoch)
 
     @property
     def is_ongoing(self) -> bool:
@@ -234,7 +234,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.state in _COMMITTED
 
     @property
-    def holder(self) -> ProducerIdentity | None:
+    def holder(self) -> ProducerEpoch | None:
         """The present identity, if it is anybody's.
 
         It is nobody's after an abort over the producer's head, and as long as nobody is told of it: while the

@@ -12,7 +12,7 @@ from goqueue.broker.queues.receive_and_settle import receive, settle
 from goqueue.broker.queues.receiving import Source, Wish
 from goqueue.broker.queues.settling import Statement
 from goqueue.machines.queues.steps import HELD_MAX
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import read_header, write_header
@@ -72,7 +72,7 @@ def test_a_message_that_is_gone_from_the_log_keeps_the_next_of_its_key_no_longer
         (first,) = (await receive(broker, INSIDE, Wish(Source("g", ("t",)), "ann", limit=10))).received
         assert len(first.records) == 1
         if is_nacked:
-            await settle(broker, INSIDE, first.receipts, Statement(Verdict.NACK, delay_ms=3_600_000))
+            await settle(broker, INSIDE, first.receipts, Statement(AckType.NACK, delay_ms=3_600_000))
         await delete_records(client, "t", 1)
         if is_share_consumer:
             assert await ShareMember(client).take(where) == ["second"]

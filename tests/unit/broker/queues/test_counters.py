@@ -7,9 +7,9 @@ from uuid import UUID
 
 from goqueue.broker.queues.counters import Partitions, QueueTallies, QueueTally
 from goqueue.errors import StaleReceipt
-from goqueue.machines.queues.commands import Bury, Claim, Settle
+from goqueue.machines.queues.commands import Claim, MarkDeadLettered, Settle
 from goqueue.machines.queues.steps import DONE
-from goqueue.machines.queues.values import Delivery, Verdict
+from goqueue.machines.queues.values import AckType, Delivery
 from goqueue.model.topic import TopicPartition
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
@@ -21,8 +21,8 @@ def count(tallies: QueueTallies, known: Partitions) -> None:
     for where in (ORDERS, BILLS):
         tallies.leased("g", [Delivery(where, [0], 1), Delivery(where, [1], 2)], known)
         claims = [Claim(where, [0], 1), Claim(where, [1], 9)]
-        tallies.settled(Settle("g", Verdict.ACK, claims), [DONE, StaleReceipt("gone")], known)
-        tallies.buried(Bury("g", where, UUID(int=7), {1: 9}), ["rejected"], known)
+        tallies.settled(Settle("g", AckType.ACK, claims), [DONE, StaleReceipt("gone")], known)
+        tallies.buried(MarkDeadLettered("g", where, UUID(int=7), {1: 9}), ["rejected"], known)
 
 
 def test_what_happens_is_counted_by_topic() -> None:

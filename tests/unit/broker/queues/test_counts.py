@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.broker.queues import timestamps as queue_timestamps
 from goqueue.broker.queues.timestamps import KEPT_MAX, Timestamps
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 from goqueue.testing import SimDisk, Simulation
@@ -21,10 +21,10 @@ def test_states_are_counted_without_looking_at_any_message() -> None:
     talk = Talk()
     talk.begin()
     talk.receive(*range(600))
-    talk.settle(Verdict.NACK, *range(300), delay_ms=60_000)
-    talk.settle(Verdict.RELEASE, *range(300, 350))
-    talk.settle(Verdict.REJECT, 350)
-    talk.settle(Verdict.ACK, *range(351, 400))
+    talk.settle(AckType.NACK, *range(300), delay_ms=60_000)
+    talk.settle(AckType.RELEASE, *range(300, 350))
+    talk.settle(AckType.REJECT, 350)
+    talk.settle(AckType.ACK, *range(351, 400))
     window = talk.machine.require("g").windows[P0]
     window.chunks = {}
     assert window.states() == Counter(
@@ -37,7 +37,7 @@ def test_messages_in_flight_before_an_offset_are_counted(offset: int, count: int
     talk = Talk()
     talk.begin()
     talk.receive(*range(600))
-    talk.settle(Verdict.ACK, *range(300, 349))
+    talk.settle(AckType.ACK, *range(300, 349))
     assert talk.machine.require("g").windows[P0].in_flight_before(offset) == count
 
 

@@ -12,7 +12,7 @@ from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
 from goqueue.machines.groups.consumer.values import ConsumerHeartbeat
-from goqueue.machines.groups.machine import Command, Groups
+from goqueue.machines.groups.machine import Command, GroupMachine
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.machines.groups.values import KnownTopic
 from goqueue.model.topic import TopicPartition
@@ -34,7 +34,7 @@ class GroupsStage:
         for name, partitions in ({"orders": 3} if topics is None else topics).items():
             self.make(name, partitions)
         self.pace = HeartbeatPace()
-        self.groups = Groups(self.topics, self.pace)
+        self.groups = GroupMachine(self.topics, self.pace)
         self.now = START
         self.records: list[KeyedRecord] = []
         self.answers: dict[int, object] = {}
@@ -95,7 +95,7 @@ class GroupsStage:
         self.pace = HeartbeatPace()
         before = sorted(self.groups.records())
         for records in compactions(self.records) if is_compacted else [self.records]:
-            self.groups = Groups(self.topics, self.pace)
+            self.groups = GroupMachine(self.topics, self.pace)
             for record in records:
                 self.groups.apply(record)
             assert sorted(self.groups.records()) == before, "whatever compaction leaves, they are the same groups"

@@ -7,10 +7,10 @@ import pytest
 from goqueue.errors import Corrupt, GoQueueError
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.classic.values import ClassicGroup, Leave, Leaver, Sync
-from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTopic, EndOffsets, Refresh, Sweep
+from goqueue.machines.groups.commands import DeleteGroup, DeleteOffsets, DropTopicOffsets, EndOffsets, Refresh, Sweep
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerReply
-from goqueue.machines.groups.keys import KeyKind, encode_key
-from goqueue.machines.groups.machine import Groups
+from goqueue.machines.groups.keys import GroupKeyKind, encode_key
+from goqueue.machines.groups.machine import GroupMachine
 from goqueue.model.topic import TopicPartition
 from tests.unit.machines.groups.groups_kit import DAY_MS, ORDERS, GroupsStage, alive, beat, commit, join
 
@@ -210,9 +210,9 @@ def test_a_topic_that_is_gone_takes_its_offsets_with_it() -> None:
     stage = GroupsStage()
     stage.submit(commit("g", (0, 5)))
     stage.submit(commit("h", (0, 5), producer_id=7))
-    stage.submit(DropTopic("other"))
+    stage.submit(DropTopicOffsets("other"))
     assert stage.offsets() == {0: 5}
-    stage.submit(DropTopic("orders"))
+    stage.submit(DropTopicOffsets("orders"))
     stage.submit(EndOffsets(7, is_commit=True))
     assert stage.groups.names() == []
 
@@ -302,7 +302,7 @@ def test_a_topic_that_is_made_anew_cannot_be_committed_to_by_who_read_the_former
     stage = GroupsStage()
     epoch = stage.told(beat("g", "c")).epoch
     assert stage.told(commit("g", (0, 7), member_id="c", epoch=epoch)) == ["ok"]
-    stage.submit(DropTopic("orders"))
+    stage.submit(DropTopicOffsets("orders"))
     stage.make("orders", 3)
     stage.groups.topics_changed(["orders"])
     for _ in range(2):
@@ -375,16 +375,16 @@ def test_a_topic_that_changed_while_the_broker_was_away_is_noticed() -> None:
     [
         KeyedRecord(b"", b"{}"),
         KeyedRecord(b"cluster", b"{}"),
-        KeyedRecord(encode_key(KeyKind.GROUP, "g"), b"{}"),
-        KeyedRecord(encode_key(KeyKind.GROUP, "g"), b'{"kind":"other"}'),
-        KeyedRecord(encode_key(KeyKind.GROUP, "g"), b'{"kind":"classic"}'),
-        KeyedRecord(encode_key(KeyKind.MEMBER, "g", b"a"), b"no json"),
-        KeyedRecord(encode_key(KeyKind.PENDING, "g", b"a"), b"[]"),
+        KeyedRecord(encode_key(GroupKeyKind.GROUP, "g"), b"{}"),
+        KeyedRecord(encode_key(GroupKeyKind.GROUP, "g"), b'{"kind":"other"}'),
+        KeyedRecord(encode_key(GroupKeyKind.GROUP, "g"), b'{"kind":"classic"}'),
+        KeyedRecord(encode_key(GroupKeyKind.MEMBER, "g", b"a"), b"no json"),
+        KeyedRecord(encode_key(GroupKeyKind.PENDING, "g", b"a"), b"[]"),
     ],
 )
 def test_what_is_none_of_ours_is_damage(record: KeyedRecord) -> None:
     with pytest.raises(Corrupt):
-        Groups({}).apply(record)
+        GroupMachine({}).apply(record)
 
 
 def test_a_refusal_is_an_answer_to_the_one_who_asked() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.groups.keys import KeyKind, decode_key, encode_key
+from goqueue.machines.groups.keys import GroupKeyKind, decode_key, encode_key
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset, OffsetTable, partition_key
 from goqueue.model.topic import TopicPartition
 from tests.unit.machines.compaction import compactions
@@ -200,14 +200,14 @@ def test_a_table_is_made_again_from_its_records_also_if_they_are_compacted() -> 
 def test_keys_say_what_they_are_about() -> None:
     (record,) = OffsetTable().commit("g", [new(ORDERS, 5)])
     key = decode_key(record.key)
-    assert (key.kind, key.group, key.rest) == (KeyKind.OFFSET, "g", b"\0\0\0\0orders")
+    assert (key.kind, key.group, key.rest) == (GroupKeyKind.OFFSET, "g", b"\0\0\0\0orders")
     (record,) = OffsetTable().commit_pending("g", 258, [new(AUDIT, 5)])
     assert decode_key(record.key).rest == b"\0\0\0\0\0\0\1\2" + b"\0\0\0\3audit"
 
 
 @pytest.mark.parametrize(
     "key",
-    [b"", b"\0\0\5g", encode_key(KeyKind.PENDING, "g", b"\0\0\0"), encode_key(KeyKind.OFFSET, "g", b"\0\0")],
+    [b"", b"\0\0\5g", encode_key(GroupKeyKind.PENDING, "g", b"\0\0\0"), encode_key(GroupKeyKind.OFFSET, "g", b"\0\0")],
     ids=["no key", "cut off", "no producer", "no partition"],
 )
 def test_what_is_no_offset_is_damage(key: bytes) -> None:
@@ -217,8 +217,8 @@ def test_what_is_no_offset_is_damage(key: bytes) -> None:
 
 def test_a_tombstone_for_what_is_not_there_changes_nothing() -> None:
     table = table_of(
-        [KeyedRecord(encode_key(KeyKind.OFFSET, "g", b"\0\0\0\0orders"), None)],
-        [KeyedRecord(encode_key(KeyKind.PENDING, "g", b"\0\0\0\0\0\0\0\1\0\0\0\0orders"), None)],
+        [KeyedRecord(encode_key(GroupKeyKind.OFFSET, "g", b"\0\0\0\0orders"), None)],
+        [KeyedRecord(encode_key(GroupKeyKind.PENDING, "g", b"\0\0\0\0\0\0\0\1\0\0\0\0orders"), None)],
     )
     assert (list(table.records()), list(table.groups())) == ([], [])
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.queues.commands import BeginTopic, Claim, Command, Configure, Offer, Receive, Settle, Taker
-from goqueue.machines.queues.machine import Deliveries
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.machine import QueueMachine
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
@@ -21,7 +21,7 @@ class Talk:
     """A machine, its log, and a clock that brings nothing by itself: time is passed by `let_pass`."""
 
     def __init__(self, records: Sequence[KeyedRecord] = (), *, wall_ms: int = WALL_MS) -> None:
-        self.machine = Deliveries()
+        self.machine = QueueMachine()
         self.log = list(records)
         self.now = Now(wall_ms, 0)
         for record in records:
@@ -56,7 +56,7 @@ class Talk:
         (got,) = leased
         return [offset for each in got.deliveries for offset in each.offsets]
 
-    def settle(self, verdict: Verdict, *offsets: int, lease: int = 1, delay_ms: int | None = None) -> list[object]:
+    def settle(self, verdict: AckType, *offsets: int, lease: int = 1, delay_ms: int | None = None) -> list[object]:
         results = self.say(Settle("g", verdict, [Claim(P0, offsets, lease)], delay_ms))
         assert isinstance(results, list)
         return results

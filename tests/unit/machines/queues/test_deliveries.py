@@ -11,20 +11,20 @@ from goqueue.errors import StaleReceipt, UnknownQueue
 from goqueue.machines.decision import Now
 from goqueue.machines.queues.commands import (
     BeginTopic,
-    Bury,
     Configure,
     DeleteQueue,
-    DropTopic,
+    DropQueueTopic,
+    MarkDeadLettered,
     Offer,
     Receive,
     Retreat,
     Seek,
     Taker,
 )
-from goqueue.machines.queues.draft import Draft
+from goqueue.machines.queues.draft import QueueDraft
 from goqueue.machines.queues.machine import Leased
 from goqueue.machines.queues.records import partition_record
-from goqueue.machines.queues.values import FlightState, LetterPlace, Verdict
+from goqueue.machines.queues.values import AckType, FlightState, LetterPlace
 from goqueue.machines.queues.window import Chunk
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.unit.machines.compaction import compactions
@@ -36,7 +36,7 @@ def test_a_lease_is_over_at_its_deadline_even_if_nobody_has_noticed() -> None:
     talk.begin()
     talk.receive(0, 1)
     talk.let_pass(30)
-    (result,) = talk.settle(Verdict.ACK, 0)
+    (result,) = talk.settle(AckType.ACK, 0)
     assert isinstance(result, StaleReceipt)
     assert talk.state(0) is FlightState.LEASED
     talk.tick()
@@ -48,7 +48,7 @@ def test_a_lease_that_was_made_longer_ends_later() -> None:
     talk.begin()
     talk.receive(0, 1)
     talk.let_pass(20)
-    talk.settle(Verdict.EXTEND, 0, delay_ms=30_000)
+    talk.settle(AckType.EXTEND, 0, delay_ms=30_000)
     talk.let_pass(10)
     talk.tick()
     assert (talk.state(0), talk.state(1)) == (FlightState.LEASED, FlightState.READY)
@@ -65,7 +65,7 @@ def test_leases_that_have_ended_are_not_counted_any_more_when_their_topic_is_gon
     talk.tick()
     assert talk.machine.require("g").expired == {"orders": 2}
     talk.receive(2, lease=2)
-    talk.say(DropTopic("orders"))
+    talk.say(DropQueueTopic("orders"))
     # What was due there is still looked at.
     talk.let_pass(30)
     talk.tick()
@@ -88,7 +88,7 @@ def test_an_extension_by_a_clock_that_was_ahead_lasts_no_longer_than_it_was_give
     stage.let_pass(10)
     ahead = Now(stage.now.wall_ms + 120_000, stage.now.monotonic_ms)
     true, stage.now = stage.now, ahead
-    stage.settle(Verdict.EXTEND, 0, delay_ms=20_000)
+    stage.settle(AckType.EXTEND, 0, delay_ms=20_000)
     again = Talk(stage.log, wall_ms=true.wall_ms)
     again.let_pass(20)
     again.tick()
@@ -114,7 +114,7 @@ def test_what_is_done_leaves_nothing_behind_but_where_the_group_is() -> None:
     for start in range(0, 1000, 100):
         talk.receive(*range(start, start + 100))
     for offset in (*range(999, 500, -1), *range(501)):
-        talk.settle(Verdict.ACK, offset)
+        talk.settle(AckType.ACK, offset)
     window = talk.machine.require("g").windows[P0]
     assert (window.floor, window.cursor, window.chunks) == (1000, 1000, {})
     smallest = compactions(talk.log)[-1]
@@ -126,13 +126,13 @@ def test_a_dead_message_is_done_once_it_is_buried_and_not_before() -> None:
     talk = Talk()
     talk.begin(QueueSettings(retries=0))
     talk.receive(0)
-    talk.settle(Verdict.NACK, 0)
+    talk.settle(AckType.NACK, 0)
     assert list(talk.machine.dying()) == [("g", P0)]
     assert list(Talk(talk.log).machine.dying()) == [("g", P0)]
     talk.let_pass(3600)
     talk.tick()
     assert talk.receive(1, lease=2, again=[0]) == [1]
-    talk.say(Bury("g", P0, TOPIC_ID, {0: 1}))
+    talk.say(MarkDeadLettered("g", P0, TOPIC_ID, {0: 1}))
     assert list(talk.machine.dying()) == []
     assert talk.machine.require("g").windows[P0].floor == 1
 
@@ -141,20 +141,20 @@ def test_of_what_was_moved_or_made_anew_nothing_is_buried_that_has_died_before()
     talk = Talk()
     talk.begin(QueueSettings(retries=0))
     talk.receive(0)
-    talk.settle(Verdict.NACK, 0)
-    before = Bury("g", P0, TOPIC_ID, {0: 1})
+    talk.settle(AckType.NACK, 0)
+    before = MarkDeadLettered("g", P0, TOPIC_ID, {0: 1})
     # The same message dies again.
     talk.say(Seek("g", P0, 0))
     talk.receive(0, lease=2)
-    talk.settle(Verdict.NACK, 0, lease=2)
+    talk.settle(AckType.NACK, 0, lease=2)
     talk.say(before)
     assert talk.state(0) is FlightState.DEAD
     # Another message dies, in a topic of the same name.
-    talk.say(DropTopic("orders"))
+    talk.say(DropQueueTopic("orders"))
     talk.say(before)
     talk.say(BeginTopic("g", UUID(int=8), {P0: 0}))
     talk.receive(0)
-    talk.settle(Verdict.NACK, 0)
+    talk.settle(AckType.NACK, 0)
     talk.say(before)
     assert talk.state(0) is FlightState.DEAD
     talk.say(DeleteQueue("g"))
@@ -165,8 +165,8 @@ def test_a_topic_and_a_group_that_are_gone_leave_nothing_to_load() -> None:
     talk = Talk()
     talk.begin()
     talk.receive(0, 1, 2)
-    talk.settle(Verdict.ACK, 1)
-    talk.say(DropTopic("orders"))
+    talk.settle(AckType.ACK, 1)
+    talk.say(DropQueueTopic("orders"))
     group = talk.machine.require("g")
     assert (group.windows, group.leases) == ({}, {})
     talk.let_pass(30)
@@ -175,7 +175,7 @@ def test_a_topic_and_a_group_that_are_gone_leave_nothing_to_load() -> None:
     for records in compactions(talk.log):
         assert Talk(records).machine.groups == {}
     with pytest.raises(UnknownQueue, match="there is no queue group 'g'"):
-        talk.settle(Verdict.ACK, 0)
+        talk.settle(AckType.ACK, 0)
 
 
 def test_messages_that_are_lost_let_one_of_their_key_go_whatever_is_stored_first() -> None:
@@ -184,7 +184,7 @@ def test_messages_that_are_lost_let_one_of_their_key_go_whatever_is_stored_first
     keyed = Offer(P0, range(404), 404, keys=dict.fromkeys((5, 300, 400, 401), b"k"))
     stage.say(Receive("g", [Taker("ann", 1000, 30_000, 1)], [keyed]))
     # What is written again comes to stand behind the rest.
-    stage.settle(Verdict.NACK, 5, delay_ms=3_600_000)
+    stage.settle(AckType.NACK, 5, delay_ms=3_600_000)
     for records in compactions(stage.log):
         again = Talk(records)
         again.say(Receive("g", [Taker("bob", 1, 30_000, 9)], [Offer(P0, [404], 405, start=350, looked_from=404)]))
@@ -203,9 +203,9 @@ def test_a_gap_in_the_log_costs_nothing_however_large_it_is() -> None:
     assert (window.floor, window.cursor) == (0, end + 8)
     assert window.is_done(end // 2)
     assert not window.is_done(end + 7)
-    stage.settle(Verdict.ACK, 0, lease=0)
+    stage.settle(AckType.ACK, 0, lease=0)
     assert (window.floor, len(window.chunks)) == (end + 7, 1)
-    stage.settle(Verdict.ACK, end + 7, lease=1)
+    stage.settle(AckType.ACK, end + 7, lease=1)
     assert (window.floor, window.chunks) == (end + 8, {})
 
 
@@ -213,7 +213,7 @@ def test_what_was_looked_for_before_the_group_went_back_skips_nothing() -> None:
     stage = Talk()
     stage.begin()
     stage.receive(*range(10))
-    stage.settle(Verdict.ACK, *range(10))
+    stage.settle(AckType.ACK, *range(10))
     stage.say(Seek("g", P0, 3))
     stale = Offer(P0, [10, 11], 12, looked_from=10)
     leased = stage.say(Receive("g", [Taker("bob", 1000, 30_000, 2)], [stale]))
@@ -239,10 +239,10 @@ def test_the_leader_epoch_in_which_a_group_was_where_it_is_outlives_the_broker()
     assert told() == (0, 2)
     offered(*range(5), epoch=3)
     assert told() == (5, 3)
-    stage.settle(Verdict.RELEASE, *range(5), lease=3)
+    stage.settle(AckType.RELEASE, *range(5), lease=3)
     offered(again=range(5), epoch=4)
     assert told() == (5, 4)
-    stage.settle(Verdict.ACK, *range(5), lease=4)
+    stage.settle(AckType.ACK, *range(5), lease=4)
     # What is left was there in that epoch.
     stage.say(Retreat("g", P0, 3))
     assert told() == (3, 4)
@@ -261,16 +261,16 @@ def test_where_letters_may_lie_outlives_the_broker_but_not_what_the_group_knows_
     talk = Talk()
     talk.begin(QueueSettings(retries=0))
     assert told() == ()
-    talk.say(Bury("g", P0, TOPIC_ID, {}, (here,)))
+    talk.say(MarkDeadLettered("g", P0, TOPIC_ID, {}, (here,)))
     assert told() == (here,)
     talk.receive(0, 1)
-    talk.settle(Verdict.NACK, 0, 1)
-    talk.say(Bury("g", P0, TOPIC_ID, {0: 1}))
+    talk.settle(AckType.NACK, 0, 1)
+    talk.say(MarkDeadLettered("g", P0, TOPIC_ID, {0: 1}))
     assert told() == (here,)
-    talk.say(Bury("g", P0, TOPIC_ID, {1: 1}, (here, there)))
+    talk.say(MarkDeadLettered("g", P0, TOPIC_ID, {1: 1}, (here, there)))
     assert told() == (here, there)
     # Somebody means another topic of that name.
-    talk.say(Bury("g", P0, UUID(int=6), {}, (there,)))
+    talk.say(MarkDeadLettered("g", P0, UUID(int=6), {}, (there,)))
     assert told() == (here, there)
     talk.say(BeginTopic("g", UUID(int=6), {P0: 0}))
     assert told() == ()
@@ -280,12 +280,12 @@ def test_only_those_that_were_dead_at_the_start_may_have_got_letters_before() ->
     talk = Talk()
     talk.begin(QueueSettings(retries=0))
     talk.receive(0, 1, 2)
-    talk.settle(Verdict.NACK, 0, 1)
+    talk.settle(AckType.NACK, 0, 1)
     again = Talk(talk.log)
-    again.settle(Verdict.NACK, 2)
+    again.settle(AckType.NACK, 2)
     window = again.machine.require("g").windows[P0]
     assert (window.old_dead, list(window.dead)) == ({0, 1}, [0, 1, 2])
-    again.say(Bury("g", P0, TOPIC_ID, {0: 1}))
+    again.say(MarkDeadLettered("g", P0, TOPIC_ID, {0: 1}))
     assert window.old_dead == {1}
     again.say(Seek("g", P0, 1))
     assert window.old_dead == set()
@@ -319,13 +319,13 @@ def test_a_consumer_is_told_of_its_limit_only_where_that_keeps_messages_back() -
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The chunks at which drafts look."""
     found = []
-    real = Draft._look
+    real = QueueDraft._look
 
-    def look(self: Draft, index: int) -> Chunk | None:
+    def look(self: QueueDraft, index: int) -> Chunk | None:
         found.append(index)
         return real(self, index)
 
-    monkeypatch.setattr(Draft, "_look", look)
+    monkeypatch.setattr(QueueDraft, "_look", look)
     return found
 
 
@@ -352,7 +352,7 @@ def test_a_decision_for_many_consumers_takes_no_more_steps_for_each(kind: str, l
     offsets = list(range(many))
     if kind == "again":
         stage.receive(*offsets)
-        stage.settle(Verdict.RELEASE, *offsets)
+        stage.settle(AckType.RELEASE, *offsets)
         offer = Offer(P0, [], many, again=offsets, looked_from=many)
     else:
         keys = {offset: b"%d" % offset for offset in offsets} if kind == "keyed" else None

@@ -8,7 +8,7 @@ from goqueue.errors import Corrupt
 from goqueue.machines.decision import Now
 from goqueue.machines.queues.commands import Configure
 from goqueue.machines.queues.records import flights_record, read_flights
-from goqueue.machines.queues.values import Flight, FlightState, Lease, Verdict
+from goqueue.machines.queues.values import AckType, Flight, FlightState, Lease
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from tests.unit.machines.compaction import compactions
 from tests.unit.machines.queues.deliveries_kit import P0, Talk
@@ -28,15 +28,15 @@ def test_a_delivery_that_is_given_back_is_no_failure() -> None:
     talk.begin(QueueSettings(retries=1))
     talk.receive(0)
     for lease in range(2, 6):
-        talk.settle(Verdict.EXTEND, 0, lease=lease - 1, delay_ms=0)
+        talk.settle(AckType.EXTEND, 0, lease=lease - 1, delay_ms=0)
         assert talk.receive(lease=lease, again=[0]) == [0]
-    talk.settle(Verdict.NACK, 0, lease=5, delay_ms=0)
+    talk.settle(AckType.NACK, 0, lease=5, delay_ms=0)
     assert talk.state(0) is FlightState.READY
     for log in compactions(talk.log):
         again = Talk(log, wall_ms=talk.now.wall_ms)
         assert again.receive(lease=6, again=[0]) == [0]
         assert _flights(again)[0].deliveries == 6
-        again.settle(Verdict.NACK, 0, lease=6, delay_ms=0)
+        again.settle(AckType.NACK, 0, lease=6, delay_ms=0)
         assert again.state(0) is FlightState.DEAD
 
 
@@ -45,9 +45,9 @@ def test_the_first_wait_is_short_however_often_a_message_was_given_back() -> Non
     talk.begin(QueueSettings(retries=10, backoff_ms=1_000, backoff_factor=10.0))
     talk.receive(0)
     for lease in range(2, 5):
-        talk.settle(Verdict.EXTEND, 0, lease=lease - 1, delay_ms=0)
+        talk.settle(AckType.EXTEND, 0, lease=lease - 1, delay_ms=0)
         talk.receive(lease=lease, again=[0])
-    talk.settle(Verdict.NACK, 0, lease=4)
+    talk.settle(AckType.NACK, 0, lease=4)
     assert _flights(talk)[0].until.wall_ms - talk.now.wall_ms <= 1_100
 
 
@@ -77,7 +77,7 @@ def test_messages_that_wait_for_the_same_time_share_their_flight_though_chance_s
     talk = Talk()
     talk.begin(QueueSettings(in_flight_max=10_000))
     talk.receive(*range(900))
-    talk.settle(Verdict.NACK, *range(900))
+    talk.settle(AckType.NACK, *range(900))
     flights = list(_flights(talk).values())
     delays_ms = {flight.until.wall_ms - talk.now.wall_ms for flight in flights}
     assert 100 < len(delays_ms) <= 200
@@ -86,8 +86,8 @@ def test_messages_that_wait_for_the_same_time_share_their_flight_though_chance_s
     assert len({id(flight) for flight in flights}) == len(delays_ms)
 
 
-@pytest.mark.parametrize("verdict", [Verdict.NACK, Verdict.EXTEND, Verdict.RELEASE])
-def test_messages_that_fly_alike_share_their_flight(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [AckType.NACK, AckType.EXTEND, AckType.RELEASE])
+def test_messages_that_fly_alike_share_their_flight(verdict: AckType) -> None:
     talk = Talk()
     talk.begin()
     talk.receive(*range(100), lease=1)

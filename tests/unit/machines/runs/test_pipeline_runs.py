@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.errors import PipelineRunning, UnknownPipeline
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.pipeline_values import PipelineState, RunReport, RunState, Wish
+from goqueue.machines.runs.pipeline_values import DesiredState, PipelineState, RunReport, RunState
 from goqueue.machines.runs.pipelines import FORGOTTEN_AFTER_MS, LOST_AFTER_MS, PIPELINES_MAX, PipelineRuns
 
 STARTED = datetime(2026, 1, 31, 10, tzinfo=UTC)
@@ -25,19 +25,19 @@ def said(run_id: str, state: RunState = RunState.RUNNING, *, master: str = "", r
 def test_the_life_of_a_pipeline() -> None:
     runs = PipelineRuns()
     assert runs.all(at(0)) == []
-    assert runs.report("orders", said("a", RunState.STARTING), b'["plan"]', at(0)) is Wish.RUN
-    assert runs.report("orders", said("a"), None, at(1_000)) is Wish.RUN
+    assert runs.report("orders", said("a", RunState.STARTING), b'["plan"]', at(0)) is DesiredState.RUN
+    assert runs.report("orders", said("a"), None, at(1_000)) is DesiredState.RUN
     seen = runs.find("orders", at(1_500))
-    assert (seen.state, seen.is_running, seen.wish) == (PipelineState.RUNNING, True, Wish.RUN)
+    assert (seen.state, seen.is_running, seen.wish) == (PipelineState.RUNNING, True, DesiredState.RUN)
     assert seen.plan == b'["plan"]', "a report without a plan keeps the one before"
     assert (seen.heard_ms, seen.silent_ms) == (at(1_000).wall_ms, 500)
-    assert runs.stop("orders", at(1_600)).wish is Wish.STOP
+    assert runs.stop("orders", at(1_600)).wish is DesiredState.STOP
     assert runs.find("orders", at(1_600)).silent_ms == 600, "to be asked is not to be heard"
-    assert runs.report("orders", said("a"), None, at(2_000)) is Wish.STOP
-    assert runs.report("orders", said("a", RunState.STOPPING), None, at(3_000)) is Wish.STOP
-    assert runs.report("orders", said("a", RunState.ENDED), None, at(4_000)) is Wish.STOP
+    assert runs.report("orders", said("a"), None, at(2_000)) is DesiredState.STOP
+    assert runs.report("orders", said("a", RunState.STOPPING), None, at(3_000)) is DesiredState.STOP
+    assert runs.report("orders", said("a", RunState.ENDED), None, at(4_000)) is DesiredState.STOP
     assert runs.find("orders", at(4_000 + LOST_AFTER_MS)).state is PipelineState.ENDED, "who has ended may be silent"
-    assert runs.report("orders", said("b"), None, at(5_000)) is Wish.RUN, "the wish was for the run before"
+    assert runs.report("orders", said("b"), None, at(5_000)) is DesiredState.RUN, "the wish was for the run before"
     seen = runs.find("orders", at(5_000))
     assert (seen.report.run_id, seen.plan) == ("b", None), "and the plan was its own"
     runs.validate()
@@ -68,8 +68,10 @@ def test_a_run_that_is_heard_again_is_not_lost() -> None:
     runs = PipelineRuns()
     runs.report("orders", said("a"), None, at(0))
     assert not runs.find("orders", at(LOST_AFTER_MS)).is_running
-    assert runs.stop("orders", at(LOST_AFTER_MS)).wish is Wish.STOP
-    assert runs.report("orders", said("a"), None, at(LOST_AFTER_MS + 1)) is Wish.STOP, "it is told when it comes back"
+    assert runs.stop("orders", at(LOST_AFTER_MS)).wish is DesiredState.STOP
+    assert runs.report("orders", said("a"), None, at(LOST_AFTER_MS + 1)) is DesiredState.STOP, (
+        "it is told when it comes back"
+    )
     assert runs.find("orders", at(LOST_AFTER_MS + 1)).is_running
 
 
@@ -87,7 +89,7 @@ def test_to_stop_one_that_has_ended_is_to_wish_nothing() -> None:
     runs = PipelineRuns()
     runs.report("orders", said("a", RunState.ENDED), None, at(0))
     stopped = runs.stop("orders", at(1))
-    assert (stopped.is_running, stopped.wish) == (False, Wish.RUN)
+    assert (stopped.is_running, stopped.wish) == (False, DesiredState.RUN)
 
 
 def test_only_what_does_not_run_can_be_forgotten() -> None:

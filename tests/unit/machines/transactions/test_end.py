@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from goqueue.errors import InvalidTransactionState, ProducerMismatch, TransactionFenced
-from goqueue.machines.transactions.values import EPOCH_MAX, WAITING_ENDS_MAX, Abort, Command, Complete, End, Expire
+from goqueue.machines.transactions.values import (
+    EPOCH_MAX,
+    WAITING_ENDS_MAX,
+    Abort,
+    Command,
+    Complete,
+    EndTransaction,
+    Expire,
+)
 from tests.unit.machines.transactions.transaction_kit import (
     ALL,
     COMPLETED,
@@ -66,7 +74,7 @@ def test_an_identity_that_nobody_was_told_of_cannot_end(state: State) -> None:
 
 
 @pytest.mark.parametrize("command", [commit(), abort(), commit(bumps=True)])
-def test_what_has_not_begun_cannot_end(command: End) -> None:
+def test_what_has_not_begun_cannot_end(command: EndTransaction) -> None:
     empty().refused(command, InvalidTransactionState)
     for state in COMPLETED:
         in_state(state, bumps=True).refused(replace(command, epoch=1), InvalidTransactionState)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.errors import ProducerMismatch, TransactionFenced
-from goqueue.machines.transactions.values import EPOCH_MAX, Abort, Cause, Expire
+from goqueue.machines.transactions.values import EPOCH_MAX, Abort, EndCause, Expire
 from tests.unit.machines.transactions.transaction_kit import (
     ID,
     TIMEOUT_MS,
@@ -67,11 +67,11 @@ def test_transactions_are_counted_by_why_they_ended() -> None:
     talk.pass_time(TIMEOUT_MS)
     talk.ask(Expire(ID))
     assert talk.machine.ended == {
-        Cause.COMMIT: 1,
-        Cause.ABORT: 1,
-        Cause.INIT: 1,
-        Cause.OPERATOR: 1,
-        Cause.TIMEOUT: 1,
+        EndCause.COMMIT: 1,
+        EndCause.ABORT: 1,
+        EndCause.INIT: 1,
+        EndCause.OPERATOR: 1,
+        EndCause.TIMEOUT: 1,
     }
 
 
@@ -83,4 +83,4 @@ def test_what_is_asked_for_again_is_not_counted_again() -> None:
     talk.ask(commit(bumps=True))
     # Nor is an end of nothing.
     talk.ask(abort(1, bumps=True))
-    assert talk.machine.ended == {Cause.COMMIT: 1}
+    assert talk.machine.ended == {EndCause.COMMIT: 1}

@@ -7,17 +7,17 @@ from msgspec.structs import replace
 
 from goqueue.errors import Corrupt, Invalid, InvalidTransactionState, ProducerMismatch, TransactionFenced
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.sinks import SINK_IDLE_MS, STAGES_MAX, BatchCommit, CommittedBatch
 from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     AddPartitions,
     CommitBatch,
-    End,
+    EndTransaction,
     Init,
-    ProducerIdentity,
-    Stage,
+    ProducerEpoch,
+    SinkStage,
     TransactionState,
 )
 from goqueue.model.sinks import coordination_key, is_sink_key, sink_key, stage_id
@@ -27,16 +27,16 @@ from tests.unit.machines.transactions.transaction_kit import P0, P1, TIMEOUT_MS,
 KEY = sink_key("query")
 
 
-def staged(talk: Talk, task: int, attempt: int = 0) -> Stage:
+def staged(talk: Talk, task: int, attempt: int = 0) -> SinkStage:
     """Let an attempt of a task stage something; return how it is named in a batch."""
     name = stage_id("query", task, attempt)
     identity = talk.ask(Init(name, TIMEOUT_MS, 100 * (task + 1) + attempt))
-    assert isinstance(identity, ProducerIdentity)
+    assert isinstance(identity, ProducerEpoch)
     talk.ask(AddPartitions(name, *identity, frozenset({P0 if task % 2 else P1})))
-    return Stage(name, *identity)
+    return SinkStage(name, *identity)
 
 
-def commit(batch: int, *stages: Stage) -> CommitBatch:
+def commit(batch: int, *stages: SinkStage) -> CommitBatch:
     return CommitBatch(KEY, batch, stages)
 
 
@@ -66,7 +66,7 @@ def test_whoever_asks_again_is_told_the_same_and_waits_for_what_is_under_way() -
     stages = (staged(talk, 0), staged(talk, 1))
     talk.ask(commit(0, *stages))
     assert talk.ask(commit(0, *stages)) == BatchCommit(0, stages, is_new=False)
-    waiting = talk.wait(End(*stages[0], is_commit=True, bumps_epoch=False, spare_producer_id=-1))
+    waiting = talk.wait(EndTransaction(*stages[0], is_commit=True, bumps_epoch=False, spare_producer_id=-1))
     ending = next(each for each in talk.machine.ending() if each.id == stages[0].id)
     assert talk.say(ending.completion)[waiting] == (stages[0].producer_id, stages[0].epoch + 1)
     assert talk.ask(commit(0, *stages)) == BatchCommit(0, stages, is_new=False)
@@ -77,10 +77,10 @@ def test_what_is_said_again_of_a_batch_does_not_touch_what_its_producer_does_nex
     stage = staged(talk, 0)
     talk.ask(commit(0, stage))
     complete_all(talk)
-    going_on = Stage(stage.id, stage.producer_id, stage.epoch + 1)
+    going_on = SinkStage(stage.id, stage.producer_id, stage.epoch + 1)
     talk.ask(AddPartitions(*going_on, frozenset({P0})))
     assert talk.ask(commit(0, stage)) == BatchCommit(0, (), is_new=False)
-    talk.refused(End(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1), TransactionFenced)
+    talk.refused(EndTransaction(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1), TransactionFenced)
     assert states(talk) == [TransactionState.ONGOING]
     assert talk.ask(commit(1, going_on)) == BatchCommit(1, (going_on,), is_new=True)
 
@@ -91,7 +91,7 @@ def test_a_stage_at_the_end_of_epochs_is_committed_too() -> None:
     talk.ask(Init(name, TIMEOUT_MS, 5))
     last = replace(talk.machine.find(name), epoch=EPOCH_MAX)
     talk = Talk([transaction_record(last)])
-    stage = Stage(name, 5, EPOCH_MAX)
+    stage = SinkStage(name, 5, EPOCH_MAX)
     talk.ask(AddPartitions(*stage, frozenset({P0})))
     assert talk.ask(commit(0, stage)) == BatchCommit(0, (stage,), is_new=True)
     complete_all(talk)
@@ -104,7 +104,7 @@ def test_what_is_decided_to_end_is_handed_out_once() -> None:
     assert talk.machine.take_new_endings() == []
     talk.ask(commit(0, *stages))
     assert [each.id for each in talk.machine.take_new_endings()] == [stage.id for stage in stages]
-    talk.wait(End(*stages[0], is_commit=True, bumps_epoch=False, spare_producer_id=-1))
+    talk.wait(EndTransaction(*stages[0], is_commit=True, bumps_epoch=False, spare_producer_id=-1))
     assert talk.machine.take_new_endings() == []
     assert len(talk.machine.ending()) == 2
     assert len(Talk(talk.log).machine.take_new_endings()) == 2
@@ -130,8 +130,8 @@ def test_a_batch_with_a_stage_that_is_lost_is_refused_as_a_whole() -> None:
     waiting = talk.wait(Init(lost.id, TIMEOUT_MS, 999))
     assert talk.complete() == {waiting: (lost.producer_id, lost.epoch + 2)}
     talk.refused(commit(0, good, lost), TransactionFenced)
-    talk.refused(commit(0, good, Stage(lost.id, 4711, 0)), ProducerMismatch)
-    talk.refused(commit(0, good, Stage(stage_id("query", 9, 9), 1, 0)), InvalidTransactionState)
+    talk.refused(commit(0, good, SinkStage(lost.id, 4711, 0)), ProducerMismatch)
+    talk.refused(commit(0, good, SinkStage(stage_id("query", 9, 9), 1, 0)), InvalidTransactionState)
     assert talk.machine.last_batch(KEY) is None
     talk.pass_time(TIMEOUT_MS)
     for command in talk.machine.due(talk.now):
@@ -142,7 +142,7 @@ def test_a_batch_with_a_stage_that_is_lost_is_refused_as_a_whole() -> None:
 def test_a_stage_whose_transaction_has_ended_already_is_refused() -> None:
     talk = Talk()
     stage = staged(talk, 0)
-    talk.wait(End(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1))
+    talk.wait(EndTransaction(*stage, is_commit=True, bumps_epoch=False, spare_producer_id=-1))
     talk.refused(commit(0, stage), InvalidTransactionState)
 
 
@@ -159,7 +159,7 @@ def test_the_same_stage_twice_or_too_many_are_refused() -> None:
     talk = Talk()
     stage = staged(talk, 0)
     talk.refused(commit(0, stage, stage), Invalid)
-    many = tuple(Stage(stage_id("query", number, 0), number, 0) for number in range(STAGES_MAX + 1))
+    many = tuple(SinkStage(stage_id("query", number, 0), number, 0) for number in range(STAGES_MAX + 1))
     talk.refused(commit(0, *many), Invalid)
 
 
@@ -184,7 +184,7 @@ def test_a_sink_is_no_transactional_id() -> None:
     talk = Talk()
     talk.refused(Init(KEY, TIMEOUT_MS, 1), Invalid)
     with pytest.raises(Corrupt, match="cannot be read"):
-        Transactions().apply(KeyedRecord(KEY.encode(), b"[]"))
+        TransactionMachine().apply(KeyedRecord(KEY.encode(), b"[]"))
 
 
 def test_all_stages_of_a_sink_are_looked_after_in_one_place() -> None:

@@ -7,7 +7,7 @@ import pytest
 from goqueue.errors import Corrupt
 from goqueue.machines.deadlines import DeadlineIndex
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.values import (
     IDLE_MS,
@@ -15,7 +15,7 @@ from goqueue.machines.transactions.values import (
     Expire,
     Forget,
     Init,
-    ProducerIdentity,
+    ProducerEpoch,
     Transaction,
 )
 from tests.unit.machines.transactions.transaction_kit import (
@@ -49,7 +49,7 @@ from tests.unit.machines.transactions.transaction_kit import (
 )
 def test_a_record_that_cannot_be_read_is_damage(record: KeyedRecord) -> None:
     with pytest.raises(Corrupt):
-        Transactions().apply(record)
+        TransactionMachine().apply(record)
 
 
 def test_a_record_stays_readable_in_later_versions() -> None:
@@ -63,8 +63,8 @@ def test_a_record_stays_readable_in_later_versions() -> None:
         epoch=32767,
         timeout_ms=60_000,
         state=State.PREPARE_COMMIT,
-        previous=ProducerIdentity(7, 32766),
-        next=ProducerIdentity(9, 0),
+        previous=ProducerEpoch(7, 32766),
+        next=ProducerEpoch(9, 0),
         partitions=frozenset({P0, P1}),
         groups=frozenset({"billing"}),
         number=2,

@@ -11,15 +11,15 @@ from goqueue.errors import (
     GoQueueError,
 )
 from goqueue.machines.decision import Decision, KeyedRecord, Now
-from goqueue.machines.transactions.machine import Transactions
+from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.records import transaction_record
 from goqueue.machines.transactions.values import (
     AddOffsets,
     AddPartitions,
     Command,
-    End,
+    EndTransaction,
     Init,
-    ProducerIdentity,
+    ProducerEpoch,
     TransactionState,
 )
 from goqueue.model.topic import TopicPartition
@@ -36,7 +36,7 @@ class Talk:
     """A machine, the log of its records, and a clock; every command gets the next ticket, beginning with 1."""
 
     def __init__(self, records: Sequence[KeyedRecord] = (), *, wall_ms: int = WALL_MS, monotonic_ms: int = 0) -> None:
-        self.machine = Transactions()
+        self.machine = TransactionMachine()
         self.log = list(records)
         self.now = Now(wall_ms, monotonic_ms)
         self.ticket = 0
@@ -103,15 +103,15 @@ class Talk:
         return transaction.state, transaction.producer_id, transaction.epoch
 
 
-def folded(records: Sequence[KeyedRecord]) -> Transactions:
-    machine = Transactions()
+def folded(records: Sequence[KeyedRecord]) -> TransactionMachine:
+    machine = TransactionMachine()
     for record in records:
         machine.apply(record)
     return machine
 
 
 def init(known: tuple[int, int] | None = None, *, spare: int = 900, timeout_ms: int = TIMEOUT_MS) -> Init:
-    return Init(ID, timeout_ms, spare, None if known is None else ProducerIdentity(*known))
+    return Init(ID, timeout_ms, spare, None if known is None else ProducerEpoch(*known))
 
 
 def add(epoch: int = 0, *partitions: TopicPartition, producer: int = 7) -> AddPartitions:
@@ -122,15 +122,15 @@ def offsets(epoch: int = 0, group: str = "billing", producer: int = 7) -> AddOff
     return AddOffsets(ID, producer, epoch, group)
 
 
-def end(epoch: int = 0, *, is_commit: bool, bumps: bool = False, producer: int = 7, spare: int = 901) -> End:
-    return End(ID, producer, epoch, is_commit=is_commit, bumps_epoch=bumps, spare_producer_id=spare)
+def end(epoch: int = 0, *, is_commit: bool, bumps: bool = False, producer: int = 7, spare: int = 901) -> EndTransaction:
+    return EndTransaction(ID, producer, epoch, is_commit=is_commit, bumps_epoch=bumps, spare_producer_id=spare)
 
 
-def commit(epoch: int = 0, *, bumps: bool = False, producer: int = 7) -> End:
+def commit(epoch: int = 0, *, bumps: bool = False, producer: int = 7) -> EndTransaction:
     return end(epoch, is_commit=True, bumps=bumps, producer=producer)
 
 
-def abort(epoch: int = 0, *, bumps: bool = False, producer: int = 7) -> End:
+def abort(epoch: int = 0, *, bumps: bool = False, producer: int = 7) -> EndTransaction:
     return end(epoch, is_commit=False, bumps=bumps, producer=producer)
 
 

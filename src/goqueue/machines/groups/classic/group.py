@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from goqueue.errors import GoQueueError, InconsistentProtocol, RebalanceInProgress, StaleGeneration, UnknownMember
-from goqueue.machines.decision import Answer, Now
+from goqueue.machines.decision import Now, TicketReply
 from goqueue.machines.groups.classic.checks import (
     answered,
     check_member,
@@ -45,10 +45,10 @@ from goqueue.machines.groups.classic.values import (
     ClassicGroup,
     ClassicMember,
     ClassicState,
+    ClassicStep,
     Heartbeat,
     Leave,
     Leaver,
-    Step,
     Sync,
     Synced,
 )
@@ -56,7 +56,7 @@ from goqueue.machines.groups.limits import check_leave, check_sync
 from goqueue.model.topic import TopicPartition
 
 
-def sync(group: ClassicGroup | None, command: Sync, ticket: int, now: Now) -> Step:
+def sync(group: ClassicGroup | None, command: Sync, ticket: int, now: Now) -> ClassicStep:
     """Give a member its assignment, now or when the leader has brought it."""
     check_sync(command)
     group = require_group(group, command.group, command.member_id)
@@ -66,37 +66,39 @@ def sync(group: ClassicGroup | None, command: Sync, ticket: int, now: Now) -> St
     if group.round is not None:
         raise in_progress(group)
     if group.is_assigned:
-        return Step(heard(group, command.member_id, now), (Answer(ticket, _synced(group, command.member_id)),))
+        return ClassicStep(
+            heard(group, command.member_id, now), (TicketReply(ticket, _synced(group, command.member_id)),)
+        )
     earlier = group.syncing.get(command.member_id)
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TicketReply, ...] = ()
     if earlier is not None:
-        answers = (Answer(earlier, RebalanceInProgress("the member has asked once more since")),)
+        answers = (TicketReply(earlier, RebalanceInProgress("the member has asked once more since")),)
     group = replace(
         group,
         syncing={**group.syncing, command.member_id: ticket},
         sessions=without(group.sessions, [command.member_id]),
     )
     if command.member_id != group.leader:
-        return Step(group, answers)
+        return ClassicStep(group, answers)
     group = assign(group, command.assignments, now)
-    answers += tuple(Answer(waiting, _synced(group, member)) for member, waiting in group.syncing.items())
-    return Step(answered(group, now), answers)
+    answers += tuple(TicketReply(waiting, _synced(group, member)) for member, waiting in group.syncing.items())
+    return ClassicStep(answered(group, now), answers)
 
 
 def _synced(group: ClassicGroup, member_id: str) -> Synced:
     return Synced(group.protocol_type, group.protocol, group.members[member_id].assignment)
 
 
-def heartbeat(group: ClassicGroup | None, command: Heartbeat, ticket: int, now: Now) -> Step:
+def heartbeat(group: ClassicGroup | None, command: Heartbeat, ticket: int, now: Now) -> ClassicStep:
     """Take note that a member is alive; RebalanceInProgress calls it to join again."""
     group = require_group(group, command.group, command.member_id)
     check_member(group, command.member_id, command.instance_id, command.generation)
     group = heard(group, command.member_id, now)
     told = in_progress(group) if group.round is not None else None
-    return Step(group, (Answer(ticket, told),))
+    return ClassicStep(group, (TicketReply(ticket, told),))
 
 
-def leave(group: ClassicGroup | None, command: Leave, ticket: int, now: Now) -> Step:
+def leave(group: ClassicGroup | None, command: Leave, ticket: int, now: Now) -> ClassicStep:
     """Let members go; the answer has an error or None for each of them."""
     check_leave(command)
     results: list[GoQueueError | None] = []
@@ -112,11 +114,11 @@ def leave(group: ClassicGroup | None, command: Leave, ticket: int, now: Now) -> 
             results.append(None)
         except GoQueueError as error:
             results.append(error)
-    answer = Answer(ticket, tuple(results))
+    answer = TicketReply(ticket, tuple(results))
     if group is None or not gone:
-        return Step(group or ClassicGroup(name=command.group), (answer,))
+        return ClassicStep(group or ClassicGroup(name=command.group), (answer,))
     group, answers = remove(group, gone, now)
-    return Step(group, (*answers, answer))
+    return ClassicStep(group, (*answers, answer))
 
 
 def _leaving(group: ClassicGroup | None, leaver: Leaver, instances: Mapping[str, ClassicMember]) -> str:
@@ -132,14 +134,14 @@ def _leaving(group: ClassicGroup | None, leaver: Leaver, instances: Mapping[str,
     return leaver.member_id
 
 
-def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> Step:
+def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> ClassicStep:
     """Take members out of a group, for the reasons given; those left have to join again."""
     error = UnknownMember(f"the member is no longer in group {group.name!r}")
-    answers = [Answer(ticket, error) for member, ticket in group.syncing.items() if member in gone]
+    answers = [TicketReply(ticket, error) for member, ticket in group.syncing.items() if member in gone]
     was_member = any(member in group.members for member in gone)
     begun = group.round
     if begun is not None:
-        answers += [Answer(begun.joiners[each].ticket, error) for each in gone if each in begun.joiners]
+        answers += [TicketReply(begun.joiners[each].ticket, error) for each in gone if each in begun.joiners]
         joiners, newcomers = without(begun.joiners, gone), without(begun.newcomers, gone)
         tally = begun.tally.without(found for each in gone if (found := group.find(each)) is not None)
         group = replace(group, round=replace(begun, joiners=joiners, newcomers=newcomers, tally=tally))
@@ -158,13 +160,13 @@ def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> Step:
         group, told = begin_round(group, "; ".join(filter(None, gone.values())), now)
         answers += told
     group, told = complete_if_ready(group, now)
-    return Step(group, (*answers, *told))
+    return ClassicStep(group, (*answers, *told))
 
 
 # -- time
 
 
-def tick(group: ClassicGroup, now: Now) -> Step:
+def tick(group: ClassicGroup, now: Now) -> ClassicStep:
     """Do what is due: give up members that are silent, and end rounds whose time is over."""
     moment = now.monotonic_ms
     gone = {
@@ -177,15 +179,15 @@ def tick(group: ClassicGroup, now: Now) -> Step:
     if group.state is ClassicState.COMPLETING and group.sync_deadline_ms <= moment:
         late = group.members.keys() - group.syncing.keys() - gone.keys()
         gone |= {member: f"member {member} did not ask for its assignment in time" for member in sorted(late)}
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TicketReply, ...] = ()
     if gone:
         group, answers = remove(group, gone, now)
-    told: tuple[Answer, ...] = ()
+    told: tuple[TicketReply, ...] = ()
     if group.round is not None and group.round.deadline_ms <= moment:
         group, told = complete_round(group, now)
     elif group.round is not None:
         group, told = complete_if_ready(group, now)
-    return Step(group, answers + told)
+    return ClassicStep(group, answers + told)
 
 
 def deadline_ms(group: ClassicGroup) -> int | None:

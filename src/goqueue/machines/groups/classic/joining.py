@@ -11,7 +11,7 @@ from goqueue.errors import (
     MemberIdRequired,
     RebalanceInProgress,
 )
-from goqueue.machines.decision import Answer, Now
+from goqueue.machines.decision import Now, TicketReply
 from goqueue.machines.groups.classic.checks import check_instance, heard, unknown_member, without
 from goqueue.machines.groups.classic.consumer_protocol import CONSUMER, subscribed_topics
 from goqueue.machines.groups.classic.rounds import (
@@ -25,11 +25,11 @@ from goqueue.machines.groups.classic.values import (
     ClassicGroup,
     ClassicMember,
     ClassicState,
+    ClassicStep,
+    GroupMemberCounts,
     Join,
     Joiner,
-    Step,
-    Tally,
-    tally_of,
+    member_counts_of,
     weighed,
 )
 from goqueue.machines.groups.limits import (
@@ -45,7 +45,7 @@ from goqueue.machines.groups.limits import (
 _GRACE_MS = 5_000
 
 
-def join(group: ClassicGroup | None, command: Join, ticket: int, now: Now) -> Step:
+def join(group: ClassicGroup | None, command: Join, ticket: int, now: Now) -> ClassicStep:
     """Let a member join; it is answered when the round that it joins is over."""
     check_join(command)
     group = group or ClassicGroup(name=command.group)
@@ -62,7 +62,7 @@ def join(group: ClassicGroup | None, command: Join, ticket: int, now: Now) -> St
     return _enter(group, command, member, ticket, now)
 
 
-def _join_without_id(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> Step:
+def _join_without_id(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> ClassicStep:
     former = group.member_of_instance(command.instance_id)
     if former is not None:
         return _take_over(group, former, command, member, ticket, now)
@@ -71,29 +71,31 @@ def _join_without_id(group: ClassicGroup, command: Join, member: ClassicMember, 
     return _enter(group, command, member, ticket, now)
 
 
-def _give_id(group: ClassicGroup, command: Join, ticket: int, now: Now) -> Step:
+def _give_id(group: ClassicGroup, command: Join, ticket: int, now: Now) -> ClassicStep:
     """Tell a new member the id to join with; whoever does not come with it soon has lost it."""
     if len(group.pending) >= PENDING_MAX:
         raise GroupFull(f"group {group.name!r} has given {PENDING_MAX} ids to clients that have not joined")
     deadline_ms = now.monotonic_ms + min(command.session_timeout_ms, PENDING_MAX_MS)
     told = MemberIdRequired("a new member has to join with the id that it is given", member_id=command.new_id)
-    return Step(replace(group, pending={**group.pending, command.new_id: deadline_ms}), (Answer(ticket, told),))
+    return ClassicStep(
+        replace(group, pending={**group.pending, command.new_id: deadline_ms}), (TicketReply(ticket, told),)
+    )
 
 
-def _enter(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> Step:
+def _enter(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> ClassicStep:
     """Let a new member into the round under way, or into a new one."""
     group, answers = begin_round(group, f"member {member.id} joined", now, timeout_ms=member.rebalance_timeout_ms)
     group = replace(group, round=kept_open(group.round, now))
     return _add_joiner(group, member, command.protocol_type, ticket, now, answers)
 
 
-def _join_again(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> Step:
+def _join_again(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> ClassicStep:
     known = group.members.get(member.id)
     is_same = known is not None and known.protocols == member.protocols
     if group.state is ClassicState.COMPLETING and is_same:
-        return Step(heard(group, member.id, now), (Answer(ticket, current_generation(group, member.id)),))
+        return ClassicStep(heard(group, member.id, now), (TicketReply(ticket, current_generation(group, member.id)),))
     if group.state is ClassicState.STABLE and is_same and group.leader != member.id:
-        return Step(heard(group, member.id, now), (Answer(ticket, current_generation(group, member.id)),))
+        return ClassicStep(heard(group, member.id, now), (TicketReply(ticket, current_generation(group, member.id)),))
     why = "joined again" if is_same else "subscribes to other topics, or assigns otherwise"
     group, answers = begin_round(group, f"member {member.id} {command.reason or why}", now)
     return _add_joiner(group, member, command.protocol_type, ticket, now, answers)
@@ -101,31 +103,31 @@ def _join_again(group: ClassicGroup, command: Join, member: ClassicMember, ticke
 
 def _take_over(
     group: ClassicGroup, former: ClassicMember, command: Join, member: ClassicMember, ticket: int, now: Now
-) -> Step:
+) -> ClassicStep:
     """Let a member that has come back under its instance id take the place of its former self."""
     member = replace(member, assignment=former.assignment)
     group, answers = _hand_down(group, former, member, now)
     is_same_type = command.protocol_type == group.protocol_type
     if group.state is ClassicState.STABLE and is_same_type and _reads_the_same(group, former, member):
         group = replace(group, members={**group.members, member.id: member})
-        return Step(group, (*answers, Answer(ticket, current_generation(group, member.id))))
+        return ClassicStep(group, (*answers, TicketReply(ticket, current_generation(group, member.id))))
     group, told = begin_round(group, f"member {member.id} came back as instance {member.instance_id}", now)
     return _add_joiner(group, member, command.protocol_type, ticket, now, (*answers, *told))
 
 
-def _hand_down(group: ClassicGroup, former: ClassicMember, heir: ClassicMember, now: Now) -> Step:
+def _hand_down(group: ClassicGroup, former: ClassicMember, heir: ClassicMember, now: Now) -> ClassicStep:
     """Let the heir have its former self's place in the generation, and tell whoever still waits as that one.
 
     What the heir says for itself counts from the next generation on.
     """
     fenced = InstanceFenced(f"member {former.id} was replaced by {heir.id}, which has its instance id")
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TicketReply, ...] = ()
     if former.id in group.syncing:
-        answers += (Answer(group.syncing[former.id], fenced),)
+        answers += (TicketReply(group.syncing[former.id], fenced),)
         group = replace(group, syncing=without(group.syncing, [former.id]))
     begun = group.round
     if begun is not None and former.id in begun.joiners:
-        answers += (Answer(begun.joiners[former.id].ticket, fenced),)
+        answers += (TicketReply(begun.joiners[former.id].ticket, fenced),)
         joiners, newcomers = without(begun.joiners, [former.id]), without(begun.newcomers, [former.id])
         group = replace(group, round=replace(begun, joiners=joiners, newcomers=newcomers))
     if former.id in group.members:
@@ -135,8 +137,8 @@ def _hand_down(group: ClassicGroup, former: ClassicMember, heir: ClassicMember, 
         sessions = {**without(group.sessions, [former.id]), heir.id: now.monotonic_ms + heir.session_timeout_ms}
         group = replace(group, members=members, leader=leader, sessions=sessions)
     if group.round is not None:
-        group = replace(group, round=replace(group.round, tally=tally_of(group.everybody().values())))
-    return Step(group, answers)
+        group = replace(group, round=replace(group.round, tally=member_counts_of(group.everybody().values())))
+    return ClassicStep(group, answers)
 
 
 def _reads_the_same(group: ClassicGroup, former: ClassicMember, member: ClassicMember) -> bool:
@@ -151,13 +153,18 @@ def _reads_the_same(group: ClassicGroup, former: ClassicMember, member: ClassicM
 
 
 def _add_joiner(
-    group: ClassicGroup, member: ClassicMember, protocol_type: str, ticket: int, now: Now, answers: tuple[Answer, ...]
-) -> Step:
+    group: ClassicGroup,
+    member: ClassicMember,
+    protocol_type: str,
+    ticket: int,
+    now: Now,
+    answers: tuple[TicketReply, ...],
+) -> ClassicStep:
     begun = group.round
     assert begun is not None
     earlier = begun.joiners.get(member.id)
     if earlier is not None:
-        answers += (Answer(earlier.ticket, RebalanceInProgress("the member has joined once more since")),)
+        answers += (TicketReply(earlier.ticket, RebalanceInProgress("the member has joined once more since")),)
     newcomers = begun.newcomers
     if member.id in group.members:
         member = replace(member, assignment=group.members[member.id].assignment)
@@ -175,7 +182,7 @@ def _add_joiner(
     )
     group = replace(group, round=joined, sessions=without(group.sessions, [member.id]))
     group, told = complete_if_ready(group, now)
-    return Step(group, answers + told)
+    return ClassicStep(group, answers + told)
 
 
 def _patience_ms(member: ClassicMember) -> int:
@@ -206,7 +213,7 @@ def _check_fit(group: ClassicGroup, command: Join, member: ClassicMember) -> Non
     own = group.find(command.member_id) if command.member_id else group.member_of_instance(command.instance_id)
     if own is not None and _says_the_same(group, own, command):
         return
-    tally = group.round.tally if group.round is not None else tally_of(group.members.values())
+    tally = group.round.tally if group.round is not None else member_counts_of(group.members.values())
     others = tally if own is None else tally.without([own])
     if others.members:
         _check_protocols(group, others, command)
@@ -224,7 +231,7 @@ def _says_the_same(group: ClassicGroup, own: ClassicMember, command: Join) -> bo
     return group.round is None and command.protocol_type == group.protocol_type and own.protocols == command.protocols
 
 
-def _check_protocols(group: ClassicGroup, others: Tally, command: Join) -> None:
+def _check_protocols(group: ClassicGroup, others: GroupMemberCounts, command: Join) -> None:
     begun = group.round
     protocol_type = begun.protocol_type if begun is not None and begun.joiners else group.protocol_type
     if command.protocol_type != protocol_type:

@@ -10,7 +10,7 @@ import msgspec
 
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Protocol, weighed
-from goqueue.machines.groups.keys import GroupKey, KeyKind, encode_key
+from goqueue.machines.groups.keys import GroupKey, GroupKeyKind, encode_key
 from goqueue.machines.groups.values import Rebalance
 
 KIND: Literal["classic"] = "classic"
@@ -51,11 +51,11 @@ def changes(before: ClassicGroup | None, after: ClassicGroup | None) -> list[Key
         gone: Mapping[str, ClassicMember] = before.members if before else {}
         name = before.name if before else ""
         records = [KeyedRecord(_member_key(name, each), None) for each in gone]
-        return [KeyedRecord(encode_key(KeyKind.GROUP, name), None), *records] if before else []
+        return [KeyedRecord(encode_key(GroupKeyKind.GROUP, name), None), *records] if before else []
     records = []
     value = _group_value(after)
     if before is None or value != _group_value(before):
-        records.append(KeyedRecord(encode_key(KeyKind.GROUP, after.name), msgspec.json.encode(value)))
+        records.append(KeyedRecord(encode_key(GroupKeyKind.GROUP, after.name), msgspec.json.encode(value)))
     known = before.members if before is not None else {}
     if known is after.members:
         return records
@@ -70,7 +70,7 @@ def changes(before: ClassicGroup | None, after: ClassicGroup | None) -> list[Key
 
 def fold(group: ClassicGroup | None, key: GroupKey, value: bytes | None) -> ClassicGroup | None:
     """Return the group as a stored record makes it."""
-    if key.kind is KeyKind.GROUP:
+    if key.kind is GroupKeyKind.GROUP:
         if value is None:
             return None
         stored = msgspec.json.decode(value, type=_GroupValue)
@@ -100,4 +100,4 @@ def _member_value(member: ClassicMember) -> _MemberValue:
 
 
 def _member_key(group: str, member_id: str) -> bytes:
-    return encode_key(KeyKind.MEMBER, group, member_id.encode())
+    return encode_key(GroupKeyKind.MEMBER, group, member_id.encode())

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from goqueue.machines.decision import Answer, Now
+from goqueue.machines.decision import Now, TicketReply
 from goqueue.machines.groups.classic.checks import answered, in_progress
 from goqueue.machines.groups.classic.consumer_protocol import CONSUMER, assigned_partitions
 from goqueue.machines.groups.classic.values import (
     ClassicGroup,
     ClassicMember,
     ClassicState,
+    ClassicStep,
     Joined,
     LeaderView,
     Round,
-    Step,
-    tally_of,
+    member_counts_of,
 )
 from goqueue.machines.groups.values import REBALANCES_KEPT, Rebalance
 from goqueue.model.topic import TopicPartition
@@ -31,21 +31,21 @@ _REASON_CHARS_MAX = 500
 _COUNTED_MAX = 100_000
 
 
-def begin_round(group: ClassicGroup, reason: str, now: Now, *, timeout_ms: int = 0) -> Step:
+def begin_round(group: ClassicGroup, reason: str, now: Now, *, timeout_ms: int = 0) -> ClassicStep:
     """Call all members to join again; the first reason of a round is kept. Those who wait for the leader are told."""
     if group.round is not None:
-        return Step(group)
+        return ClassicStep(group)
     timeout_ms = max([timeout_ms, *(member.rebalance_timeout_ms for member in group.members.values())])
     begun = Round(
         reason=reason[:_REASON_CHARS_MAX],
         began_ms=now.wall_ms,
         deadline_ms=now.monotonic_ms + timeout_ms,
-        tally=tally_of(group.members.values()),
+        tally=member_counts_of(group.members.values()),
         open_max_ms=now.monotonic_ms + _OPEN_MAX_MS if group.state is ClassicState.EMPTY else 0,
         protocol_type=group.protocol_type,
     )
-    answers = tuple(Answer(ticket, in_progress(group)) for ticket in group.syncing.values())
-    return Step(replace(answered(group, now), round=begun), answers)
+    answers = tuple(TicketReply(ticket, in_progress(group)) for ticket in group.syncing.values())
+    return ClassicStep(replace(answered(group, now), round=begun), answers)
 
 
 def kept_open(begun: Round | None, now: Now) -> Round | None:
@@ -55,15 +55,15 @@ def kept_open(begun: Round | None, now: Now) -> Round | None:
     return replace(begun, open_until_ms=min(now.monotonic_ms + _OPEN_MS, begun.open_max_ms))
 
 
-def complete_if_ready(group: ClassicGroup, now: Now) -> Step:
+def complete_if_ready(group: ClassicGroup, now: Now) -> ClassicStep:
     """End the round under way if nobody is missing."""
     if group.round is None or group.pending or group.round.open_until_ms > now.monotonic_ms:
-        return Step(group)
+        return ClassicStep(group)
     is_complete = group.round.joiners.keys() >= group.members.keys()
-    return complete_round(group, now) if is_complete else Step(group)
+    return complete_round(group, now) if is_complete else ClassicStep(group)
 
 
-def complete_round(group: ClassicGroup, now: Now) -> Step:
+def complete_round(group: ClassicGroup, now: Now) -> ClassicStep:
     """Begin the next generation with those who have joined, and tell them.
 
     If nobody has, those who may be away until their session is over keep their places, and the round goes on for them.
@@ -76,7 +76,7 @@ def complete_round(group: ClassicGroup, now: Now) -> Step:
         if member.instance_id is not None and member.id not in ended.joiners
     }
     if absent and not ended.joiners:
-        return Step(_waiting_for(group, ended, absent))
+        return ClassicStep(_waiting_for(group, ended, absent))
     members = absent | {each: joiner.member for each, joiner in ended.joiners.items()}
     group = replace(
         group,
@@ -94,14 +94,14 @@ def complete_round(group: ClassicGroup, now: Now) -> Step:
         syncing={},
         sync_deadline_ms=now.monotonic_ms + max((each.rebalance_timeout_ms for each in members.values()), default=0),
     )
-    answers = [Answer(joiner.ticket, current_generation(group, each)) for each, joiner in ended.joiners.items()]
-    return Step(group, tuple(answers))
+    answers = [TicketReply(joiner.ticket, current_generation(group, each)) for each, joiner in ended.joiners.items()]
+    return ClassicStep(group, tuple(answers))
 
 
 def _waiting_for(group: ClassicGroup, begun: Round, absent: Mapping[str, ClassicMember]) -> ClassicGroup:
     """Return the group with nobody but those who are away, and its round until the first of their sessions is over."""
     sessions = {each: group.sessions[each] for each in absent}
-    extended = replace(begun, deadline_ms=min(sessions.values()), tally=tally_of(absent.values()))
+    extended = replace(begun, deadline_ms=min(sessions.values()), tally=member_counts_of(absent.values()))
     return replace(group, members=absent, is_assigned=False, sessions=sessions, round=extended)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from goqueue.machines.decision import Answer
+from goqueue.machines.decision import TicketReply
 from goqueue.machines.groups.values import Rebalance
 
 # What a record costs: numbers, names of fields, framing.
@@ -72,7 +72,7 @@ class Round:
     reason: str
     began_ms: int
     deadline_ms: int
-    tally: Tally
+    tally: GroupMemberCounts
     open_until_ms: int = 0
     open_max_ms: int = 0
     protocol_type: str = ""
@@ -156,11 +156,11 @@ class ClassicGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
 
-class Step(NamedTuple):
+class ClassicStep(NamedTuple):
     """A group as it is next, and who is told what."""
 
     group: ClassicGroup
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TicketReply, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +250,7 @@ class Leave:
     leavers: tuple[Leaver, ...]
 
 
-class Tally(NamedTuple):
+class GroupMemberCounts(NamedTuple):
     """Counts over members: how many there are, their stored bytes, and how many know each protocol.
 
     They are kept up to date while members join one by one, since counting at every join would make a round quadratic.
@@ -260,14 +260,14 @@ class Tally(NamedTuple):
     stored_bytes: int = 0
     known: Mapping[str, int] = {}
 
-    def with_member(self, member: ClassicMember) -> Tally:
+    def with_member(self, member: ClassicMember) -> GroupMemberCounts:
         """Return the tally with one more member."""
         known = dict(self.known)
         for name in member.protocol_names:
             known[name] = known.get(name, 0) + 1
-        return Tally(self.members + 1, self.stored_bytes + member.stored_bytes, known)
+        return GroupMemberCounts(self.members + 1, self.stored_bytes + member.stored_bytes, known)
 
-    def without(self, members: Iterable[ClassicMember]) -> Tally:
+    def without(self, members: Iterable[ClassicMember]) -> GroupMemberCounts:
         """Return the tally without some of its members."""
         count, stored_bytes, known = self.members, self.stored_bytes, dict(self.known)
         for member in members:
@@ -277,18 +277,18 @@ class Tally(NamedTuple):
                 known[name] -= 1
                 if not known[name]:
                     del known[name]
-        return Tally(count, stored_bytes, known)
+        return GroupMemberCounts(count, stored_bytes, known)
 
     def have_in_common(self, names: Iterable[str]) -> bool:
         """Tell whether all members know one of these protocols."""
         return any(self.known.get(name, 0) == self.members for name in names)
 
 
-def tally_of(members: Iterable[ClassicMember]) -> Tally:
+def member_counts_of(members: Iterable[ClassicMember]) -> GroupMemberCounts:
     """Return the tally of some members."""
     members = list(members)
     known = Counter(name for member in members for name in member.protocol_names)
-    return Tally(len(members), sum(member.stored_bytes for member in members), dict(known))
+    return GroupMemberCounts(len(members), sum(member.stored_bytes for member in members), dict(known))
 
 
 def weighed(group: str, member: ClassicMember) -> ClassicMember:

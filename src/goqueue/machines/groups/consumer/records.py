@@ -18,7 +18,7 @@ import msgspec
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember, MemberState
-from goqueue.machines.groups.keys import GroupKey, KeyKind, encode_key
+from goqueue.machines.groups.keys import GroupKey, GroupKeyKind, encode_key
 from goqueue.machines.groups.values import Rebalance
 from goqueue.model.topic import TopicPartition
 
@@ -69,11 +69,11 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[K
         if before is None:
             return []
         gone = [KeyedRecord(_member_key(before.name, member_id), None) for member_id in before.members]
-        return [KeyedRecord(encode_key(KeyKind.GROUP, before.name), None), *gone]
+        return [KeyedRecord(encode_key(GroupKeyKind.GROUP, before.name), None), *gone]
     records: list[KeyedRecord] = []
     value = _group_value(after)
     if before is None or value != _group_value(before):
-        records.append(KeyedRecord(encode_key(KeyKind.GROUP, after.name), msgspec.json.encode(value)))
+        records.append(KeyedRecord(encode_key(GroupKeyKind.GROUP, after.name), msgspec.json.encode(value)))
     known = before.members if before is not None else _NO_MEMBERS
     if known is after.members:
         return records
@@ -89,7 +89,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[K
 def fold(group: ConsumerGroup | None, key: GroupKey, value: bytes | None) -> ConsumerGroup | None:
     """Return the group as a stored record makes it; Corrupt if the record is none of a group of this kind."""
     try:
-        return _fold_group(group, key, value) if key.kind is KeyKind.GROUP else _fold_member(group, key, value)
+        return _fold_group(group, key, value) if key.kind is GroupKeyKind.GROUP else _fold_member(group, key, value)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise Corrupt(f"group {key.group!r} has a record {key.rest!r} that cannot be read: {error}") from error
 
@@ -183,7 +183,7 @@ def _member(member_id: str, stored: _MemberValue) -> ConsumerMember:
 
 
 def _member_key(group: str, member_id: str) -> bytes:
-    return encode_key(KeyKind.MEMBER, group, member_id.encode("utf-8", "surrogateescape"))
+    return encode_key(GroupKeyKind.MEMBER, group, member_id.encode("utf-8", "surrogateescape"))
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> _Partitions:

@@ -24,7 +24,7 @@ from goqueue.errors import (
 )
 from goqueue.model.topic import NAME_MAX, PARTITIONS_MAX
 from goqueue.model.topic import Topic as CatalogTopic
-from goqueue.model.topic_settings import TABLE, Source, TopicSettings
+from goqueue.model.topic_settings import TABLE, SettingSource, TopicSettings
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import STORAGE_ERRORS, route
 from goqueue.protocols.http.wire.problems import MessageError, error_of
@@ -63,7 +63,7 @@ class Setting(msgspec.Struct):
 
     name: str
     value: str
-    source: Source
+    source: SettingSource
 
 
 class Topic(msgspec.Struct):

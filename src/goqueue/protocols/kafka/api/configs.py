@@ -12,7 +12,7 @@ from enum import IntEnum
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics.admin import alter_topic, describe_topic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
-from goqueue.model.topic_settings import TABLE, Setting, Source, TopicSettings, unknown_setting
+from goqueue.model.topic_settings import TABLE, SettingSource, TopicSetting, TopicSettings, unknown_setting
 from goqueue.protocols.kafka.api.context import Context, told
 from goqueue.protocols.kafka.wire.decode import Request
 from goqueue.protocols.kafka.wire.encode import Reply
@@ -36,7 +36,7 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-_SOURCES: Mapping[Source, int] = {Source.TOPIC: 1, Source.BROKER: 4, Source.DEFAULT: 5}
+_SOURCES: Mapping[SettingSource, int] = {SettingSource.TOPIC: 1, SettingSource.BROKER: 4, SettingSource.DEFAULT: 5}
 _KINDS: Mapping[type, int] = {bool: 1, int: 5, float: 6, str: 2}
 _STRING = 2
 # As Kafka calls a listener that asks nobody who they are.
@@ -103,19 +103,19 @@ async def _describe(context: Context, resource: Request) -> list[Reply]:
     raise Invalid(f"resources of type {resource.resource_type} have no settings here", hint="2 is topics, 4 brokers")
 
 
-def described(setting: Setting, settings: TopicSettings, own: Mapping[str, str]) -> Reply:
+def described(setting: TopicSetting, settings: TopicSettings, own: Mapping[str, str]) -> Reply:
     """Return one setting of a topic; `own` are those that were set for this topic."""
     value = setting.read(settings)
     source = setting.source(settings, own)
-    default = {"name": setting.name, "value": setting.read(TopicSettings()), "source": _SOURCES[Source.DEFAULT]}
+    default = {"name": setting.name, "value": setting.read(TopicSettings()), "source": _SOURCES[SettingSource.DEFAULT]}
     synonyms = [default]
-    if source is not Source.DEFAULT:
+    if source is not SettingSource.DEFAULT:
         synonyms.insert(0, {"name": setting.name, "value": value, "source": _SOURCES[source]})
     return {
         "name": setting.name,
         "value": value,
         "read_only": False,
-        "is_default": source is not Source.TOPIC,
+        "is_default": source is not SettingSource.TOPIC,
         "config_source": _SOURCES[source],
         "is_sensitive": False,
         "synonyms": synonyms,
@@ -167,8 +167,8 @@ def _broker_configs(context: Context) -> list[Reply]:
             "value": value,
             "read_only": True,
             "is_default": True,
-            "config_source": _SOURCES[Source.BROKER],
-            "synonyms": [{"name": name, "value": value, "source": _SOURCES[Source.BROKER]}],
+            "config_source": _SOURCES[SettingSource.BROKER],
+            "synonyms": [{"name": name, "value": value, "source": _SOURCES[SettingSource.BROKER]}],
             "config_type": _KINDS.get(kind, _STRING),
             "documentation": documentation,
         }

@@ -19,16 +19,16 @@ from goqueue.machines.groups.classic.values import (
     ClassicGroup,
     ClassicMember,
     ClassicState,
+    ClassicStep,
     Heartbeat,
     Join,
     Joined,
     Leave,
     Leaver,
     Protocol,
-    Step,
     Sync,
     Synced,
-    tally_of,
+    member_counts_of,
 )
 from goqueue.machines.groups.keys import decode_key
 from goqueue.machines.groups.values import REBALANCES_KEPT
@@ -174,7 +174,7 @@ class Stage:
         begun = self.known.round
         return begun is not None and any(each <= self.now.monotonic_ms for each in begun.newcomers.values())
 
-    def _act(self, act: Callable[[int], Step]) -> int:
+    def _act(self, act: Callable[[int], ClassicStep]) -> int:
         ticket = next(self._tickets)
         self.waiting.add(ticket)
         before = self.group
@@ -188,7 +188,7 @@ class Stage:
         self._take(step)
         return ticket
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: ClassicStep) -> None:
         for ticket, reply in step.answers:
             assert ticket in self.waiting, f"nobody waits under {ticket}"
             self.waiting.discard(ticket)
@@ -231,7 +231,7 @@ def validate(group: ClassicGroup, waiting: set[int]) -> None:
     assert not group.pending.keys() & (group.members.keys() | joiners.keys())
     if group.round:
         assert group.round.newcomers.keys() == joiners.keys() - group.members.keys()
-        assert group.round.tally == tally_of(group.everybody().values())
+        assert group.round.tally == member_counts_of(group.everybody().values())
     if group.syncing:
         assert group.state is ClassicState.COMPLETING
         assert group.syncing.keys() <= group.members.keys()

@@ -15,7 +15,16 @@ from goqueue.machines.decision import Now
 from goqueue.machines.groups.classic import group as classic_group
 from goqueue.machines.groups.classic.joining import join
 from goqueue.machines.groups.classic.records import changes
-from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join, Leave, Leaver, Protocol, Step, Sync
+from goqueue.machines.groups.classic.values import (
+    ClassicGroup,
+    ClassicStep,
+    Heartbeat,
+    Join,
+    Leave,
+    Leaver,
+    Protocol,
+    Sync,
+)
 
 MEMBERS = 60
 NAME = "many"
@@ -31,7 +40,7 @@ class Crowd:
         self.now = Now(1_700_000_000_000, 50_000)
         self._tickets = count()
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: ClassicStep) -> None:
         changes(self.group, step.group)
         self.group = step.group
         classic_group.deadline_ms(step.group)

@@ -10,7 +10,7 @@ from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.classic.records import changes, fold
 from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, Protocol
-from goqueue.machines.groups.keys import GroupKey, KeyKind, decode_key, encode_key
+from goqueue.machines.groups.keys import GroupKey, GroupKeyKind, decode_key, encode_key
 from goqueue.machines.groups.values import Rebalance
 from tests.unit.machines.compaction import compacted, compactions
 from tests.unit.machines.groups.classic.classic_kit import NAME, Stage, folded, settle, stable
@@ -42,7 +42,7 @@ FULL = ClassicGroup(
 )
 
 
-def kinds(records: list[KeyedRecord]) -> list[tuple[KeyKind, bytes, bool]]:
+def kinds(records: list[KeyedRecord]) -> list[tuple[GroupKeyKind, bytes, bool]]:
     """Return what records are about, and whether they say that it is over."""
     return [(key.kind, key.rest, value is None) for key, value in ((decode_key(key), value) for key, value in records)]
 
@@ -75,21 +75,25 @@ def test_a_group_that_never_had_a_generation_is_not_stored() -> None:
 
 def test_only_members_that_changed_are_stored_again() -> None:
     changed = replace(FULL, members={**FULL.members, "b": replace(FULL.members["b"], assignment=b"new")})
-    assert kinds(changes(FULL, changed)) == [(KeyKind.MEMBER, b"b", False)]
-    assert kinds(changes(FULL, replace(FULL, is_assigned=False))) == [(KeyKind.GROUP, b"", False)]
+    assert kinds(changes(FULL, changed)) == [(GroupKeyKind.MEMBER, b"b", False)]
+    assert kinds(changes(FULL, replace(FULL, is_assigned=False))) == [(GroupKeyKind.GROUP, b"", False)]
     assert changes(FULL, replace(FULL)) == []
 
 
 def test_members_that_are_gone_are_forgotten() -> None:
     less = replace(FULL, generation=8, members={"b": FULL.members["b"]})
-    assert kinds(changes(FULL, less)) == [(KeyKind.GROUP, b"", False), (KeyKind.MEMBER, b"a", True)]
+    assert kinds(changes(FULL, less)) == [(GroupKeyKind.GROUP, b"", False), (GroupKeyKind.MEMBER, b"a", True)]
     assert folded(changes(FULL, less), FULL) == less
 
 
 @pytest.mark.parametrize("is_from_nothing", [False, True])
 def test_a_group_that_is_gone_leaves_nothing(is_from_nothing: bool) -> None:
     records = changes(FULL, None)
-    assert kinds(records) == [(KeyKind.GROUP, b"", True), (KeyKind.MEMBER, b"a", True), (KeyKind.MEMBER, b"b", True)]
+    assert kinds(records) == [
+        (GroupKeyKind.GROUP, b"", True),
+        (GroupKeyKind.MEMBER, b"a", True),
+        (GroupKeyKind.MEMBER, b"b", True),
+    ]
     assert folded(records, None if is_from_nothing else FULL) is None
     assert folded([*changes(None, FULL), *records]) is None
 
@@ -113,12 +117,14 @@ def test_a_member_comes_back_under_an_id_that_was_forgotten() -> None:
 
 def test_keys_lead_to_their_group_and_member() -> None:
     (first, *others) = changes(None, FULL)
-    assert decode_key(first.key) == GroupKey(KeyKind.GROUP, "größe", b"")
+    assert decode_key(first.key) == GroupKey(GroupKeyKind.GROUP, "größe", b"")
     assert [decode_key(record.key) for record in others] == [
-        GroupKey(KeyKind.MEMBER, "größe", b"a"),
-        GroupKey(KeyKind.MEMBER, "größe", b"b"),
+        GroupKey(GroupKeyKind.MEMBER, "größe", b"a"),
+        GroupKey(GroupKeyKind.MEMBER, "größe", b"b"),
     ]
-    assert decode_key(encode_key(KeyKind.MEMBER, "", "ä".encode())) == GroupKey(KeyKind.MEMBER, "", "ä".encode())
+    assert decode_key(encode_key(GroupKeyKind.MEMBER, "", "ä".encode())) == GroupKey(
+        GroupKeyKind.MEMBER, "", "ä".encode()
+    )
 
 
 @pytest.mark.parametrize("key", [b"", b"\x01", b"\x01\x00", b"\x01\x00\x03ab", b"\x09\x00\x01a", b"cluster"])
@@ -128,7 +134,7 @@ def test_what_is_no_key_is_damage(key: bytes) -> None:
 
 
 def test_what_is_no_group_is_refused() -> None:
-    key = decode_key(encode_key(KeyKind.GROUP, NAME))
+    key = decode_key(encode_key(GroupKeyKind.GROUP, NAME))
     for value in (b"", b"{}", b"[]", b'{"kind":"consumer"}'):
         with pytest.raises(ValueError):
             fold(None, key, value)

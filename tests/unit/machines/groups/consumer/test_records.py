@@ -10,7 +10,7 @@ from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.groups.consumer.group import refresh
 from goqueue.machines.groups.consumer.records import KIND, changes, fold
 from goqueue.machines.groups.consumer.values import LEAVE_EPOCH, ConsumerGroup
-from goqueue.machines.groups.keys import GroupKey, KeyKind, decode_key
+from goqueue.machines.groups.keys import GroupKey, GroupKeyKind, decode_key
 from tests.unit.machines.groups.consumer.consumer_kit import Coordinator
 
 NEWER = {"topic_ids", "former"}
@@ -92,8 +92,8 @@ def test_the_records_of_a_group_make_an_equal_one_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"kind":"classic"}', b'{"kind":"consumer"}', b"[]", b"\xff"])
-@pytest.mark.parametrize("kind", [KeyKind.GROUP, KeyKind.MEMBER])
-def test_a_record_of_another_kind_is_damage(kind: KeyKind, value: bytes) -> None:
+@pytest.mark.parametrize("kind", [GroupKeyKind.GROUP, GroupKeyKind.MEMBER])
+def test_a_record_of_another_kind_is_damage(kind: GroupKeyKind, value: bytes) -> None:
     with pytest.raises(Corrupt):
         fold(None, GroupKey(kind, "g", b"m"), value)
 

@@ -28,7 +28,7 @@ from goqueue.errors import (
     UnknownRedrive,
     UnknownTopic,
 )
-from goqueue.machines.redrives.values import REDRIVES_MAX, Moves, RedriveState, Terms
+from goqueue.machines.redrives.values import REDRIVES_MAX, Moves, RedriveState, RedriveTerms
 from goqueue.model.dead_letter_selection import REASONS_MAX, Selection
 from goqueue.protocols.http.api.dead_letters.admin import key_of, time_of
 from goqueue.protocols.http.api.messages import OFFSET_MAX, PARTITION_MAX, Base64Bytes, Milliseconds, Moment
@@ -159,7 +159,7 @@ class Redrives(msgspec.Struct):
 )
 async def start(context: Context, request: RedriveRequest) -> Answer[RedriveReply]:
     """Publish dead letters again, or tell what that would do."""
-    terms = Terms(
+    terms = RedriveTerms(
         selection=_selection(request),
         target=None if request.target is UNSET else request.target,
         rate=None if request.rate is UNSET else request.rate,

@@ -27,7 +27,7 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.machines.queues.steps import DONE, Result
-from goqueue.machines.queues.values import FlightState, Verdict
+from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.queue_settings import CONSUMER_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX, Ordering
 from goqueue.protocols.http.api.messages import Message, filled
 from goqueue.protocols.http.api.topics import NAME_SCHEMA
@@ -205,27 +205,27 @@ def _messages(received: Received, deadline_ms: int) -> list[ReceivedMessage]:
 @route("POST", "/messages/ack", "queues.ack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def ack(context: Context, request: Ack) -> Answer[SettledMessages]:
     """Have messages done."""
-    return await _settle(context, request, Statement(Verdict.ACK))
+    return await _settle(context, request, Statement(AckType.ACK))
 
 
 @route("POST", "/messages/nack", "queues.nack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def nack(context: Context, request: Nack) -> Answer[SettledMessages]:
     """Have messages tried again later."""
     delay_ms = None if request.delay is UNSET else delay_ms_of(request.delay, "delay")
-    return await _settle(context, request, Statement(Verdict.NACK, delay_ms, request.reason))
+    return await _settle(context, request, Statement(AckType.NACK, delay_ms, request.reason))
 
 
 @route("POST", "/messages/reject", "queues.reject", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def reject(context: Context, request: Reject) -> Answer[SettledMessages]:
     """Have messages become dead letters."""
-    return await _settle(context, request, Statement(Verdict.REJECT, None, request.reason))
+    return await _settle(context, request, Statement(AckType.REJECT, None, request.reason))
 
 
 @route("POST", "/messages/visibility", "queues.visibility", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def extend(context: Context, request: Extension) -> Answer[SettledMessages]:
     """Have leases end later, or at once."""
     timeout_ms = visibility_ms_of(request.timeout, "timeout")
-    return await _settle(context, request, Statement(Verdict.EXTEND, timeout_ms))
+    return await _settle(context, request, Statement(AckType.EXTEND, timeout_ms))
 
 
 async def _settle(context: Context, request: Receipts, statement: Statement) -> Answer[SettledMessages]:

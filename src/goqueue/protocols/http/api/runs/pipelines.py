@@ -15,6 +15,7 @@ from goqueue.machines.runs.pipeline_values import (
     QUERIES_MAX,
     TEXT_MAX,
     Count,
+    DesiredState,
     Moment,
     Name,
     PipelineState,
@@ -22,7 +23,6 @@ from goqueue.machines.runs.pipeline_values import (
     QueryProgress,
     RunReport,
     RunState,
-    Wish,
 )
 from goqueue.protocols.http.api.groups.shapes import Timestamp, moment
 from goqueue.protocols.http.calls import Context
@@ -54,7 +54,7 @@ class PipelineReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class PipelineWish(msgspec.Struct):
     """What is wished of a run; one that is to stop goes on until it has come to a good end."""
 
-    wish: Wish
+    wish: DesiredState
 
 
 class PipelineToStop(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class _Seen(msgspec.Struct):
     name: str
     state: PipelineState
     is_running: bool
-    wish: Wish
+    wish: DesiredState
     run_id: str
     started_at: datetime
     reported_at: Timestamp

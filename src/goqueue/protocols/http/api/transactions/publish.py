@@ -54,7 +54,7 @@ from goqueue.errors import (
 )
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.transactions.values import ProducerIdentity, TransactionState
+from goqueue.machines.transactions.values import ProducerEpoch, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
 from goqueue.model.topic import TopicPartition
 from goqueue.model.units import parse_duration_ms
@@ -144,9 +144,9 @@ class _Acting(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     epoch: _Epoch
 
     @property
-    def identity(self) -> ProducerIdentity:
+    def identity(self) -> ProducerEpoch:
         """The identity that the caller says it has."""
-        return ProducerIdentity(self.producer_id, self.epoch)
+        return ProducerEpoch(self.producer_id, self.epoch)
 
 
 class ActingProducer(_Acting):
@@ -227,7 +227,7 @@ async def init(context: Context, request: NewProducer) -> Producer:
 @route("POST", "/producers/{producer_id}/heartbeat", "producers.heartbeat", errors=(UnknownTransaction, *_OF_PRODUCERS))
 async def heartbeat(context: Context, request: ProducerToCheck) -> ProducerState:
     """Whether a producer's identity is still the present one, and how much time it has left."""
-    identity = ProducerIdentity(_producer_id(context), request.epoch)
+    identity = ProducerEpoch(_producer_id(context), request.epoch)
     return _stand(context, await find_producer(context.broker, context.caller, identity))
 
 

@@ -17,7 +17,7 @@ from goqueue.errors import (
     TransactionFenced,
 )
 from goqueue.machines.transactions.sinks import STAGES_MAX
-from goqueue.machines.transactions.values import Stage
+from goqueue.machines.transactions.values import SinkStage
 from goqueue.protocols.http.api.transactions.publish import ActingProducer
 from goqueue.protocols.http.api.transactions.views import Moment, moment_of
 from goqueue.protocols.http.calls import Context
@@ -62,7 +62,7 @@ class Sink(msgspec.Struct):
 @route("POST", "/transactions/sinks/{sink}/commit", "sinks.commit", errors=(Invalid, *_OF_TRANSACTIONS))
 async def commit(context: Context, body: BatchToCommit) -> BatchCommitted:
     """Commit what the tasks of a sink have staged for a batch, once, and all of it or nothing."""
-    stages = [Stage(each.transactional_id, each.producer_id, each.epoch) for each in body.stages]
+    stages = [SinkStage(each.transactional_id, each.producer_id, each.epoch) for each in body.stages]
     done = await commit_batch(context.broker, context.caller, context.path["sink"], body.batch, stages)
     return BatchCommitted(done.batch, done.is_new)
 

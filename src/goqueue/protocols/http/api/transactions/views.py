@@ -23,7 +23,7 @@ from goqueue.errors import (
     UnknownTopic,
     UnknownTransaction,
 )
-from goqueue.machines.transactions.values import Cause, TransactionState
+from goqueue.machines.transactions.values import EndCause, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
 from goqueue.protocols.http.api.transactions.publish import TransactionPartition, time_left_ms
 from goqueue.protocols.http.calls import Context
@@ -135,8 +135,8 @@ async def stats(context: Context) -> TransactionStats:
     return TransactionStats(
         states={state.value: tally.states.get(state, 0) for state in TransactionState},
         oldest_open=None if tally.oldest is None else _told(context, tally.oldest),
-        committed=tally.ended.get(Cause.COMMIT, 0),
-        aborted={cause.value: tally.ended.get(cause, 0) for cause in Cause if cause is not Cause.COMMIT},
+        committed=tally.ended.get(EndCause.COMMIT, 0),
+        aborted={cause.value: tally.ended.get(cause, 0) for cause in EndCause if cause is not EndCause.COMMIT},
     )
 
 

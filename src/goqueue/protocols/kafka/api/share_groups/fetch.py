@@ -16,7 +16,7 @@ from goqueue.broker.share_groups.leases import Shared, ShareTerms
 from goqueue.broker.share_groups.sessions import Place
 from goqueue.errors import GoQueueError, Invalid
 from goqueue.machines.groups.share.members import MemberKey
-from goqueue.machines.queues.values import Verdict
+from goqueue.machines.queues.values import AckType
 from goqueue.protocols.kafka.api.context import Context, told
 from goqueue.protocols.kafka.api.messages.fetch import WAIT_MS_MAX
 from goqueue.protocols.kafka.wire.decode import Request
@@ -27,7 +27,7 @@ _STRICT = 1
 _DELIVERIES_MAX = 2**15 - 1
 _RENEW = 4
 # A gap is an offset at which the member has found no message: there is nothing left to do for it.
-_VERDICTS = {0: Verdict.ACK, 1: Verdict.ACK, 2: Verdict.RELEASE, 3: Verdict.REJECT, _RENEW: Verdict.EXTEND}
+_VERDICTS = {0: AckType.ACK, 1: AckType.ACK, 2: AckType.RELEASE, 3: AckType.REJECT, _RENEW: AckType.EXTEND}
 
 
 async def share_fetch(context: Context, request: Request) -> Reply:

@@ -16,8 +16,8 @@ from goqueue.broker.transactions.coordination import (
 from goqueue.errors import GoQueueError, StaleMemberEpoch
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.producer import NO_SEQUENCE, ProducerState
-from goqueue.machines.transactions.values import ProducerIdentity, Transaction, TransactionState
+from goqueue.machines.producer import NO_SEQUENCE, KnownProducer
+from goqueue.machines.transactions.values import ProducerEpoch, Transaction, TransactionState
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context, told
@@ -37,7 +37,7 @@ async def add_partitions_to_txn(context: Context, request: Request) -> Reply:
     """Make partitions part of a transaction."""
     topics = request.v3_and_below_topics or ()
     wanted = frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions or ())
-    identity = ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    identity = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     code = 0
     missing: Mapping[TopicPartition, GoQueueError] = {}
     try:
@@ -144,8 +144,8 @@ async def end_txn(context: Context, request: Request) -> Reply:
     return {"error_code": 0, "producer_id": following.producer_id, "producer_epoch": following.epoch}
 
 
-def _identity(request: Request) -> ProducerIdentity:
-    return ProducerIdentity(request.producer_id, request.producer_epoch)
+def _identity(request: Request) -> ProducerEpoch:
+    return ProducerEpoch(request.producer_id, request.producer_epoch)
 
 
 def _code(error: GoQueueError, version: int) -> int:
@@ -171,7 +171,7 @@ async def describe_producers(context: Context, request: Request) -> Reply:
     return {"topics": topics}
 
 
-def _producer(producer_id: int, state: ProducerState) -> Reply:
+def _producer(producer_id: int, state: KnownProducer) -> Reply:
     return {
         "producer_id": producer_id,
         "producer_epoch": state.epoch,

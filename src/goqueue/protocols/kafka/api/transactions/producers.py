@@ -5,7 +5,7 @@ from __future__ import annotations
 from goqueue.broker.transactions.coordination import init_transactions
 from goqueue.broker.transactions.producers import new_producer
 from goqueue.errors import GoQueueError, TransactionFenced
-from goqueue.machines.transactions.values import ProducerIdentity
+from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.coordination import code_of
 from goqueue.protocols.kafka.wire.decode import Request
@@ -30,12 +30,12 @@ async def init_producer_id(context: Context, request: Request) -> Reply:
     return {"error_code": 0, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}
 
 
-async def _identity(context: Context, request: Request) -> ProducerIdentity:
+async def _identity(context: Context, request: Request) -> ProducerEpoch:
     if request.transactional_id is None:
         return await new_producer(context.broker, context.caller)
     known = None
     if request.version >= 3 and request.producer_id != _NO_PRODUCER:
-        known = ProducerIdentity(request.producer_id, request.producer_epoch)
+        known = ProducerEpoch(request.producer_id, request.producer_epoch)
     return await init_transactions(
         context.broker, context.caller, request.transactional_id, request.transaction_timeout, known
     )
