@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import ShareConsumer
 
-from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.api.fields import WAIT_MS_MAX
+from goqueue.api.queues import QueueSettingsToChange
 from goqueue.cli.queues import arguments as queue_arguments
 from goqueue.cli.terminal.times import time_text
 from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
+from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.model.units import parse_duration_ms
-from goqueue.protocols.http.api.messages import WAIT_MS_MAX
-from goqueue.protocols.http.api.queues.admin import QueueSettingsToChange
 from goqueue.testing.broker import Broker
 from tests.cli.command import Command
 

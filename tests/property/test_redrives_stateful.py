@@ -21,10 +21,10 @@ from goqueue.machines.redrives.values import (
     Moves,
     PlanBatch,
     RedriveBatch,
-    RedriveState,
     RedriveTerms,
     Start,
 )
+from goqueue.model.redrives import RedriveState
 from tests.unit.machines.compaction import COMPACTIONS, compactions
 
 TOPICS = st.sampled_from([UUID(int=1), UUID(int=2)])

@@ -12,8 +12,9 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.redrives import batches as redrive_batches
 from goqueue.broker.redrives.batches import gather, sink_of, stage
 from goqueue.broker.transactions.sinks import commit_batch
-from goqueue.machines.redrives.values import PlanBatch, Redrive, RedriveBatch, RedriveState, RedriveTerms, Start
+from goqueue.machines.redrives.values import PlanBatch, Redrive, RedriveBatch, RedriveTerms, Start
 from goqueue.machines.transactions.values import SinkStage
+from goqueue.model.redrives import RedriveState
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_stage import let_pass, live

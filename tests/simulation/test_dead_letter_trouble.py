@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters
+from goqueue.broker.dead_letters.browsing import Look, browse_letters
 from goqueue.broker.dead_letters.writer import Undertaker
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
 from goqueue.broker.messages.produce import Acks, Section
@@ -20,9 +20,11 @@ from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.redrives.admin import find_redrive
 from goqueue.errors import DiskFull, GoQueueError
 from goqueue.machines.queues.values import AckType, FlightState, LetterPlace
-from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, RedriveTerms
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveTerms
+from goqueue.model.dead_letter_selection import Order
 from goqueue.model.dead_letters import UNREADABLE_HEADER
 from goqueue.model.queue_settings import QueueSettings
+from goqueue.model.redrives import RedriveState
 from goqueue.observe.queue_metrics import look_at_queue_groups
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import HEADER_BYTES

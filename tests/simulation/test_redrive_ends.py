@@ -13,8 +13,9 @@ from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.redrives.admin import cancel_redrive
 from goqueue.broker.redrives.batches import gather, stage
 from goqueue.errors import GoQueueError
-from goqueue.machines.redrives.values import Moves, Redrive, RedriveState, RedriveTerms, Start
+from goqueue.machines.redrives.values import Moves, Redrive, RedriveTerms, Start
 from goqueue.model import dead_letters
+from goqueue.model.redrives import RedriveState
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES

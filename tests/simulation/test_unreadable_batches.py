@@ -8,7 +8,7 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters
+from goqueue.broker.dead_letters.browsing import Look, browse_letters
 from goqueue.broker.dead_letters.reading import Letter
 from goqueue.broker.events import BatchUnreadable, UnreadableSkipped
 from goqueue.broker.messages.produce import Acks, Section
@@ -21,6 +21,7 @@ from goqueue.errors import GoQueueError, UnreadableBatch
 from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.machines.redrives.values import Moves, RedriveTerms
 from goqueue.model import dead_letters
+from goqueue.model.dead_letter_selection import Order
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.topic import TopicPartition
 from goqueue.records import reader

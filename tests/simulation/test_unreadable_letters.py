@@ -8,13 +8,15 @@ import pytest
 from crc32c import crc32c
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters, list_letters
+from goqueue.broker.dead_letters.browsing import Look, browse_letters, list_letters
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.redrives.admin import preview_redrive
 from goqueue.errors import GoQueueError
 from goqueue.machines.queues.values import AckType
-from goqueue.machines.redrives.values import Moves, RedriveState, RedriveTerms
+from goqueue.machines.redrives.values import Moves, RedriveTerms
+from goqueue.model.dead_letter_selection import Order
+from goqueue.model.redrives import RedriveState
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX

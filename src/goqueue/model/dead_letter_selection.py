@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from goqueue.errors import Invalid
@@ -55,3 +57,10 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
         if offset is None or (self.first_offset is not None and offset < self.first_offset):
             return False
         return self.last_offset is None or offset <= self.last_offset
+
+
+class Order(StrEnum):
+    """Which letters come first."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"

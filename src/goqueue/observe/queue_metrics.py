@@ -13,7 +13,8 @@ from itertools import islice
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.queues.stats import QueueStats, look_at_queues
-from goqueue.machines.redrives.values import Moves, RedriveState
+from goqueue.machines.redrives.values import Moves
+from goqueue.model.redrives import RedriveState
 
 QUEUES_MAX = 1000
 STALLED = "stalled"

@@ -9,9 +9,10 @@ from collections.abc import Coroutine, Iterable, Sequence
 import msgspec
 import pytest
 
-from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.api.messages import MessagesToPublish
 from goqueue.errors import MalformedRequest
-from goqueue.protocols.http.api.messages import MessagesToPublish, all_translated
+from goqueue.model.request_limits import MESSAGES_MAX
+from goqueue.protocols.http.api.messages import all_translated
 from goqueue.protocols.http.wire.bodies import require_few_items
 from goqueue.protocols.http.wire.connection import SLICE_BYTES, TURN_BYTES, HttpConnection
 from goqueue.protocols.http.wire.requests import CHUNK_BYTES_MIN, CHUNKS_FREE, RequestReader

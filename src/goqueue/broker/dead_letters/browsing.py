@@ -6,7 +6,6 @@ All work is bounded. A look that has seen as many letters as it may ends there, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +13,7 @@ from goqueue.broker.admission import Caller, operation
 from goqueue.broker.dead_letters.reading import Letter, Stretch
 from goqueue.broker.dead_letters.stats import COUNTED_MAX, Count, Run
 from goqueue.broker.dead_letters.topics import chosen_topics, find_letters
-from goqueue.model.dead_letter_selection import Selection
+from goqueue.model.dead_letter_selection import Order, Selection
 from goqueue.model.dead_letters import cause_of, is_for_dead_letters
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import give_way
@@ -31,13 +30,6 @@ _KEPT_BYTES = 32 * 1024 * 1024
 _KEPT_BYTES_MIN = 16 * 1024
 TURN_LETTERS = 50
 """How many letters are looked at before others have a turn; each takes some microseconds."""
-
-
-class Order(StrEnum):
-    """Which letters come first."""
-
-    NEWEST = "newest"
-    OLDEST = "oldest"
 
 
 class Look(NamedTuple):

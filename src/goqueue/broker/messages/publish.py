@@ -39,8 +39,6 @@ T = TypeVar("T")
 
 KEY_BYTES_MAX = 64 * 1024
 HEADERS_BYTES_MAX = 64 * 1024
-MESSAGES_MAX = 10_000
-"""How many messages one call publishes or reads at most."""
 
 # What the numbers of a record, and of each of its headers, take at most.
 _RECORD_OVERHEAD = 40

@@ -28,10 +28,9 @@ from typing import NamedTuple
 from goqueue.errors import InvalidReceipt
 from goqueue.machines.queues.commands import Claim
 from goqueue.machines.queues.values import Delivery
+from goqueue.model.request_limits import RECEIPT_CHARS_MAX
 from goqueue.model.topic import TopicPartition
 
-RECEIPT_CHARS_MAX = 1_720
-"""How long a receipt is at most: the name of a group may have 1,000 bytes, that of a topic 249."""
 RECEIPT_KEY_BYTES = 32
 # A head is three numbers: the lease, the offset, and the place (partition and deliveries).
 _NUMBERS = 3

@@ -17,6 +17,7 @@ from goqueue.broker.redrives.runner import Trouble
 from goqueue.errors import Invalid, TopicProtected, UnknownRedrive
 from goqueue.machines.redrives.values import Cancel, Moves, Redrive, RedriveTerms, Start
 from goqueue.model.dead_letters import cause_of
+from goqueue.model.redrives import RATE_MAX
 from goqueue.model.topic import check_name, is_internal
 from goqueue.runtime.waiters import turns
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 LOOKED_AT_MAX = 100_000
 """How many letters a preview looks at."""
 
-RATE_MAX = 1_000_000
 
 # How many letters are looked at before others have a turn.
 _AT_ONCE = 500

@@ -32,8 +32,9 @@ from goqueue.broker.reminders import Reminders
 from goqueue.broker.transactions.coordination import ANSWER_WITHIN_S, abort_transaction, find_transaction
 from goqueue.broker.transactions.sinks import commit_batch, find_sink, forget_sink
 from goqueue.errors import CoordinatorUnavailable, GoQueueError, UnknownTransaction
-from goqueue.machines.redrives.values import Advance, Finish, PlanBatch, Redrive, RedriveBatch, RedriveState
+from goqueue.machines.redrives.values import Advance, Finish, PlanBatch, Redrive, RedriveBatch
 from goqueue.machines.transactions.values import SinkStage
+from goqueue.model.redrives import RedriveState
 from goqueue.model.sinks import stage_id
 from goqueue.runtime.partition import Partition
 

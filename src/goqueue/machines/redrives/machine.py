@@ -37,9 +37,9 @@ from goqueue.machines.redrives.values import (
     Redrive,
     RedriveBatch,
     RedriveSpan,
-    RedriveState,
     Start,
 )
+from goqueue.model.redrives import RedriveState
 
 ENDED_MAX = 200
 """How many redrives that have ended are remembered."""

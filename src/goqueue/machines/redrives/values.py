@@ -12,31 +12,13 @@ the batch finds out whether it ran.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from goqueue.model.dead_letter_selection import Selection
-
-REDRIVES_MAX = 3
-"""How often a message is published again, if nobody says otherwise."""
-
-
-class RedriveState(StrEnum):
-    """How a redrive is; the last three are its end."""
-
-    RUNNING = "running"
-    CANCELLING = "cancelling"
-    DONE = "done"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-    @property
-    def is_end(self) -> bool:
-        """Whether nothing more will happen."""
-        return self in {RedriveState.DONE, RedriveState.CANCELLED, RedriveState.FAILED}
+from goqueue.model.redrives import REDRIVES_MAX, RedriveState
 
 
 class Moves(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from goqueue.api.fields import GROUP_NAME_MAX
 from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
 from goqueue.broker.groups.positions import Positions
@@ -18,7 +19,6 @@ from goqueue.protocols.http.wire.requests import Header
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 
-GROUP_NAME_MAX = 250
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 
 from goqueue import __version__
+from goqueue.api.fields import GROUP_SCHEMA, NAME_SCHEMA
+from goqueue.api.problems import Problem
 from goqueue.errors import GoQueueError
 from goqueue.machines.runs.job_values import JOB_ID
 from goqueue.machines.runs.pipeline_values import PIPELINE_NAME
 from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED
-from goqueue.protocols.http.api.groups.shapes import GROUP_SCHEMA
-from goqueue.protocols.http.api.topics import NAME_SCHEMA
 from goqueue.protocols.http.api.transactions.publish import NOT_EMPTY_SCHEMA
 from goqueue.protocols.http.calls import JSON
 from goqueue.protocols.http.route import Route
 from goqueue.protocols.http.routes import PREFIX, ROUTES, errors_of
-from goqueue.protocols.http.wire.problems import INTERNAL_ERROR, MEDIA_TYPE, Problem
+from goqueue.protocols.http.wire.problems import INTERNAL_ERROR, MEDIA_TYPE
 
 Json = dict[str, Any]
 

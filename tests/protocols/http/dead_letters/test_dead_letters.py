@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.broker.dead_letters import browsing
 from goqueue.broker.dead_letters import stats as letter_counts
-from goqueue.broker.dead_letters.browsing import Order
+from goqueue.model.dead_letter_selection import Order
 from goqueue.protocols.http.api.dead_letters.admin import _cursor
 from goqueue.testing import Broker
 from tests.protocols.http.expect import publish, read, refused

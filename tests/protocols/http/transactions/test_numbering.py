@@ -11,12 +11,13 @@ import pytest
 
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages.publish import MESSAGES_MAX, Fate, NewMessage, Turns
+from goqueue.broker.messages.publish import Fate, NewMessage, Turns
 from goqueue.broker.transactions.coordination import end_transaction, init_transactions
 from goqueue.broker.transactions.publish import Writer
 from goqueue.broker.transactions.request_dedup import Numbering
 from goqueue.errors import GoQueueError, InvalidRecord, OutOfOrderSequence
 from goqueue.model.broker_options import BrokerOptions
+from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
 
 ONE: Sequence[NewMessage | GoQueueError] = [NewMessage(None, b"x", partition=0)]

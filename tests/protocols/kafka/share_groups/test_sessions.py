@@ -8,13 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from goqueue.broker.admission import INSIDE
-from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters
+from goqueue.broker.dead_letters.browsing import Look, browse_letters
 from goqueue.broker.queues.admin import configure_queue, delete_queue
 from goqueue.broker.queues.receive_and_settle import receive
 from goqueue.broker.queues.receiving import Source, Wish
 from goqueue.broker.queues.start_positions import prepare
 from goqueue.broker.share_groups.sessions import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
+from goqueue.model.dead_letter_selection import Order
 from goqueue.model.queue_settings import Ordering
 from tests.protocols.kafka.api_kit import pass_time, run
 from tests.protocols.kafka.group_kit import list_groups

@@ -8,9 +8,10 @@ from hashlib import blake2b
 
 import pytest
 
-from goqueue.broker.queues.receipts import RECEIPT_CHARS_MAX, Receipts
+from goqueue.broker.queues.receipts import Receipts
 from goqueue.machines.queues.commands import Claim
 from goqueue.machines.queues.values import Delivery
+from goqueue.model.request_limits import RECEIPT_CHARS_MAX
 from goqueue.model.topic import TopicPartition
 
 KEY = bytes(range(32))

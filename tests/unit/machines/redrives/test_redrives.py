@@ -20,10 +20,10 @@ from goqueue.machines.redrives.values import (
     PlanBatch,
     Redrive,
     RedriveBatch,
-    RedriveState,
     RedriveTerms,
     Start,
 )
+from goqueue.model.redrives import RedriveState
 from tests.unit.machines.compaction import compactions
 
 TOPIC, OTHER = UUID(int=1), UUID(int=2)

@@ -15,13 +15,26 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
+from goqueue.api.fields import (
+    TIMESTAMP_MAX,
+    WAIT_MS_MAX,
+)
+from goqueue.api.messages import (
+    Message,
+    Messages,
+    MessagesToPublish,
+    MessageToPublish,
+    NewHeader,
+    ReadQuery,
+    Result,
+    Results,
+)
 from goqueue.broker.messages.produce import Acks
-from goqueue.broker.messages.publish import MESSAGES_MAX, Fate, NewMessage, new_message, publish_messages
+from goqueue.broker.messages.publish import Fate, NewMessage, new_message, publish_messages
 from goqueue.broker.messages.reading import Reading, read_messages
 from goqueue.errors import (
     Corrupt,
@@ -43,7 +56,7 @@ from goqueue.errors import (
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import STORAGE_ERRORS, item_statuses, route
-from goqueue.protocols.http.wire.problems import MessageError, error_of
+from goqueue.protocols.http.wire.problems import error_of
 from goqueue.records.reader import Record
 from goqueue.runtime.waiters import pause, pieces
 
@@ -57,131 +70,11 @@ _OF_MESSAGES = (
     *STORAGE_ERRORS,
 )
 
-TIMESTAMP_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999, after which dates cannot be written."""
-WAIT_MS_MAX = 60_000
-PARTITION_MAX = 2**31 - 1
-OFFSET_MAX = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _ACKS = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
 _QUOTE = ord('"')
 _NOT_OFFERED = ("priority", "delay", "deliver_at", "dedup_id")
-WAIT_PATTERN = "^(([0-9]{1,4}|[1-5][0-9]{4}|60000)(ms)?|([0-5]?[0-9]|60)s|[01]m)$"
-BYTES_PATTERN = "^[0-9]{1,12}([KMkm]i?[Bb])?$"
-
-Milliseconds = Annotated[
-    int, Meta(description="Milliseconds since 1970.", extra_json_schema={"minimum": 0, "maximum": TIMESTAMP_MAX})
-]
-Moment = Annotated[
-    str, Meta(description="ISO 8601 with an offset from UTC.", extra_json_schema={"format": "date-time"})
-]
-BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-Base64Bytes = Annotated[bytes, Meta(description="Bytes, as base64.", extra_json_schema={"pattern": BASE64_PATTERN})]
-_Reserved = Annotated[
-    Raw, Meta(description="Reserved: messages that have it are refused.", extra_json_schema={"not": {}})
-]
-_Key = Annotated[Raw, Meta(description="A text, or any JSON value, which is stored as its JSON text.")]
-
-
-class NewHeader(msgspec.Struct, forbid_unknown_fields=True):
-    """A header of a message, where an object of texts cannot say it: names that repeat, values that are no text."""
-
-    name: str
-    value: str | UnsetType | None = UNSET
-    value_base64: Base64Bytes | UnsetType | None = UNSET
-
-
-class MessageToPublish(msgspec.Struct, forbid_unknown_fields=True):
-    """A message. Its key decides on the partition, if it names none, as in Kafka's clients."""
-
-    key: _Key | UnsetType = UNSET
-    key_base64: Base64Bytes | UnsetType = UNSET
-    value: _Key | UnsetType = UNSET
-    value_base64: Base64Bytes | UnsetType = UNSET
-    headers: dict[str, str | None] | list[NewHeader] | UnsetType = UNSET
-    partition: Annotated[int, Meta(ge=0, le=PARTITION_MAX)] | None = None
-    timestamp: Milliseconds | Moment | None = None
-    priority: _Reserved | UnsetType = UNSET
-    delay: _Reserved | UnsetType = UNSET
-    deliver_at: _Reserved | UnsetType = UNSET
-    dedup_id: _Reserved | UnsetType = UNSET
-
-
-class MessagesToPublish(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages to publish, and whom to wait for: all (on disk), leader (in the log) or none."""
-
-    messages: Annotated[list[MessageToPublish], Meta(min_length=1, max_length=MESSAGES_MAX)]
-    acks: Literal["all", "leader", "none"] = "all"
-
-
-class Result(msgspec.Struct):
-    """What became of one message: where it is stored, or an error."""
-
-    partition: int | UnsetType = UNSET
-    offset: int | UnsetType = UNSET
-    timestamp: int | UnsetType = UNSET
-    error: MessageError | UnsetType = UNSET
-
-
-class Results(msgspec.Struct):
-    """What became of each message, in the order of the request.
-
-    `topic_created` is true if the topic did not exist and was created with default settings.
-    """
-
-    results: list[Result]
-    topic_created: bool | UnsetType = UNSET
-
-
-class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """From where to read, how much, and how long to wait if there is nothing yet."""
-
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The first offset to read.")] | UnsetType = UNSET
-    timestamp: (
-        Annotated[
-            str,
-            Meta(
-                description="Read from this time on: milliseconds since 1970, or ISO 8601 with an offset from UTC.",
-                extra_json_schema={"anyOf": [{"pattern": "^[0-9]{1,14}$"}, {"format": "date-time"}]},
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 100
-    wait: Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
-    max_bytes: Annotated[
-        str,
-        Meta(pattern=BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
-    ] = "1MiB"
-    isolation: Annotated[
-        Literal["read_committed", "read_uncommitted"],
-        Meta(description="Whether messages of transactions are left out that have not committed."),
-    ] = "read_committed"
-
-
-class Message(msgspec.Struct):
-    """A message: text where it is UTF-8, else base64. `headers_base64` has the headers that an object cannot hold."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: str | UnsetType | None = UNSET
-    key_base64: bytes | UnsetType = UNSET
-    value: str | UnsetType | None = UNSET
-    value_base64: bytes | UnsetType = UNSET
-    headers: dict[str, str | None] = {}
-    headers_base64: list[tuple[str, bytes | None]] | UnsetType = UNSET
-
-
-class Messages(msgspec.Struct):
-    """Messages in order, where to go on, and from where to where (exclusive) there is something to read."""
-
-    messages: list[Message]
-    next_offset: int
-    start_offset: int
-    end_offset: int
 
 
 @route(

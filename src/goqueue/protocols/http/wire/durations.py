@@ -7,42 +7,14 @@ would tell a pattern.
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
-from msgspec import Meta
-
+from goqueue.api.fields import WAIT_MS_MAX
 from goqueue.errors import MalformedRequest
 from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
 from goqueue.model.units import duration_text, parse_duration_ms, quoted
-from goqueue.protocols.http.api.messages import WAIT_MS_MAX
 
-_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)?$"
 _WRITTEN = re.compile("[0-9]{1,12}(ms|s|m|h|d)?")
 _HINT = "write 500ms, 30s, 5m, 1h, 7d or a number of milliseconds"
-
-_Text = Annotated[str, Meta(description="Such as 500ms, 30s, 5m, 1h.", extra_json_schema={"pattern": _PATTERN})]
-
-Delay = (
-    _Text | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 0, "maximum": DELAY_MS_MAX})]
-)
-"""How long a message waits, up to 7 days."""
-Visibility = (
-    _Text
-    | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 0, "maximum": VISIBILITY_MS_MAX})]
-)
-"""How long a lease lasts, up to 12 hours."""
-LastingVisibility = (
-    _Text
-    | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 1, "maximum": VISIBILITY_MS_MAX})]
-)
-"""The same, where it cannot be nothing."""
-Wait = (
-    Annotated[
-        str, Meta(description="How long to wait for a message, up to 60s.", extra_json_schema={"pattern": _PATTERN})
-    ]
-    | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 0, "maximum": WAIT_MS_MAX})]
-)
-"""How long a request may wait, up to a minute."""
 
 
 def wait_ms_of(given: str | int) -> int:

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import msgspec
 
 from goqueue.broker.admission import Caller
-from goqueue.broker.messages.publish import MESSAGES_MAX
 from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.protocols.http.calls import JSON, Answer, Context, Services
 from goqueue.protocols.http.route import Route
 from goqueue.protocols.http.wire.bodies import ITEMS_BEGIN_WITH, require_few_items

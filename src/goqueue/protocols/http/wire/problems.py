@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
+from goqueue.api.problems import MessageError, Problem
 from goqueue.errors import GoQueueError, Invalid, NotFound, OffsetOutOfRange, TooLarge
 from goqueue.protocols.faults import UNEXPECTED, fault_of
 
@@ -61,33 +60,6 @@ class RequestTimeout(Invalid):
     """The request did not arrive in time."""
 
     code = "request_timeout"
-
-
-class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A problem document; the offsets are told where a reader asked for one that does not exist."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    hint: str = ""
-    instance: str = ""
-    offset: int | None = None
-    start_offset: int | None = None
-    end_offset: int | None = None
-
-
-class MessageError(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Why one message, or one partition, failed while others may not have; offsets as in a problem document."""
-
-    code: str
-    message: str
-    status: int
-    hint: str = ""
-    offset: int | None = None
-    start_offset: int | None = None
-    end_offset: int | None = None
 
 
 def problem_of(error: GoQueueError, instance: str) -> Problem:

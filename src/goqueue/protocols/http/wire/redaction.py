@@ -14,10 +14,10 @@ from pathlib import PurePath
 
 import msgspec
 
-from goqueue.protocols.http.api.dead_letters.redrives import Redrive
-from goqueue.protocols.http.api.queues.admin import QueuePartition
+from goqueue.api.dead_letters import Redrive
+from goqueue.api.problems import MessageError, Problem
+from goqueue.api.queues import QueuePartition
 from goqueue.protocols.http.api.status import CheckReply
-from goqueue.protocols.http.wire.problems import MessageError, Problem
 
 _TEXTS: Mapping[type[msgspec.Struct], Sequence[str]] = {
     Problem: ("detail", "hint"),

@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import Annotated
 from zlib import compress, decompressobj
 from zlib import error as zlib_error
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from goqueue.broker.dead_letters.browsing import Look, Order, browse_letters, count_letters, list_letters
+from goqueue.api.dead_letters import (
+    AllDeadLetters,
+    DeadLetter,
+    DeadLetters,
+    LetterCause,
+    LettersOfTopic,
+    LettersPurge,
+    LettersQuery,
+    LetterTotals,
+    PurgedLetters,
+)
+from goqueue.api.fields import OFFSET_MAX
+from goqueue.broker.dead_letters.browsing import Look, browse_letters, count_letters, list_letters
 from goqueue.broker.dead_letters.purges import purge_letters
 from goqueue.broker.dead_letters.reading import Letter
 from goqueue.broker.dead_letters.stats import Count
@@ -27,148 +37,18 @@ from goqueue.errors import (
     TopicPrivate,
     UnknownTopic,
 )
-from goqueue.model.dead_letter_selection import Selection
+from goqueue.model.dead_letter_selection import Order, Selection
 from goqueue.model.dead_letters import original_headers
-from goqueue.protocols.http.api.messages import BASE64_PATTERN, OFFSET_MAX, PARTITION_MAX, Message, filled, timestamp_of
+from goqueue.protocols.http.api.messages import filled, timestamp_of
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 
 _OF_LETTERS = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *COORDINATOR_ERRORS)
 
-LETTERS_MAX = 1_000
-_CURSOR_CHARS_MAX = 40_000
 # How much of a cursor is quoted.
 _QUOTED_CHARS_MAX = 40
 # Enough for all partitions that a topic may have.
 _CURSOR_BYTES_MAX = 1024 * 1024
-
-_Time = Annotated[
-    str,
-    Meta(
-        description="Milliseconds since 1970, or ISO 8601 with an offset from UTC.",
-        extra_json_schema={"anyOf": [{"pattern": "^[0-9]{1,14}$"}, {"format": "date-time"}]},
-    ),
-]
-_Base64 = Annotated[
-    str,
-    Meta(
-        description="The key of the message as base64, instead of `key`.",
-        extra_json_schema={"pattern": BASE64_PATTERN},
-    ),
-]
-_Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
-_Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
-
-
-class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters, and which of them first.
-
-    `partition` and offsets are those of the message that died, `since` and `until` are about when it did.
-    """
-
-    order: Annotated[Order, Meta(description="Which come first.")] = Order.NEWEST
-    limit: Annotated[int, Meta(ge=1, le=LETTERS_MAX, description="How many at most.")] = 100
-    cursor: (
-        Annotated[str, Meta(max_length=_CURSOR_CHARS_MAX, description="Go on where a reply with this cursor ended.")]
-        | UnsetType
-    ) = UNSET
-    reason: Annotated[_Name, Meta(description="Why it died.")] | UnsetType = UNSET
-    group: Annotated[_Name, Meta(description="For which queue group it died.")] | UnsetType = UNSET
-    key: Annotated[str, Meta(description="The key of the message.")] | UnsetType = UNSET
-    key_base64: _Base64 | UnsetType = UNSET
-    since: _Time | UnsetType = UNSET
-    until: _Time | UnsetType = UNSET
-    source: Annotated[_Name, Meta(description="The topic in which it died.")] | UnsetType = UNSET
-    partition: Annotated[int, Meta(ge=0, le=PARTITION_MAX)] | UnsetType = UNSET
-    first_offset: _Offset | UnsetType = UNSET
-    last_offset: _Offset | UnsetType = UNSET
-    redriven: Annotated[bool, Meta(description="Also those that a redrive has published again.")] = False
-    totals: Annotated[bool, Meta(description="Also count all that are meant.")] = False
-
-
-class LetterCause(msgspec.Struct):
-    """Why a message died, and where it was, as far as its letter says so; times are milliseconds since 1970."""
-
-    reason: str
-    error: str
-    attempts: int | None
-    group: str
-    consumer: str
-    topic: str
-    partition: int | None
-    offset: int | None
-    timestamp: int | None
-    first_delivery: int | None
-    last_delivery: int | None
-    redrives: Annotated[int, Meta(description="How often the message was published again before it died.")]
-
-
-class DeadLetter(Message, kw_only=True):
-    """A dead letter: the message as it was, where its letter lies and since when, and the cause."""
-
-    cause: LetterCause
-    redriven: bool
-
-
-class LetterTotals(msgspec.Struct):
-    """How many letters there are; `by_reason` are those that no redrive has published again.
-
-    `cut` says that only so many of the newest were counted, and that there are more; `unreadable` were passed over,
-    since they cannot be read. Reasons are cut to 200 characters, and beyond 1,000 of them counted as `(others)`.
-    """
-
-    letters: int
-    redriven: int
-    by_reason: dict[str, int]
-    cut: bool
-    unreadable: int
-
-
-class DeadLetters(msgspec.Struct):
-    """Dead letters, and the cursor for the next page, if there may be one.
-
-    `topic` is where they lie; null if there are none yet. `cut` says that the look has ended before the page was full,
-    since it has seen so many letters that are not meant: the cursor goes on. `unreadable` were passed over, since they
-    cannot be read.
-    """
-
-    topic: str | None
-    letters: list[DeadLetter]
-    cursor: str | None
-    cut: bool
-    unreadable: int
-    totals: LetterTotals | UnsetType = UNSET
-
-
-class LettersOfTopic(LetterTotals):
-    """The dead letters in a topic: of which topics they are, and when the oldest and the newest have come."""
-
-    topic: str
-    sources: list[str]
-    oldest: int | None
-    newest: int | None
-
-
-class AllDeadLetters(msgspec.Struct):
-    """All topics for dead letters."""
-
-    topics: list[LettersOfTopic]
-
-
-class LettersPurge(msgspec.Struct, forbid_unknown_fields=True):
-    """How dead letters are deleted: all of them, or none if it is only to be told how many."""
-
-    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
-
-
-class PurgedLetters(msgspec.Struct):
-    """Where letters were deleted, and how many offsets they had; readers of that topic cannot see them any more.
-
-    After a dry run, how many would be.
-    """
-
-    topic: str
-    purged: int
 
 
 @route("GET", "/topics/{topic}/dlq", "dead_letters.browse", errors=(*_OF_LETTERS, Invalid, MalformedRequest))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta
 
+from goqueue.api.dead_letters import (
+    Redrive,
+    RedriveMoves,
+    RedrivePreview,
+    RedriveReply,
+    RedriveRequest,
+    Redrives,
+    RedriveSelection,
+)
+from goqueue.api.fields import OFFSET_MAX
 from goqueue.broker.redrives.admin import (
-    RATE_MAX,
     RedriveView,
     cancel_redrive,
     find_redrive,
@@ -28,125 +36,17 @@ from goqueue.errors import (
     UnknownRedrive,
     UnknownTopic,
 )
-from goqueue.machines.redrives.values import REDRIVES_MAX, Moves, RedriveState, RedriveTerms
-from goqueue.model.dead_letter_selection import REASONS_MAX, Selection
+from goqueue.machines.redrives.values import Moves, RedriveTerms
+from goqueue.model.dead_letter_selection import Selection
+from goqueue.model.redrives import RedriveState
 from goqueue.protocols.http.api.dead_letters.admin import key_of, time_of
-from goqueue.protocols.http.api.messages import OFFSET_MAX, PARTITION_MAX, Base64Bytes, Milliseconds, Moment
-from goqueue.protocols.http.api.queues.receive_and_settle import TopicName
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 
 _OF_LETTERS = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *COORDINATOR_ERRORS)
 _OF_REDRIVES = (UnknownRedrive, *COORDINATOR_ERRORS)
 
-_Names = Annotated[list[Annotated[str, Meta(min_length=1, max_length=1_000)]], Meta(max_length=REASONS_MAX)]
 _Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
-
-
-class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters are published again, and how; all that are there now, if nothing is said.
-
-    `partition` and offsets are those of the message that died, `since` and `until` are about when it did.
-    """
-
-    reasons: _Names = []
-    groups: _Names = []
-    key: str | UnsetType = UNSET
-    key_base64: Base64Bytes | UnsetType = UNSET
-    since: Milliseconds | Moment | UnsetType = UNSET
-    until: Milliseconds | Moment | UnsetType = UNSET
-    source: Annotated[str, Meta(min_length=1, max_length=249)] | UnsetType = UNSET
-    partition: Annotated[int, Meta(ge=0, le=PARTITION_MAX)] | UnsetType = UNSET
-    first_offset: _Offset | UnsetType = UNSET
-    last_offset: _Offset | UnsetType = UNSET
-    target: (
-        Annotated[TopicName, Meta(description="Where to; otherwise each goes to the topic it came from.")] | UnsetType
-    ) = UNSET
-    rate: Annotated[float, Meta(gt=0, le=RATE_MAX, description="How many letters a second.")] | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=OFFSET_MAX, description="How many letters at most.")] | UnsetType = UNSET
-    max_redrives: Annotated[
-        int, Meta(ge=0, le=OFFSET_MAX, description="Messages that were published again so often are skipped.")
-    ] = REDRIVES_MAX
-    force: Annotated[bool, Meta(description="However often a message was published again.")] = False
-    repeat: Annotated[bool, Meta(description="Also letters that a redrive has published again.")] = False
-    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
-
-
-class RedriveMoves(msgspec.Struct):
-    """What became of letters: published again, failed for good, or skipped.
-
-    `skipped_redriven` were published again by an earlier redrive, `skipped_looping` too often already.
-    """
-
-    moved: int
-    skipped_redriven: int
-    skipped_looping: int
-    failed: int
-
-
-class RedriveSelection(msgspec.Struct):
-    """Which letters are meant; what is left out does not matter."""
-
-    reasons: list[str]
-    groups: list[str]
-    key_base64: bytes | UnsetType = UNSET
-    since: int | UnsetType = UNSET
-    until: int | UnsetType = UNSET
-    source: str | UnsetType = UNSET
-    partition: int | UnsetType = UNSET
-    first_offset: int | UnsetType = UNSET
-    last_offset: int | UnsetType = UNSET
-
-
-class Redrive(msgspec.Struct, kw_only=True):
-    """A redrive: `progress` is the share of letters that were looked at, 1 if it is done; times are milliseconds.
-
-    `reason` says why it ended, `trouble` what keeps it from going on until the next attempt, `failures` how often that
-    has failed, and `error` why the last letter of those failed that never can be published.
-    """
-
-    id: str
-    topic: str
-    state: RedriveState
-    selection: RedriveSelection
-    target: str | None
-    rate: float | None
-    limit: int | None
-    max_redrives: int | None
-    repeat: bool
-    progress: float
-    moves: RedriveMoves
-    reason: str
-    error: str
-    trouble: str
-    failures: int
-    started: int
-    ended: int | None
-
-
-class RedrivePreview(msgspec.Struct):
-    """What a redrive would do; `cut` says that not all letters were looked at.
-
-    `error` is why the last letter of those fails that never can be published.
-    """
-
-    topic: str
-    moves: RedriveMoves
-    cut: bool
-    error: str
-
-
-class RedriveReply(msgspec.Struct):
-    """The redrive that has begun, or what it would do."""
-
-    redrive: Redrive | UnsetType = UNSET
-    preview: RedrivePreview | UnsetType = UNSET
-
-
-class Redrives(msgspec.Struct):
-    """Redrives, the one that began last first."""
-
-    redrives: list[Redrive]
 
 
 @route(

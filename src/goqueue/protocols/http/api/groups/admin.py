@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from goqueue.api.fields import Timestamp
 from goqueue.broker.groups.lag import total_lag
 from goqueue.broker.groups.members import MemberProgress
 from goqueue.broker.groups.membership import delete_group
@@ -20,7 +21,6 @@ from goqueue.machines.groups.values import Rebalance
 from goqueue.protocols.http.api.groups.shapes import (
     GroupOffset,
     GroupPartition,
-    Timestamp,
     greatest_lag_seconds,
     moment,
     seconds,

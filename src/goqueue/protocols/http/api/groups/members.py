@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.api.fields import REQUEST_PARTITIONS_MAX, Generation, MemberId, TopicName
 from goqueue.broker.groups.members import MemberProgress, Standing, beat, give_back, join, leave, standing_of
 from goqueue.errors import (
     Conflict,
@@ -37,15 +38,7 @@ from goqueue.machines.groups.consumer.values import (
 )
 from goqueue.model.topic import TopicPartition, check_name
 from goqueue.model.units import duration_text, parse_duration_ms
-from goqueue.protocols.http.api.groups.shapes import (
-    PARTITIONS_MAX,
-    Generation,
-    GroupPartition,
-    MemberId,
-    TopicName,
-    partitions_of,
-    told,
-)
+from goqueue.protocols.http.api.groups.shapes import GroupPartition, partitions_of, told
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 
@@ -70,7 +63,7 @@ _OF_MEMBERS = (
 )
 
 _SESSION = duration_text(SESSION_TIMEOUT_MS)
-_Partitions = Annotated[list[GroupPartition], Meta(max_length=PARTITIONS_MAX)]
+_Partitions = Annotated[list[GroupPartition], Meta(max_length=REQUEST_PARTITIONS_MAX)]
 
 
 class NewMember(msgspec.Struct, forbid_unknown_fields=True):

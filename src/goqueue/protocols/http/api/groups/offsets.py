@@ -7,11 +7,22 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.api.fields import (
+    REQUEST_PARTITIONS_MAX,
+    Generation,
+    GroupName,
+    MemberId,
+    Milliseconds,
+    Moment,
+    Offset,
+    PartitionIndex,
+    TopicName,
+)
+from goqueue.api.problems import MessageError
 from goqueue.broker.groups.lag import total_lag
 from goqueue.broker.groups.membership import commit_offsets
 from goqueue.broker.groups.reset import Move, Reset, ResetTarget, plan_reset, reset_offsets
 from goqueue.broker.groups.view import view_group
-from goqueue.broker.messages.publish import MESSAGES_MAX
 from goqueue.errors import (
     CoordinatorUnavailable,
     GroupNotEmpty,
@@ -29,25 +40,19 @@ from goqueue.errors import (
 )
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.http.api.groups.shapes import (
-    PARTITIONS_MAX,
-    Generation,
-    GroupName,
     GroupOffset,
     GroupPartition,
-    MemberId,
-    Offset,
-    PartitionIndex,
-    TopicName,
     greatest_lag_seconds,
     partitions_of,
     told_offset,
 )
-from goqueue.protocols.http.api.messages import Milliseconds, Moment, timestamp_of
+from goqueue.protocols.http.api.messages import timestamp_of
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, item_statuses, route
-from goqueue.protocols.http.wire.problems import MessageError, error_of
+from goqueue.protocols.http.wire.problems import error_of
 
 _OF_COMMITS = (
     InvalidGroup,
@@ -103,6 +108,9 @@ class GroupOffsets(msgspec.Struct):
     offsets: list[GroupOffset]
 
 
+_GroupPartitions = Annotated[list[GroupPartition], Meta(min_length=1, max_length=REQUEST_PARTITIONS_MAX)]
+
+
 class OffsetsReset(msgspec.Struct, forbid_unknown_fields=True):
     """Where to move the offsets of a group, and which: those of `topics` and `partitions`, or else all that it has."""
 
@@ -111,7 +119,7 @@ class OffsetsReset(msgspec.Struct, forbid_unknown_fields=True):
     time: Milliseconds | Moment | UnsetType = UNSET
     group: GroupName | UnsetType = UNSET
     topics: Annotated[list[TopicName], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
-    partitions: Annotated[list[GroupPartition], Meta(min_length=1, max_length=PARTITIONS_MAX)] | UnsetType = UNSET
+    partitions: _GroupPartitions | UnsetType = UNSET
     dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.api.fields import BYTES_PATTERN, OFFSET_MAX, WAIT_MS_MAX, WAIT_PATTERN, Generation, MemberId
+from goqueue.api.messages import Message
 from goqueue.broker.groups.poll import Poll, Polled, poll_group
-from goqueue.broker.messages.publish import MESSAGES_MAX
 from goqueue.errors import (
     Conflict,
     InconsistentProtocol,
@@ -18,18 +19,12 @@ from goqueue.errors import (
     StaleMemberEpoch,
     UnknownMember,
 )
+from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
 from goqueue.model.units import parse_bytes, parse_duration_ms
-from goqueue.protocols.http.api.groups.shapes import Generation, MemberId, PartitionError, told_errors
-from goqueue.protocols.http.api.messages import (
-    BYTES_PATTERN,
-    OFFSET_MAX,
-    WAIT_MS_MAX,
-    WAIT_PATTERN,
-    Message,
-    message_of,
-)
+from goqueue.protocols.http.api.groups.shapes import PartitionError, told_errors
+from goqueue.protocols.http.api.messages import message_of
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 

@@ -9,30 +9,17 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.api.fields import (
+    NAME_PATTERN,
+    PartitionIndex,
+    Timestamp,
+)
+from goqueue.api.problems import MessageError
 from goqueue.broker.groups.view_values import MemberView, OffsetView
 from goqueue.broker.topics.retention_risk import Danger
 from goqueue.errors import GoQueueError
 from goqueue.model.topic import NAME_MAX, TopicPartition
-from goqueue.protocols.http.api.messages import OFFSET_MAX, PARTITION_MAX
-from goqueue.protocols.http.api.topics import NAME_PATTERN, NAME_SCHEMA
-from goqueue.protocols.http.calls import GROUP_NAME_MAX
-from goqueue.protocols.http.wire.problems import MessageError, error_of
-
-PARTITIONS_MAX = 100_000
-"""Partitions in one request."""
-
-GROUP_SCHEMA = {"minLength": 1, "maxLength": GROUP_NAME_MAX}
-
-# What these promise is checked by the operations, whose errors say more.
-GroupName = Annotated[str, Meta(description="The name of a group.", extra_json_schema=GROUP_SCHEMA)]
-TopicName = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
-PartitionIndex = Annotated[int, Meta(ge=0, le=PARTITION_MAX, description="The number of a partition, from 0 on.")]
-Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
-MemberId = Annotated[str, Meta(min_length=1, max_length=300, description="The id of a member.")]
-Generation = Annotated[
-    int, Meta(ge=1, le=2**31 - 1, description="The generation that the member was told last; others are refused.")
-]
-Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+from goqueue.protocols.http.wire.problems import error_of
 
 
 class GroupPartition(msgspec.Struct, forbid_unknown_fields=True, order=True):

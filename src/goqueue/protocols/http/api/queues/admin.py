@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from goqueue.broker.messages.publish import MESSAGES_MAX
+from goqueue.api.queues import (
+    PauseRequest,
+    PeekedMessages,
+    PeekQuery,
+    Queue,
+    QueueMember,
+    QueuePartition,
+    Queues,
+    QueueSettingsShown,
+    QueueSettingsToChange,
+    ResumeRequest,
+)
 from goqueue.broker.queues.admin import (
     PartitionView,
     QueueView,
@@ -35,22 +45,16 @@ from goqueue.errors import (
 )
 from goqueue.machines.queues.values import FlightState
 from goqueue.model.queue_settings import (
-    BACKOFF_FACTOR_MAX,
-    IN_FLIGHT_MAX,
-    PAUSE_CHARS_MAX,
-    RETRIES_MAX,
-    Ordering,
     QueueSettings,
 )
 from goqueue.model.start_at import StartAt
 from goqueue.model.units import duration_text
 from goqueue.protocols.http.api.groups.shapes import seconds
-from goqueue.protocols.http.api.messages import Message, message_of, timestamp_of
-from goqueue.protocols.http.api.queues.receive_and_settle import TopicName
+from goqueue.protocols.http.api.messages import message_of, timestamp_of
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
-from goqueue.protocols.http.wire.durations import Delay, LastingVisibility, delay_ms_of, visibility_ms_of
-from goqueue.protocols.http.wire.problems import MessageError, error_of
+from goqueue.protocols.http.wire.durations import delay_ms_of, visibility_ms_of
+from goqueue.protocols.http.wire.problems import error_of
 
 _OF_QUEUES = (InvalidGroup, UnknownQueue, *COORDINATOR_ERRORS)
 _OF_CHANGES = (*_OF_QUEUES, UnknownTopic, UnknownPartition, TopicProtected, MalformedRequest)
@@ -59,127 +63,6 @@ _DIGITS = re.compile("[0-9]{1,15}")
 _DEFAULTS = QueueSettings()
 # What those settings are called in the model that are durations here.
 _DURATIONS = {"visibility_timeout": "visibility_ms", "backoff": "backoff_ms", "backoff_max": "backoff_max_ms"}
-_Start = Annotated[
-    str | int,
-    Meta(description="earliest, latest, or a time: ISO 8601, or milliseconds since 1970."),
-]
-
-
-def _between(low: int, high: int) -> Meta:
-    # Described only: what is out of bounds is told by the settings themselves, all of it at once.
-    return Meta(extra_json_schema={"minimum": low, "maximum": high})
-
-
-class QueueSettingsToChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Settings of a queue group; what is left out stays as it is, and null stands for the default."""
-
-    visibility_timeout: LastingVisibility | UnsetType | None = UNSET
-    retries: Annotated[int, _between(0, RETRIES_MAX)] | UnsetType | None = UNSET
-    backoff: Delay | UnsetType | None = UNSET
-    backoff_factor: Annotated[float, _between(1, BACKOFF_FACTOR_MAX)] | UnsetType | None = UNSET
-    backoff_max: Delay | UnsetType | None = UNSET
-    in_flight_max: Annotated[int, _between(1, IN_FLIGHT_MAX)] | UnsetType | None = UNSET
-    ordering: Ordering | UnsetType | None = UNSET
-    start: _Start | UnsetType | None = UNSET
-    dead_letters: Annotated[str, Meta(max_length=249)] | UnsetType | None = UNSET
-    breaker_ratio: Annotated[float, _between(0, 1)] | UnsetType | None = UNSET
-
-
-class QueueSettingsShown(msgspec.Struct):
-    """The settings of a queue group."""
-
-    visibility_timeout: str
-    retries: int
-    backoff: str
-    backoff_factor: float
-    backoff_max: str
-    in_flight_max: int
-    ordering: Ordering
-    start: str | int
-    dead_letters: str
-    breaker_ratio: float
-
-
-class QueuePartition(msgspec.Struct, kw_only=True):
-    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered.
-
-    `dead_letter_trouble` is why dead messages cannot become letters now; that is tried again every second.
-    """
-
-    topic: str
-    partition: int
-    floor: int
-    cursor: int
-    end_offset: int | None
-    backlog: int
-    leased: int
-    waiting: int
-    ready: int
-    held: int
-    dead: int
-    oldest_seconds: float | None
-    dead_letter_trouble: str | UnsetType = UNSET
-    error: MessageError | UnsetType = UNSET
-
-
-class QueueMember(msgspec.Struct):
-    """A share consumer that is a member of a queue group, whether it holds messages or none."""
-
-    member_id: str
-    client_id: str
-    host: str
-    topics: list[str]
-    in_flight: int
-
-
-class Queue(msgspec.Struct, kw_only=True):
-    """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased.
-
-    `consumers` are those who hold messages, and how many each of them; `members` are Kafka's share consumers in it.
-
-    `depth` and `backlog` count places in the log: where there are transactions, or compaction, there are at most so
-    many messages, since what is never delivered counts until the group comes by.
-    """
-
-    group: str
-    paused: bool
-    pause_reason: str
-    depth: int
-    in_flight: int
-    oldest_seconds: float | None
-    consumers: dict[str, int]
-    members: list[QueueMember]
-    settings: QueueSettingsShown
-    partitions: list[QueuePartition]
-
-
-class Queues(msgspec.Struct):
-    """All queue groups."""
-
-    queues: list[Queue]
-
-
-class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Why a group is paused."""
-
-    reason: Annotated[str, Meta(min_length=1, max_length=PAUSE_CHARS_MAX)] = "paused by hand"
-
-
-class ResumeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing has to be said to resume a group."""
-
-
-class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Of which topic, and how many."""
-
-    topic: TopicName
-    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 10
-
-
-class PeekedMessages(msgspec.Struct):
-    """Messages that the next receives would bring; nobody has them."""
-
-    messages: list[Message]
 
 
 @route("GET", "/queues", "queues.list")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from msgspec import UNSET
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
-
+from goqueue.api.queues import MovedQueue, PartitionMove, PurgeRequest, Queue, SeekRequest
 from goqueue.broker.queues.admin import QueueMove, QueueSeek, QueueView, plan_seek, seek_queue
 from goqueue.errors import (
     InvalidGroup,
@@ -17,58 +15,12 @@ from goqueue.errors import (
     UnknownTopic,
 )
 from goqueue.model.start_at import StartAt
-from goqueue.protocols.http.api.groups.shapes import PARTITIONS_MAX, PartitionIndex
-from goqueue.protocols.http.api.messages import OFFSET_MAX, Milliseconds, Moment
-from goqueue.protocols.http.api.queues.admin import Queue, time_of, told_queue
-from goqueue.protocols.http.api.queues.receive_and_settle import TopicName
+from goqueue.protocols.http.api.queues.admin import time_of, told_queue
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 
 _OF_QUEUES = (InvalidGroup, UnknownQueue, *COORDINATOR_ERRORS)
 _OF_CHANGES = (*_OF_QUEUES, UnknownTopic, UnknownPartition, TopicProtected, MalformedRequest)
-
-
-class SeekRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a group goes on with a topic: at its start, its end, an offset of each partition, or a time.
-
-    It is about all partitions unless some are named. A dry run tells what would happen, and changes nothing.
-    """
-
-    topic: TopicName
-    to: StartAt | UnsetType = UNSET
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] | UnsetType = UNSET
-    time: Milliseconds | Moment | UnsetType = UNSET
-    partitions: Annotated[list[PartitionIndex], Meta(min_length=1, max_length=PARTITIONS_MAX)] | UnsetType = UNSET
-    dry_run: bool = False
-
-
-class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The topic of which everything that is there now is done for the group."""
-
-    topic: TopicName
-
-
-class PartitionMove(msgspec.Struct):
-    """How a queue group is moved in a partition: from its cursor, null if it has not begun there, to an offset.
-
-    Receipts of what is `in_flight` mean nothing then. `skipped` is what is not done and is not delivered then, `again`
-    counts offsets that were looked at already, and are delivered as new ones.
-    """
-
-    topic: str
-    partition: int
-    cursor: int | None
-    offset: int
-    in_flight: int
-    skipped: int
-    again: int
-
-
-class MovedQueue(Queue, kw_only=True):
-    """A queue group as it is now, and how it was moved; by a dry run, how it would be."""
-
-    dry_run: bool
-    moves: list[PartitionMove]
 
 
 @route("POST", "/queues/{group}/seek", "queues.seek", errors=_OF_CHANGES)

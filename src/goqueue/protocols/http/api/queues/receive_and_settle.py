@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import Annotated
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
-from goqueue.broker.messages.publish import MESSAGES_MAX
-from goqueue.broker.queues.receipts import RECEIPT_CHARS_MAX
+from goqueue.api.queues import (
+    Ack,
+    Extension,
+    Nack,
+    Receipts,
+    ReceivedMessage,
+    ReceivedMessages,
+    ReceiveRequest,
+    Reject,
+    SettledAs,
+    SettledMessage,
+    SettledMessages,
+)
 from goqueue.broker.queues.receive_and_settle import receive, settle
 from goqueue.broker.queues.receiving import Received, Source, Wish
 from goqueue.broker.queues.settling import Statement
@@ -28,129 +36,13 @@ from goqueue.errors import (
 )
 from goqueue.machines.queues.steps import DONE, Result
 from goqueue.machines.queues.values import AckType, FlightState
-from goqueue.model.queue_settings import CONSUMER_CHARS_MAX, REASON_CHARS_MAX, TOPICS_MAX, Ordering
-from goqueue.protocols.http.api.messages import Message, filled
-from goqueue.protocols.http.api.topics import NAME_SCHEMA
+from goqueue.protocols.http.api.messages import filled
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
-from goqueue.protocols.http.wire.durations import Delay, Visibility, Wait, delay_ms_of, visibility_ms_of, wait_ms_of
-from goqueue.protocols.http.wire.problems import MessageError, error_of
+from goqueue.protocols.http.wire.durations import delay_ms_of, visibility_ms_of, wait_ms_of
+from goqueue.protocols.http.wire.problems import error_of
 
 _OF_RECEIPTS = (StaleReceipt, InvalidReceipt, *COORDINATOR_ERRORS)
-
-# One that is too long is no receipt, and told so with the others.
-_Receipt = Annotated[
-    str, Meta(description="As a received message has it.", extra_json_schema={"maxLength": RECEIPT_CHARS_MAX})
-]
-_Reason = Annotated[str, Meta(max_length=REASON_CHARS_MAX, description="Why, for those who look at dead letters.")]
-TopicName = Annotated[str, Meta(min_length=1, max_length=249)]
-# What this promises is checked by the operation, whose error says more.
-_Source = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
-
-
-class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What a consumer wants: messages of which topic or topics, how many, and for how long."""
-
-    topic: _Source | UnsetType = UNSET
-    topics: Annotated[list[_Source], Meta(min_length=1, max_length=TOPICS_MAX)] | UnsetType = UNSET
-    max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 10
-    wait: Wait = 0
-    visibility_timeout: Visibility | UnsetType = UNSET
-    consumer: Annotated[
-        str,
-        Meta(
-            max_length=CONSUMER_CHARS_MAX,
-            description="Who receives: messages in flight are limited for each. If empty, the address of the client.",
-        ),
-    ] = ""
-    ordering: Annotated[
-        Ordering,
-        Meta(description="Of the group, if this request makes it. That of a group that is there stays as it is."),
-    ] = Ordering.NONE
-
-
-class ReceivedMessage(Message, kw_only=True):
-    """A message that belongs to a consumer until its deadline (milliseconds since 1970)."""
-
-    receipt_handle: str
-    delivery_count: int
-    deadline: int
-
-
-class ReceivedMessages(msgspec.Struct):
-    """Messages, and why they are fewer than there could be, if there is a reason."""
-
-    messages: list[ReceivedMessage]
-    shortfall: str | UnsetType = UNSET
-
-
-class Receipts(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages by their receipts: one, or many."""
-
-    receipt_handle: _Receipt | UnsetType = UNSET
-    receipt_handles: Annotated[list[_Receipt], Meta(min_length=1, max_length=MESSAGES_MAX)] | UnsetType = UNSET
-
-    @property
-    def is_single(self) -> bool:
-        """Whether it is about one message, whose failure is that of the request."""
-        return self.receipt_handle is not UNSET
-
-    def all(self) -> Sequence[str]:
-        """Return the receipts, one or many; MalformedRequest if there are both, or none."""
-        if (self.receipt_handle is UNSET) is (self.receipt_handles is UNSET):
-            raise MalformedRequest("either receipt_handle or receipt_handles has to be given")
-        if self.receipt_handle is not UNSET:
-            return [self.receipt_handle]
-        return self.receipt_handles if self.receipt_handles is not UNSET else []
-
-
-class Ack(Receipts):
-    """Messages that are done."""
-
-
-class Nack(Receipts):
-    """Messages that failed, and are to be tried again: after the delay, or after the group's backoff."""
-
-    delay: Delay | UnsetType = UNSET
-    reason: _Reason = ""
-
-
-class Reject(Receipts):
-    """Messages that can never be processed, and become dead letters."""
-
-    reason: _Reason = ""
-
-
-class Extension(Receipts, kw_only=True):
-    """Messages that need longer: their lease ends after the timeout, counted from now; with 0 it ends at once."""
-
-    timeout: Visibility
-
-
-class SettledAs(StrEnum):
-    """What a message is from now on; `error` if nothing was done to it."""
-
-    DONE = "done"
-    LEASED = "leased"
-    WAITING = "waiting"
-    READY = "ready"
-    DEAD = "dead"
-    ERROR = "error"
-
-
-class SettledMessage(msgspec.Struct):
-    """What became of one message; `until` is when it is tried again or its lease ends, milliseconds since 1970."""
-
-    receipt_handle: str
-    status: SettledAs
-    until: int | UnsetType = UNSET
-    error: MessageError | UnsetType = UNSET
-
-
-class SettledMessages(msgspec.Struct):
-    """What became of each message, in the order of the request."""
-
-    results: list[SettledMessage]
 
 
 @route(

@@ -6,10 +6,11 @@ from datetime import datetime
 
 import msgspec
 
+from goqueue.api.fields import Timestamp
 from goqueue.broker.runs.jobs import find_job, list_jobs, report_job
 from goqueue.errors import Invalid, UnknownJob
 from goqueue.machines.runs.job_values import JobReport, JobState, JobView
-from goqueue.protocols.http.api.groups.shapes import Timestamp, moment
+from goqueue.protocols.http.api.groups.shapes import moment
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import route
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from goqueue.api.fields import Timestamp
 from goqueue.broker.runs.pipelines import find_pipeline, forget_pipeline, list_pipelines, report_run, stop_pipeline
 from goqueue.errors import Invalid, MalformedRequest, PipelineRunning, UnknownPipeline
 from goqueue.machines.runs.pipeline_values import (
@@ -24,7 +25,7 @@ from goqueue.machines.runs.pipeline_values import (
     RunReport,
     RunState,
 )
-from goqueue.protocols.http.api.groups.shapes import Timestamp, moment
+from goqueue.protocols.http.api.groups.shapes import moment
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import route
 

@@ -12,8 +12,10 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.api.fields import NAME_SCHEMA
+from goqueue.api.messages import MessageToPublish, Results
+from goqueue.api.problems import MessageError
 from goqueue.broker.groups.membership import METADATA_BYTES_MAX
-from goqueue.broker.messages.publish import MESSAGES_MAX
 from goqueue.broker.transactions.coordination import (
     ID_BYTES_MAX,
     add_partitions,
@@ -56,13 +58,13 @@ from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.machines.transactions.values import ProducerEpoch, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
+from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.model.topic import TopicPartition
 from goqueue.model.units import parse_duration_ms
-from goqueue.protocols.http.api.messages import MessageToPublish, Results, all_translated, told
-from goqueue.protocols.http.api.topics import NAME_SCHEMA
+from goqueue.protocols.http.api.messages import all_translated, told
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import STORAGE_ERRORS, item_statuses, route
-from goqueue.protocols.http.wire.problems import MessageError, error_of
+from goqueue.protocols.http.wire.problems import error_of
 
 _OF_PRODUCERS = (TransactionFenced, ProducerMismatch)
 _OF_TRANSACTIONS = (

@@ -1,0 +1,1 @@
+"""Requests and replies of the HTTP interface, each written once, for the server and for the client."""

@@ -1,0 +1,32 @@
+"""Errors in replies: of a whole request (RFC 9457), or of one of its items."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A problem document; the offsets are told where a reader asked for one that does not exist."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str = ""
+    instance: str = ""
+    offset: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+
+
+class MessageError(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Why one message, or one partition, failed while others may not have; offsets as in a problem document."""
+
+    code: str
+    message: str
+    status: int
+    hint: str = ""
+    offset: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
