@@ -19,7 +19,7 @@ from goqueue.machines.runs.pipeline_values import PIPELINE_NAME
 from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED
-from goqueue.protocols.http.api.transactions.publish import NOT_EMPTY_SCHEMA
+from goqueue.protocols.http.api.transactions.producers import NOT_EMPTY_SCHEMA
 from goqueue.protocols.http.calls import JSON
 from goqueue.protocols.http.route import Route
 from goqueue.protocols.http.routes import PREFIX, ROUTES, errors_of

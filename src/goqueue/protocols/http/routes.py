@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goqueue.errors import Draining, GoQueueError, MalformedRequest
-from goqueue.protocols.http.api import messages, status, topics
-from goqueue.protocols.http.api.dead_letters import admin as dead_letters
-from goqueue.protocols.http.api.dead_letters import redrives
+from goqueue.protocols.http.api import dead_letters, messages, queues, runs, status, topics
 from goqueue.protocols.http.api.groups import admin as groups
 from goqueue.protocols.http.api.groups import members, offsets, poll
-from goqueue.protocols.http.api.queues import admin as queues
-from goqueue.protocols.http.api.queues import moves, receive_and_settle, stats
-from goqueue.protocols.http.api.runs import jobs, pipelines
-from goqueue.protocols.http.api.transactions import publish, sinks, views
+from goqueue.protocols.http.api.transactions import admin as transactions
+from goqueue.protocols.http.api.transactions import producers
 from goqueue.protocols.http.calls import Services
 from goqueue.protocols.http.route import Route, routes_of
 from goqueue.protocols.http.wire.endpoint import Endpoint
@@ -33,17 +29,11 @@ _MODULES = (
     members,
     poll,
     offsets,
-    receive_and_settle,
     queues,
-    moves,
-    stats,
     dead_letters,
-    redrives,
-    publish,
-    sinks,
-    views,
-    pipelines,
-    jobs,
+    producers,
+    transactions,
+    runs,
     status,
 )
 

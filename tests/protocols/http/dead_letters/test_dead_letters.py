@@ -11,7 +11,7 @@ import pytest
 from goqueue.broker.dead_letters import browsing
 from goqueue.broker.dead_letters import stats as letter_counts
 from goqueue.model.dead_letter_selection import Order
-from goqueue.protocols.http.api.dead_letters.admin import _cursor
+from goqueue.protocols.http.api.dead_letters import _cursor
 from goqueue.testing import Broker
 from tests.protocols.http.expect import publish, read, refused
 from tests.protocols.http.expect import values as values_read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from msgspec import UNSET
 
@@ -26,6 +25,7 @@ from goqueue.model.topic_settings import TABLE, TopicSettings
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import STORAGE_ERRORS, route
 from goqueue.protocols.http.wire.problems import error_of
+from goqueue.protocols.http.wire.times import moment
 from goqueue.runtime.partition import Partition as OwnedPartition
 
 
@@ -130,13 +130,12 @@ def _partition(index: int, leader: int, found: OwnedPartition | GoQueueError) ->
 
 
 def _told(topic: CatalogTopic) -> Topic:
-    created = datetime.fromtimestamp(topic.created_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return Topic(
         name=topic.name,
         id=str(topic.id),
         partitions=topic.partitions,
         is_internal=topic.is_internal,
-        created_at=created.replace("+00:00", "Z"),
+        created_at=moment(topic.created_ms),
         config=dict(topic.config),
     )
 

@@ -22,13 +22,12 @@ from goqueue.protocols.http.api.groups.shapes import (
     GroupOffset,
     GroupPartition,
     greatest_lag_seconds,
-    moment,
-    seconds,
     told,
     told_offset,
 )
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
+from goqueue.protocols.http.wire.times import moment, seconds
 
 _OF_GROUPS = (InvalidGroup, UnknownGroup, CoordinatorUnavailable)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -20,6 +19,7 @@ from goqueue.broker.topics.retention_risk import Danger
 from goqueue.errors import GoQueueError
 from goqueue.model.topic import NAME_MAX, TopicPartition
 from goqueue.protocols.http.wire.problems import error_of
+from goqueue.protocols.http.wire.times import moment, seconds
 
 
 class GroupPartition(msgspec.Struct, forbid_unknown_fields=True, order=True):
@@ -116,14 +116,3 @@ def _owner(member: MemberView) -> Owner:
 def greatest_lag_seconds(offsets: Iterable[GroupOffset]) -> float | None:
     """Return the age of the oldest message that a group has not read; None if no age is known."""
     return max((each.lag_seconds for each in offsets if each.lag_seconds is not None), default=None)
-
-
-def moment(timestamp_ms: int) -> str:
-    """Return a time as JSON has it."""
-    text = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
-
-
-def seconds(duration_ms: int | None) -> float | None:
-    """Return a duration in seconds."""
-    return None if duration_ms is None else duration_ms / 1000

@@ -1,4 +1,4 @@
-"""Pipelines by HTTP: what their runs report, who sees it, and how they are stopped."""
+"""Runs of pipelines and jobs by HTTP: their reports, how they are, and how pipelines are stopped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.api.fields import Timestamp
+from goqueue.broker.runs.jobs import find_job, list_jobs, report_job
 from goqueue.broker.runs.pipelines import find_pipeline, forget_pipeline, list_pipelines, report_run, stop_pipeline
-from goqueue.errors import Invalid, MalformedRequest, PipelineRunning, UnknownPipeline
+from goqueue.errors import Invalid, MalformedRequest, PipelineRunning, UnknownJob, UnknownPipeline
+from goqueue.machines.runs.job_values import JobReport, JobState, JobView
 from goqueue.machines.runs.pipeline_values import (
     PLAN_BYTES_MAX,
     QUERIES_MAX,
@@ -25,9 +27,9 @@ from goqueue.machines.runs.pipeline_values import (
     RunReport,
     RunState,
 )
-from goqueue.protocols.http.api.groups.shapes import moment
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import route
+from goqueue.protocols.http.wire.times import moment
 
 _Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 _encode = msgspec.json.Encoder().encode
@@ -115,7 +117,7 @@ class Pipeline(_Seen, kw_only=True):
 
 
 @route("POST", "/pipelines/{pipeline}/report", "pipelines.report", errors=(Invalid, PipelineRunning))
-async def report(context: Context, body: PipelineReport) -> PipelineWish:
+async def report_pipeline(context: Context, body: PipelineReport) -> PipelineWish:
     """Tell how a run of a pipeline is, and hear whether it is to stop."""
     run = RunReport(
         run_id=body.run_id,
@@ -143,14 +145,14 @@ def _plan(plan: Any) -> bytes | None:
 
 
 @route("GET", "/pipelines", "pipelines.list")
-async def list_all(context: Context) -> Pipelines:
+async def all_pipelines(context: Context) -> Pipelines:
     """List pipelines that run, or did lately."""
     found = await list_pipelines(context.broker, context.caller)
     return Pipelines([_summary(view) for view in found])
 
 
 @route("GET", "/pipelines/{pipeline}", "pipelines.describe", errors=(UnknownPipeline,))
-async def describe(context: Context) -> Pipeline:
+async def describe_pipeline(context: Context) -> Pipeline:
     """Describe a pipeline with its queries and its plan."""
     view = await find_pipeline(context.broker, context.caller, context.path["pipeline"])
     plan = None if view.plan is None else msgspec.Raw(view.plan)
@@ -201,3 +203,73 @@ def _seen(view: PipelineView) -> dict[str, Any]:
         "restarts": run.restarts,
         "error": run.error,
     }
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A run of a job; it is `lost` if it has not reported for ten seconds, though it has not ended.
+
+    `offsets_done` of `offsets` are behind it, null if that is not known; `read` and `written` are messages of this run.
+    """
+
+    id: str
+    verb: str
+    name: str
+    state: JobState
+    is_running: bool
+    started_at: datetime
+    reported_at: Timestamp
+    silent_seconds: float
+    description: str
+    master: str
+    offsets_done: int
+    offsets: int | None
+    read: int
+    written: int
+    rows_per_second: float
+    error: str | None
+
+
+class Jobs(msgspec.Struct):
+    """The runs of jobs that were heard of lately, those that began last first."""
+
+    jobs: list[Job]
+
+
+@route("POST", "/jobs/{job}/report", "jobs.report", status=204, errors=(Invalid,))
+async def report_run_of_job(context: Context, body: JobReport) -> None:
+    """Tell how a run of a job is."""
+    await report_job(context.broker, context.caller, context.path["job"], body)
+
+
+@route("GET", "/jobs", "jobs.list")
+async def all_jobs(context: Context) -> Jobs:
+    """List runs of jobs, those that began last first."""
+    return Jobs([_job(view) for view in await list_jobs(context.broker, context.caller)])
+
+
+@route("GET", "/jobs/{job}", "jobs.describe", errors=(UnknownJob,))
+async def describe_job(context: Context) -> Job:
+    """Describe a run of a job."""
+    return _job(await find_job(context.broker, context.caller, context.path["job"]))
+
+
+def _job(view: JobView) -> Job:
+    run = view.report
+    return Job(
+        id=view.id,
+        verb=run.verb,
+        name=run.name,
+        state=view.state,
+        is_running=view.is_running,
+        started_at=run.started_at,
+        reported_at=moment(view.heard_ms),
+        silent_seconds=view.silent_ms / 1000,
+        description=run.description,
+        master=run.master,
+        offsets_done=run.offsets_done,
+        offsets=run.offsets,
+        read=run.read,
+        written=run.written,
+        rows_per_second=run.rows_per_second if view.is_running else 0.0,
+        error=run.error,
+    )

@@ -1,8 +1,4 @@
-"""Transactions by HTTP, as those meet them who publish in one: the shapes in JSON, and the calls of the operations.
-
-Every call names the transactional id and the identity (producer id and epoch) that the caller was given last, by
-`/producers/init` or by the end of its transaction before. Every transaction ends with a new epoch.
-"""
+"""Transactions by HTTP, for producers and sinks."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.api.fields import NAME_SCHEMA
+from goqueue.api.fields import NAME_SCHEMA, Timestamp
 from goqueue.api.messages import MessageToPublish, Results
 from goqueue.api.problems import MessageError
 from goqueue.broker.groups.membership import METADATA_BYTES_MAX
@@ -26,6 +22,7 @@ from goqueue.broker.transactions.coordination import (
     init_transactions,
 )
 from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.broker.transactions.sinks import commit_batch, find_sink, forget_sink
 from goqueue.errors import (
     ConcurrentTransactions,
     CoordinatorUnavailable,
@@ -56,7 +53,8 @@ from goqueue.errors import (
 )
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.transactions.values import ProducerEpoch, TransactionState
+from goqueue.machines.transactions.sinks import STAGES_MAX
+from goqueue.machines.transactions.values import ProducerEpoch, SinkStage, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
 from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.model.topic import TopicPartition
@@ -65,6 +63,7 @@ from goqueue.protocols.http.api.messages import all_translated, told
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import STORAGE_ERRORS, item_statuses, route
 from goqueue.protocols.http.wire.problems import error_of
+from goqueue.protocols.http.wire.times import moment
 
 _OF_PRODUCERS = (TransactionFenced, ProducerMismatch)
 _OF_TRANSACTIONS = (
@@ -366,3 +365,50 @@ def time_left_ms(context: Context, found: KnownTransaction) -> int | None:
     if found.state is not TransactionState.ONGOING or found.deadline_ms is None:
         return None
     return max(found.deadline_ms - int(context.broker.clock.monotonic() * 1000), 0)
+
+
+class BatchToCommit(msgspec.Struct, forbid_unknown_fields=True):
+    """A batch of a sink, and in which transactions its records are staged."""
+
+    batch: Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Rises from batch to batch.")]
+    stages: Annotated[list[ActingProducer], Meta(max_length=STAGES_MAX)]
+
+
+class BatchCommitted(msgspec.Struct):
+    """A batch that is committed in all partitions; `last_batch` is the last one of the sink.
+
+    `is_new` is false if that had happened already: then what was staged again is aborted.
+    """
+
+    last_batch: int
+    is_new: bool
+
+
+class Sink(msgspec.Struct):
+    """The last batch that a sink has committed, and when; null if it is not known to have committed any."""
+
+    last_batch: int | None
+    committed_at: Timestamp | None
+
+
+@route("POST", "/transactions/sinks/{sink}/commit", "sinks.commit", errors=(Invalid, *_OF_TRANSACTIONS))
+async def commit_sink(context: Context, body: BatchToCommit) -> BatchCommitted:
+    """Commit what the tasks of a sink have staged for a batch, once, and all of it or nothing."""
+    stages = [SinkStage(each.transactional_id, each.producer_id, each.epoch) for each in body.stages]
+    done = await commit_batch(context.broker, context.caller, context.path["sink"], body.batch, stages)
+    return BatchCommitted(done.batch, done.is_new)
+
+
+@route("GET", "/transactions/sinks/{sink}", "sinks.describe", errors=(Invalid, CoordinatorUnavailable))
+async def describe_sink(context: Context) -> Sink:
+    """The last batch that a sink has committed."""
+    last = await find_sink(context.broker, context.caller, context.path["sink"])
+    if last is None:
+        return Sink(None, None)
+    return Sink(last.batch, moment(last.committed_ms))
+
+
+@route("DELETE", "/transactions/sinks/{sink}", "sinks.forget", status=204, errors=(Invalid, CoordinatorUnavailable))
+async def forget_sink_batches(context: Context) -> None:
+    """Forget which batches a sink has committed, so that it may begin anew."""
+    await forget_sink(context.broker, context.caller, context.path["sink"])

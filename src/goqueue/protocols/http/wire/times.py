@@ -1,14 +1,17 @@
-"""Durations in bodies of requests: `500ms`, `30s`, `5m`, `1h`, `7d`, or a number of milliseconds.
+"""Times and durations in requests and replies.
 
-The shapes only describe them. What is wrong with one is told here, in words, and not by the reader of bodies, who
-would tell a pattern.
+A duration is `500ms`, `30s`, `5m`, `1h`, `7d`, or a number of milliseconds. The shapes only describe them: an invalid
+one is refused here, since the decoder of bodies would answer with a pattern.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
-from goqueue.api.fields import WAIT_MS_MAX
+from goqueue.api.fields import (
+    WAIT_MS_MAX,
+)
 from goqueue.errors import MalformedRequest
 from goqueue.model.queue_settings import DELAY_MS_MAX, VISIBILITY_MS_MAX
 from goqueue.model.units import duration_text, parse_duration_ms, quoted
@@ -40,3 +43,14 @@ def _bounded(given: str | int, name: str, most_ms: int, most: str) -> int:
     if duration_ms > most_ms:
         raise MalformedRequest(f"{name} is {quoted(given)}, and may be at most {most}")
     return duration_ms
+
+
+def moment(timestamp_ms: int) -> str:
+    """Return a time as JSON has it."""
+    text = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def seconds(duration_ms: int | None) -> float | None:
+    """Return a duration in seconds."""
+    return None if duration_ms is None else duration_ms / 1000

@@ -1,14 +1,15 @@
-"""Dead letters by HTTP: which there are and why, one by one or counted, and their end."""
+"""Dead letters by HTTP, and redrives, which publish them again."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from typing import Annotated
 from zlib import compress, decompressobj
 from zlib import error as zlib_error
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.api.dead_letters import (
     AllDeadLetters,
@@ -20,27 +21,47 @@ from goqueue.api.dead_letters import (
     LettersQuery,
     LetterTotals,
     PurgedLetters,
+    Redrive,
+    RedriveMoves,
+    RedrivePreview,
+    RedriveReply,
+    RedriveRequest,
+    Redrives,
+    RedriveSelection,
 )
 from goqueue.api.fields import OFFSET_MAX
 from goqueue.broker.dead_letters.browsing import Look, browse_letters, count_letters, list_letters
 from goqueue.broker.dead_letters.purges import purge_letters
 from goqueue.broker.dead_letters.reading import Letter
 from goqueue.broker.dead_letters.stats import Count
+from goqueue.broker.redrives.admin import (
+    RedriveView,
+    cancel_redrive,
+    find_redrive,
+    list_redrives,
+    preview_redrive,
+    start_redrive,
+)
 from goqueue.errors import (
     Conflict,
     Corrupt,
     Invalid,
     InvalidRecord,
+    InvalidTopicName,
     MalformedRequest,
     PolicyViolation,
     RedriveRunning,
     TopicPrivate,
+    TopicProtected,
+    UnknownRedrive,
     UnknownTopic,
 )
+from goqueue.machines.redrives.values import Moves, RedriveTerms
 from goqueue.model.dead_letter_selection import Order, Selection
 from goqueue.model.dead_letters import original_headers
+from goqueue.model.redrives import RedriveState
 from goqueue.protocols.http.api.messages import filled, timestamp_of
-from goqueue.protocols.http.calls import Context
+from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 
 _OF_LETTERS = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *COORDINATOR_ERRORS)
@@ -49,6 +70,9 @@ _OF_LETTERS = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *COORDINATOR_ERROR
 _QUOTED_CHARS_MAX = 40
 # Enough for all partitions that a topic may have.
 _CURSOR_BYTES_MAX = 1024 * 1024
+_OF_REDRIVES = (UnknownRedrive, *COORDINATOR_ERRORS)
+
+_Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 
 @route("GET", "/topics/{topic}/dlq", "dead_letters.browse", errors=(*_OF_LETTERS, Invalid, MalformedRequest))
@@ -58,7 +82,7 @@ async def browse(context: Context, query: LettersQuery) -> DeadLetters:
     left = None if query.cursor is UNSET else _read_cursor(query.cursor, query.order)
     look = Look(selection, query.order, query.limit, left, has_redriven=query.redriven)
     page = await browse_letters(context.broker, context.caller, context.topic, look)
-    letters = [_told(page.topic or "", letter) for letter in page.letters]
+    letters = [_dead_letter(page.topic or "", letter) for letter in page.letters]
     cursor = None if page.left is None else _cursor(page.left, query.order)
     told = DeadLetters(page.topic, letters, cursor, page.is_cut, page.unreadable)
     if query.totals:
@@ -130,7 +154,7 @@ def _bytes_of(written: str) -> bytes:
         raise MalformedRequest(f"key_base64 {written[:100]!r} is no base64", hint=hint) from None
 
 
-def _told(topic: str, letter: Letter) -> DeadLetter:
+def _dead_letter(topic: str, letter: Letter) -> DeadLetter:
     record = letter.record
     told = DeadLetter(
         topic,
@@ -185,3 +209,105 @@ def _read_cursor(written: str, order: Order) -> Mapping[int, tuple[int, int]]:
     if order is Order.NEWEST:
         return {index: (0, end) for index, end in positions.items()}
     return {index: (start, OFFSET_MAX) for index, start in positions.items()}
+
+
+@route(
+    "POST",
+    "/topics/{topic}/dlq/redrive",
+    "redrives.start",
+    status=202,
+    other_statuses=(200,),
+    errors=(*_OF_LETTERS, Invalid, MalformedRequest, InvalidTopicName, TopicProtected, RedriveRunning),
+)
+async def start(context: Context, request: RedriveRequest) -> Answer[RedriveReply]:
+    """Publish dead letters again, or tell what that would do."""
+    terms = RedriveTerms(
+        selection=_redrive_selection(request),
+        target=None if request.target is UNSET else request.target,
+        rate=None if request.rate is UNSET else request.rate,
+        limit=None if request.limit is UNSET else request.limit,
+        redrives_max=None if request.force else request.max_redrives,
+        repeats=request.repeat,
+    )
+    if request.dry_run:
+        topic, moves, is_cut, error = await preview_redrive(context.broker, context.caller, context.topic, terms)
+        return Answer(RedriveReply(preview=RedrivePreview(topic, _moves(moves), is_cut, error)))
+    view = await start_redrive(context.broker, context.caller, context.topic, terms)
+    return Answer(RedriveReply(redrive=_redrive(view)), 202)
+
+
+@route("GET", "/dlq/redrives", "redrives.list", errors=COORDINATOR_ERRORS)
+async def all_redrives(context: Context) -> Redrives:
+    """List redrives, the one that began last first."""
+    return Redrives([_redrive(view) for view in await list_redrives(context.broker, context.caller)])
+
+
+@route("GET", "/dlq/redrives/{redrive}", "redrives.describe", errors=_OF_REDRIVES)
+async def describe(context: Context) -> Redrive:
+    """Tell how a redrive is."""
+    return _redrive(await find_redrive(context.broker, context.caller, context.path["redrive"]))
+
+
+@route("DELETE", "/dlq/redrives/{redrive}", "redrives.cancel", errors=_OF_REDRIVES)
+async def cancel(context: Context) -> Redrive:
+    """Cancel a redrive; what it has published stays."""
+    return _redrive(await cancel_redrive(context.broker, context.caller, context.path["redrive"]))
+
+
+def _redrive_selection(request: RedriveRequest) -> Selection:
+    return Selection(
+        reasons=tuple(request.reasons),
+        groups=tuple(request.groups),
+        key=key_of(request.key, request.key_base64),
+        since_ms=time_of(request.since),
+        until_ms=time_of(request.until),
+        source=None if request.source is UNSET else request.source,
+        partition=None if request.partition is UNSET else request.partition,
+        first_offset=None if request.first_offset is UNSET else request.first_offset,
+        last_offset=None if request.last_offset is UNSET else request.last_offset,
+    )
+
+
+def _redrive(view: RedriveView) -> Redrive:
+    job, trouble = view
+    terms, spans = job.terms, job.spans.values()
+    all_letters = sum(span.end - span.start for span in spans)
+    done = sum(span.position - span.start for span in spans)
+    return Redrive(
+        id=job.id,
+        topic=job.topic,
+        state=job.state,
+        selection=_shown(terms.selection),
+        target=terms.target,
+        rate=terms.rate,
+        limit=terms.limit,
+        max_redrives=terms.redrives_max,
+        repeat=terms.repeats,
+        # One that was to move only so many has done all that it was asked for.
+        progress=1.0 if job.state is RedriveState.DONE or not all_letters else round(done / all_letters, 4),
+        moves=_moves(job.moves),
+        reason=job.reason,
+        error=job.error,
+        trouble="" if trouble is None else trouble.error,
+        failures=0 if trouble is None else trouble.failures,
+        started=job.started_ms,
+        ended=job.ended_ms,
+    )
+
+
+def _shown(selection: Selection) -> RedriveSelection:
+    return RedriveSelection(
+        list(selection.reasons),
+        list(selection.groups),
+        UNSET if selection.key is None else selection.key,
+        UNSET if selection.since_ms is None else selection.since_ms,
+        UNSET if selection.until_ms is None else selection.until_ms,
+        UNSET if selection.source is None else selection.source,
+        UNSET if selection.partition is None else selection.partition,
+        UNSET if selection.first_offset is None else selection.first_offset,
+        UNSET if selection.last_offset is None else selection.last_offset,
+    )
+
+
+def _moves(moves: Moves) -> RedriveMoves:
+    return RedriveMoves(moves.moved, moves.redriven, moves.looping, moves.failed)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from goqueue.api.fields import Timestamp
 from goqueue.broker.transactions.coordination import (
     abort_transaction,
     find_transaction,
@@ -25,11 +25,10 @@ from goqueue.errors import (
 )
 from goqueue.machines.transactions.values import EndCause, TransactionState
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
-from goqueue.protocols.http.api.transactions.publish import TransactionPartition, time_left_ms
+from goqueue.protocols.http.api.transactions.producers import TransactionPartition, time_left_ms
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import STORAGE_ERRORS, route
-
-Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+from goqueue.protocols.http.wire.times import moment
 
 
 class TransactionsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,8 +55,8 @@ class Transaction(msgspec.Struct, kw_only=True):
     epoch: int
     timeout_ms: int
     time_left_ms: int | None
-    started_at: Moment | None
-    updated_at: Moment
+    started_at: Timestamp | None
+    updated_at: Timestamp
     partitions: list[TransactionPartition]
     groups: list[str]
 
@@ -198,14 +197,8 @@ def _told(context: Context, found: KnownTransaction) -> Transaction:
         epoch=found.epoch,
         timeout_ms=found.timeout_ms,
         time_left_ms=time_left_ms(context, found),
-        started_at=moment_of(found.started_ms) if is_under_way else None,
-        updated_at=moment_of(found.updated_ms),
+        started_at=moment(found.started_ms) if is_under_way else None,
+        updated_at=moment(found.updated_ms),
         partitions=[TransactionPartition(*each) for each in sorted(found.partitions)],
         groups=sorted(found.groups),
     )
-
-
-def moment_of(timestamp_ms: int) -> str:
-    """Return a moment as it is told: in UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return moment.replace("+00:00", "Z")

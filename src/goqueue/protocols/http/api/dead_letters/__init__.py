@@ -1,1 +1,0 @@
-"""Dead letters and redrives by HTTP."""

@@ -1,1 +1,0 @@
-"""Queue groups by HTTP."""
