@@ -52,7 +52,7 @@ def test_runs_of_jobs_are_listed_and_described(broker: Broker) -> None:
     assert "a b" in goqueue.done("job", "describe", "archive-1")
     row = json.loads(goqueue.done("job", "describe", "replay-1", "--format", "json"))
     assert (row["kind"], row["verb"], row["id"], row["is_running"]) == ("job", "replay", "replay-1", True)
-    assert "there is no run of a job with the id 'nobody'" in goqueue.refused("job", "describe", "nobody")
+    assert "there is no job with the id 'nobody'" in goqueue.refused("job", "describe", "nobody")
 
 
 def test_an_archive_job_is_seen_whether_it_ends_well_or_not(broker: Broker, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The table of pipelines against a naive model: a list of all that was ever heard, looked through each time."""
+"""The table of pipelines against a naive model: a list of all reports, searched each time."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from goqueue.errors import PipelineRunning, UnknownPipeline
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.pipeline_values import DesiredState, RunReport, RunState
-from goqueue.machines.runs.pipelines import FORGOTTEN_AFTER_MS, LOST_AFTER_MS, PipelineRuns
+from goqueue.machines.runs.table import LOST_AFTER_MS, PIPELINE, RunTable
+from goqueue.machines.runs.values import DesiredState, RunReport, RunState
 
+FORGOTTEN_AFTER_MS = PIPELINE.forgotten_after_ms
 NAMES = st.sampled_from(["one", "two", "three"])
 RUNS = st.sampled_from(["a", "b"])
 ENDS = {RunState.ENDED, RunState.FAILED}
@@ -24,14 +26,14 @@ STEPS_MS = [1, 2, 3, 4, LOST_AFTER_MS - 1, LOST_AFTER_MS, FORGOTTEN_AFTER_MS - 1
 
 
 class Heard:
-    """A report that was taken, and the wish for its run."""
+    """An accepted report, and the desired state of its run."""
 
     def __init__(self, name: str, report: RunReport, time_ms: int, wish: DesiredState) -> None:
         self.name, self.report, self.time_ms, self.wish = name, report, time_ms, wish
 
 
 class Model:
-    """Remembers everything, and finds out each time what of it counts."""
+    """Keeps all reports, and computes each time which of them count."""
 
     def __init__(self) -> None:
         self.heard: list[Heard] = []
@@ -51,11 +53,11 @@ class Model:
 
 
 class PipelineRunsAgainstModel(RuleBasedStateMachine):
-    """Both are told the same and must say the same."""
+    """The table and the model get the same calls and must agree."""
 
     @initialize()
     def begin(self) -> None:
-        self.runs = PipelineRuns(pipelines_max=PIPELINES_MAX)
+        self.runs = RunTable[RunReport](replace(PIPELINE, runs_max=PIPELINES_MAX))
         self.model = Model()
         self.now_ms = 0
 
@@ -70,13 +72,13 @@ class PipelineRunsAgainstModel(RuleBasedStateMachine):
         is_same = before is not None and before.report.run_id == run_id
         if before is not None and not is_same and self.model.is_running(before, self.now_ms):
             with pytest.raises(PipelineRunning):
-                self.runs.report(name, report, None, self.now)
+                self.runs.report(name, run_id, report, self.now)
             return
         wish = before.wish if before is not None and is_same else DesiredState.RUN
-        assert self.runs.report(name, report, None, self.now) is wish
+        assert self.runs.report(name, run_id, report, self.now) is wish
         if not (before is not None and is_same and before.report.state in ENDS and state not in ENDS):
             self.model.heard.append(Heard(name, report, self.now_ms, wish))
-            # What too many others have pushed out is gone, also when these are gone themselves.
+            # A report that others have pushed out stays gone, also when those are forgotten.
             kept = self.model.latest(self.now_ms)
             self.model.heard = [each for each in self.model.heard if each is kept.get(each.name)]
 
@@ -90,7 +92,7 @@ class PipelineRunsAgainstModel(RuleBasedStateMachine):
         if found.report.state not in ENDS:
             found.wish = DesiredState.STOP
         seen = self.runs.stop(name, self.now)
-        assert (seen.wish, seen.is_running) == (found.wish, self.model.is_running(found, self.now_ms))
+        assert (seen.desired, seen.is_running) == (found.wish, self.model.is_running(found, self.now_ms))
 
     @rule(name=NAMES)
     def forget(self, name: str) -> None:
@@ -113,7 +115,7 @@ class PipelineRunsAgainstModel(RuleBasedStateMachine):
         assert list(seen) == sorted(expected)
         for name, each in expected.items():
             view = seen[name]
-            assert (view.report, view.wish) == (each.report, each.wish)
+            assert (view.report, view.desired) == (each.report, each.wish)
             assert view.is_running == self.model.is_running(each, self.now_ms)
             assert view.silent_ms == self.now_ms - each.time_ms
         self.runs.validate()

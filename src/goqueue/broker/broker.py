@@ -51,8 +51,8 @@ from goqueue.machines.groups.machine import GroupMachine
 from goqueue.machines.groups.values import KnownTopic
 from goqueue.machines.queues.commands import DropQueueTopic as QueueDropTopic
 from goqueue.machines.redrives.values import DropLetters
-from goqueue.machines.runs.jobs import JobRuns
-from goqueue.machines.runs.pipelines import PipelineRuns
+from goqueue.machines.runs.table import JOB, PIPELINE, RunTable
+from goqueue.machines.runs.values import JobReport, RunReport
 from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.values import Command as TransactionCommand
 from goqueue.model.broker_options import BrokerOptions
@@ -163,7 +163,7 @@ class Broker:
         self.shares = Shares(self)
         self.redrives = RedriveCoordinator(self)
         self.letter_counts = LetterCounts()
-        self.pipeline_runs, self.job_runs = PipelineRuns(), JobRuns()
+        self.pipeline_runs, self.job_runs = RunTable[RunReport](PIPELINE), RunTable[JobReport](JOB)
         self._handles = Handles(disk)
         self._shard: Shard[Command] | None = None
         self.retention = RetentionWatch(self)

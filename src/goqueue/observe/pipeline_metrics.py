@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.runs.pipelines import seen_pipelines
-from goqueue.machines.runs.pipeline_values import QueryProgress
+from goqueue.machines.runs.values import QueryProgress
 
 QUERIES_MAX = 1000
 RULES_MAX = 1000

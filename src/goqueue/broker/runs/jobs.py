@@ -1,6 +1,6 @@
 """Jobs: they run elsewhere and report here, so that they can be seen from anywhere.
 
-Nothing of it is stored; what is known lives in `machines/runs/jobs`.
+Nothing of it is stored; what is known lives in `machines/runs/table`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from goqueue.broker.admission import Caller, operation
 from goqueue.errors import Invalid
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.job_values import JOB_ID, JobReport, JobView
+from goqueue.machines.runs.table import JobView
+from goqueue.machines.runs.values import JOB_ID, JobReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 _ID = re.compile(JOB_ID)
-# What any clock can show, whatever its zone.
+# Bounds that every clock can show in any time zone.
 _BEGAN_MIN = datetime(1970, 1, 1, tzinfo=UTC)
 _BEGAN_END = datetime(2200, 1, 1, tzinfo=UTC)
 
@@ -35,7 +36,7 @@ async def report_job(broker: Broker, caller: Caller, run_id: str, report: JobRep
         )
     if not _BEGAN_MIN <= report.started_at < _BEGAN_END:
         raise Invalid(f"a run cannot have begun at {report.started_at.isoformat()}")
-    broker.job_runs.report(run_id, report, _now(broker))
+    broker.job_runs.report(run_id, run_id, report, _now(broker))
 
 
 @operation("jobs.list", on="cluster")

@@ -1,6 +1,6 @@
 """Pipelines: they run elsewhere and report here, so that they can be seen and stopped from anywhere.
 
-Nothing of it is stored; what is known lives in `machines/runs/pipelines`.
+Nothing of it is stored; what is known lives in `machines/runs/table`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from goqueue.broker.admission import Caller, operation
 from goqueue.errors import Invalid
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.pipeline_values import PIPELINE_NAME, PLAN_BYTES_MAX, DesiredState, PipelineView, RunReport
+from goqueue.machines.runs.table import PipelineView
+from goqueue.machines.runs.values import PIPELINE_NAME, PLAN_BYTES_MAX, DesiredState, RunReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ async def report_run(
         raise Invalid(f"the plan has {len(plan):,} bytes, at most {PLAN_BYTES_MAX:,} are kept")
     if len({query.name for query in report.queries}) < len(report.queries):
         raise Invalid("two queries have the same name")
-    return broker.pipeline_runs.report(pipeline, report, plan, _now(broker))
+    return broker.pipeline_runs.report(pipeline, report.run_id, report, _now(broker), plan)
 
 
 @operation("pipelines.list", on="cluster")

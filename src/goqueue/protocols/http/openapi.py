@@ -14,8 +14,7 @@ from goqueue import __version__
 from goqueue.api.fields import GROUP_SCHEMA, NAME_SCHEMA
 from goqueue.api.problems import Problem
 from goqueue.errors import GoQueueError
-from goqueue.machines.runs.job_values import JOB_ID
-from goqueue.machines.runs.pipeline_values import PIPELINE_NAME
+from goqueue.machines.runs.values import JOB_ID, PIPELINE_NAME
 from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED

@@ -1,7 +1,8 @@
-"""The table of jobs: who is heard, who is lost, and who is forgotten."""
+"""The table of jobs: reports, lost runs, and what is forgotten."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from goqueue.errors import UnknownJob
 from goqueue.machines.decision import Now
-from goqueue.machines.runs.job_values import JobReport, JobRunState, JobState
-from goqueue.machines.runs.jobs import FORGOTTEN_AFTER_MS, JOBS_MAX, LOST_AFTER_MS, JobRuns
+from goqueue.machines.runs.table import JOB, LOST_AFTER_MS, RunTable
+from goqueue.machines.runs.values import JobReport, JobRunState
+
+FORGOTTEN_AFTER_MS = JOB.forgotten_after_ms
 
 
 def at(monotonic_ms: int) -> Now:
@@ -23,59 +26,63 @@ def said(state: JobRunState = JobRunState.RUNNING, *, minute: int = 0, read: int
     return JobReport(verb="replay", name="orders-to-refunds", state=state, started_at=started_at, read=read)
 
 
-def test_the_life_of_a_run() -> None:
-    runs = JobRuns()
+def table(runs_max: int = JOB.runs_max) -> RunTable[JobReport]:
+    return RunTable(replace(JOB, runs_max=runs_max))
+
+
+def test_run_is_lost_by_silence_and_ends_for_good() -> None:
+    runs = table()
     assert runs.all(at(0)) == []
-    runs.report("a", said(JobRunState.STARTING), at(0))
-    runs.report("a", said(read=5), at(1_000))
+    runs.report("a", "a", said(JobRunState.STARTING), at(0))
+    runs.report("a", "a", said(read=5), at(1_000))
     seen = runs.find("a", at(1_500))
-    assert (seen.state, seen.is_running, seen.report.read) == (JobState.RUNNING, True, 5)
+    assert (seen.report.state, seen.is_lost, seen.is_running, seen.report.read) == (JobRunState.RUNNING, False, True, 5)
     assert (seen.heard_ms, seen.silent_ms) == (at(1_000).wall_ms, 500)
     lost = runs.find("a", at(1_000 + LOST_AFTER_MS))
-    assert (lost.state, lost.is_running) == (JobState.LOST, False)
-    runs.report("a", said(), at(2_000 + LOST_AFTER_MS))
-    assert runs.find("a", at(2_000 + LOST_AFTER_MS)).is_running, "it is back"
-    runs.report("a", said(JobRunState.DONE, read=9), at(20_000))
-    runs.report("a", said(read=8), at(20_001))
+    assert (lost.is_lost, lost.is_running) == (True, False)
+    runs.report("a", "a", said(), at(2_000 + LOST_AFTER_MS))
+    assert runs.find("a", at(2_000 + LOST_AFTER_MS)).is_running, "its next report brings it back"
+    runs.report("a", "a", said(JobRunState.DONE, read=9), at(20_000))
+    runs.report("a", "a", said(read=8), at(20_001))
     seen = runs.find("a", at(20_000 + LOST_AFTER_MS))
-    assert (seen.state, seen.report.read) == (JobState.DONE, 9), (
-        "an end is the last word, and may be followed by silence"
+    assert (seen.report.state, seen.is_lost, seen.report.read) == (JobRunState.DONE, False, 9), (
+        "the final report stays, and silence may follow"
     )
     runs.validate()
 
 
-def test_runs_that_began_last_come_first() -> None:
-    runs = JobRuns()
+def test_newest_run_comes_first() -> None:
+    runs = table()
     for number, run_id in enumerate("abc"):
-        runs.report(run_id, said(minute=number), at(number))
-    runs.report("a", said(), at(5))
-    assert [view.id for view in runs.all(at(5))] == ["c", "b", "a"]
+        runs.report(run_id, run_id, said(minute=number), at(number))
+    runs.report("a", "a", said(), at(5))
+    assert [view.name for view in runs.all(at(5))] == ["c", "b", "a"]
 
 
-def test_runs_are_forgotten_after_a_week_of_silence_and_whoever_was_silent_longest_first() -> None:
-    runs = JobRuns(jobs_max=2)
+def test_run_is_forgotten_after_a_week_of_silence_and_the_longest_silent_first() -> None:
+    runs = table(2)
     for number, run_id in enumerate("abc"):
-        runs.report(run_id, said(), at(number))
-    assert {view.id for view in runs.all(at(3))} == {"b", "c"}
+        runs.report(run_id, run_id, said(), at(number))
+    assert {view.name for view in runs.all(at(3))} == {"b", "c"}
     with pytest.raises(UnknownJob, match="id 'a'"):
         runs.find("a", at(3))
-    assert {view.id for view in runs.all(at(1 + FORGOTTEN_AFTER_MS))} == {"c"}
+    assert {view.name for view in runs.all(at(1 + FORGOTTEN_AFTER_MS))} == {"c"}
     assert runs.all(at(2 + FORGOTTEN_AFTER_MS)) == []
-    assert JOBS_MAX == 1_000
+    assert JOB.runs_max == 1_000
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(JobRunState), st.integers(0, FORGOTTEN_AFTER_MS))))
-def test_what_is_known_is_what_was_said_last_before_the_end(told: list[tuple[str, JobRunState, int]]) -> None:
+def test_table_keeps_the_last_report_before_the_end(told: list[tuple[str, JobRunState, int]]) -> None:
     """Against a naive model: all that was ever heard, looked through each time."""
-    runs, heard, now_ms = JobRuns(jobs_max=3), list[tuple[str, JobRunState, int]](), 0
+    runs, heard, now_ms = table(3), list[tuple[str, JobRunState, int]](), 0
     for run_id, state, step_ms in told:
         now_ms += step_ms
         known = _known(heard, now_ms)
-        runs.report(run_id, said(state), at(now_ms))
+        runs.report(run_id, run_id, said(state), at(now_ms))
         if not (run_id in known and known[run_id][0].is_end and not state.is_end):
             heard.append((run_id, state, now_ms))
         runs.validate()
-        found = {view.id: (view.report.state, view.heard_ms) for view in runs.all(at(now_ms))}
+        found = {view.name: (view.report.state, view.heard_ms) for view in runs.all(at(now_ms))}
         assert found == {each: (said, at(when).wall_ms) for each, (said, when) in _known(heard, now_ms).items()}
 
 

@@ -12,17 +12,18 @@ from goqueue.api.fields import Timestamp
 from goqueue.broker.runs.jobs import find_job, list_jobs, report_job
 from goqueue.broker.runs.pipelines import find_pipeline, forget_pipeline, list_pipelines, report_run, stop_pipeline
 from goqueue.errors import Invalid, MalformedRequest, PipelineRunning, UnknownJob, UnknownPipeline
-from goqueue.machines.runs.job_values import JobReport, JobState, JobView
-from goqueue.machines.runs.pipeline_values import (
+from goqueue.machines.runs.table import JobView, PipelineView
+from goqueue.machines.runs.values import (
     PLAN_BYTES_MAX,
     QUERIES_MAX,
     TEXT_MAX,
     Count,
     DesiredState,
+    JobReport,
+    JobState,
     Moment,
     Name,
     PipelineState,
-    PipelineView,
     QueryProgress,
     RunReport,
     RunState,
@@ -163,7 +164,9 @@ async def describe_pipeline(context: Context) -> Pipeline:
 async def stop(context: Context, _: PipelineToStop) -> PipelineStop:
     """Wish that the run of a pipeline stops, and tell whether there is one."""
     view = await stop_pipeline(context.broker, context.caller, context.path["pipeline"])
-    return PipelineStop(name=view.name, run_id=view.report.run_id, state=view.state, is_running=view.is_running)
+    return PipelineStop(
+        name=view.name, run_id=view.report.run_id, state=_pipeline_state(view), is_running=view.is_running
+    )
 
 
 @route("DELETE", "/pipelines/{pipeline}", "pipelines.forget", status=204, errors=(UnknownPipeline, PipelineRunning))
@@ -186,13 +189,17 @@ def _summary(view: PipelineView) -> PipelineSummary:
     )
 
 
+def _pipeline_state(view: PipelineView) -> PipelineState:
+    return PipelineState.LOST if view.is_lost else PipelineState(view.report.state)
+
+
 def _seen(view: PipelineView) -> dict[str, Any]:
     run = view.report
     return {
         "name": view.name,
-        "state": view.state,
+        "state": _pipeline_state(view),
         "is_running": view.is_running,
-        "wish": view.wish,
+        "wish": view.desired,
         "run_id": run.run_id,
         "started_at": run.started_at,
         "reported_at": moment(view.heard_ms),
@@ -256,10 +263,10 @@ async def describe_job(context: Context) -> Job:
 def _job(view: JobView) -> Job:
     run = view.report
     return Job(
-        id=view.id,
+        id=view.name,
         verb=run.verb,
         name=run.name,
-        state=view.state,
+        state=JobState.LOST if view.is_lost else JobState(run.state),
         is_running=view.is_running,
         started_at=run.started_at,
         reported_at=moment(view.heard_ms),
