@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from goqueue.kafka_wire.decode import Cursor, Request, decode_request
+from goqueue.kafka_wire.encode import encode_response
+from goqueue.kafka_wire.shapes import newest_version
 from goqueue.protocols.kafka.apis import FETCH, PRODUCE
-from goqueue.protocols.kafka.wire.decode import Cursor, Request, decode
-from goqueue.protocols.kafka.wire.encode import encode
-from goqueue.protocols.kafka.wire.schema import newest_version
 from tests.protocols.kafka.generate import OFFERED, message
 from tests.protocols.kafka.messages import (
     NO_ID,
@@ -49,7 +49,7 @@ def test_a_request_has_the_fields_that_its_client_wrote(seed: int) -> None:
     random = Random(seed)
     for key, version in READ_BY_SHAPE:
         values = message(random, request_class(key, version))
-        request = decode(key, version, Cursor(request_bytes(key, version, values)))
+        request = decode_request(key, version, Cursor(request_bytes(key, version, values)))
         assert seen(request, values) == values, f"api {key} version {version}"
 
 
@@ -59,9 +59,9 @@ def test_a_response_is_the_same_bytes_as_another_implementation_writes(seed: int
     for key, version in WRITTEN_BY_SHAPE:
         entity = response_class(key, version)
         values = message(random, entity)
-        written = bytes(encode(key, version, values))
+        written = bytes(encode_response(key, version, values))
         assert read(entity, written) == values, f"api {key} version {version}"
-        assert bytes(encode(key, version, _without_empty_tags(values))) == write(build(entity, values))
+        assert bytes(encode_response(key, version, _without_empty_tags(values))) == write(build(entity, values))
 
 
 def _without_empty_tags(values: Plain) -> Plain:
@@ -74,7 +74,7 @@ def test_an_answer_in_the_newest_form_can_be_told_in_every_version(seed: int) ->
     random = Random(seed)
     for key, version in WRITTEN_BY_SHAPE:
         values = message(random, response_class(key, newest_version(key)))
-        told = read(response_class(key, version), bytes(encode(key, version, _without_nulls(values))))
+        told = read(response_class(key, version), bytes(encode_response(key, version, _without_nulls(values))))
         assert _agrees(told, _without_nulls(values)), f"api {key} version {version}"
 
 
@@ -96,7 +96,7 @@ def _agrees(told: Any, wanted: Any) -> bool:
 @pytest.mark.parametrize(("key", "version"), READ_BY_SHAPE)
 def test_a_field_that_an_old_version_lacks_has_its_default(key: int, version: int) -> None:
     newest = newest_version(key)
-    request = decode(key, version, Cursor(request_bytes(key, version, {})))
+    request = decode_request(key, version, Cursor(request_bytes(key, version, {})))
     defaults = read(request_class(key, newest), request_bytes(key, newest, {}))
     own = read(request_class(key, version), request_bytes(key, version, {}))
     expected = defaults | own
@@ -115,4 +115,4 @@ def test_what_old_versions_mean_is_what_they_meant_then() -> None:
 
 
 def _decoded(key: int, version: int, values: Plain | None = None) -> Any:
-    return decode(key, version, Cursor(request_bytes(key, version, values or {})))
+    return decode_request(key, version, Cursor(request_bytes(key, version, values or {})))

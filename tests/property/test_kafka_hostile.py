@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from goqueue.errors import InvalidAcks, MalformedRequest
+from goqueue.kafka_wire.decode import Cursor, decode_request, skip_tags
 from goqueue.protocols.kafka.api.messages.produce import parse
 from goqueue.protocols.kafka.apis import PRODUCE
-from goqueue.protocols.kafka.wire.decode import Cursor, decode, skip_tags
 from tests.protocols.kafka.generate import OFFERED, message
 from tests.protocols.kafka.messages import members, request_bytes, request_class
 from tests.protocols.kafka.stub import NO_TOPICS
@@ -26,7 +26,7 @@ def read(key: int, version: int, data: bytes) -> Any:
     """Read a request as a connection does, Produce included."""
     if key == PRODUCE:
         return parse(NO_TOPICS, version, Cursor(memoryview(bytearray(data))))
-    return decode(key, version, Cursor(data))
+    return decode_request(key, version, Cursor(data))
 
 
 def survives(key: int, version: int, data: bytes) -> None:
@@ -133,26 +133,26 @@ WITH_NULL = [(key, version) for key, version in OFFERED if key != PRODUCE and _w
 def test_null_is_refused_where_it_has_no_meaning(key: int, version: int) -> None:
     """Handlers rely on what the definition says: a name that cannot be null is there."""
     with pytest.raises(MalformedRequest):
-        decode(key, version, Cursor(_with_null(key, version)))
+        decode_request(key, version, Cursor(_with_null(key, version)))
 
 
 def test_elements_are_counted_over_the_whole_request() -> None:
     names = [{"name": f"t{number}"} for number in range(1001)]
     data = request_bytes(3, 12, {"topics": names})
-    assert len(decode(3, 12, Cursor(data, elements_max=1001)).topics) == 1001
+    assert len(decode_request(3, 12, Cursor(data, elements_max=1001)).topics) == 1001
     with pytest.raises(MalformedRequest):
-        decode(3, 12, Cursor(data, elements_max=1000))
+        decode_request(3, 12, Cursor(data, elements_max=1000))
 
     partitions = [{"partition_index": number} for number in range(60)]
     data = request_bytes(2, 10, {"topics": [{"name": "a", "partitions": partitions}] * 2})
     with pytest.raises(MalformedRequest):
-        decode(2, 10, Cursor(data, elements_max=100))
+        decode_request(2, 10, Cursor(data, elements_max=100))
 
 
 def test_a_name_that_is_not_utf_8_is_refused() -> None:
     data = request_bytes(3, 12, {"topics": [{"name": "abc"}]}).replace(b"abc", b"\xff\xfe\xfd")
     with pytest.raises(MalformedRequest):
-        decode(3, 12, Cursor(data))
+        decode_request(3, 12, Cursor(data))
 
 
 def test_produce_needs_acks_that_exist() -> None:

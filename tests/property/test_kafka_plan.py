@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from goqueue.errors import DiskFull, GoQueueError, MalformedRequest
+from goqueue.kafka_wire.decode import Cursor, skip_tags
 from goqueue.protocols.kafka.api.messages.produce import ProduceRequest, parse, reply_body
 from goqueue.protocols.kafka.api.messages.produce_plan import Plan, plan_of
 from goqueue.protocols.kafka.apis import APIS, PRODUCE
-from goqueue.protocols.kafka.wire.decode import Cursor, skip_tags
 from goqueue.runtime.partition import Appended
 from tests.protocols.kafka.messages import Plain, request_bytes
 from tests.protocols.kafka.raw import frame

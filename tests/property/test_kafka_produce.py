@@ -10,12 +10,12 @@ import pytest
 
 from goqueue.broker.messages.fetch import Fetched
 from goqueue.errors import DiskFull, GoQueueError, InvalidRecord, LogOffline, UnknownPartition
+from goqueue.kafka_wire.decode import Cursor, decode_request
 from goqueue.machines.producer import AbortedRange
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.messages.fetch import _reply as fetch_reply
 from goqueue.protocols.kafka.api.messages.produce import parse, reply_body
 from goqueue.protocols.kafka.apis import APIS, FETCH, PRODUCE
-from goqueue.protocols.kafka.wire.decode import Cursor, decode
 from goqueue.runtime.partition import Appended
 from tests.protocols.kafka.generate import message
 from tests.protocols.kafka.kafka_python import consumer, producer
@@ -93,7 +93,7 @@ def test_a_fetch_reply_tells_each_result_in_its_place(seed: int) -> None:
     random = Random(seed)
     for version in FETCH_VERSIONS:
         values = message(random, request_class(FETCH, version))
-        request = decode(FETCH, version, Cursor(request_bytes(FETCH, version, values)))
+        request = decode_request(FETCH, version, Cursor(request_bytes(FETCH, version, values)))
         parts = [part for topic in values["topics"] for part in topic["partitions"]]
         results = [_fetched(random) for _ in parts]
         body = b"".join(fetch_reply(version, request, results))

@@ -71,7 +71,7 @@ def test_an_http_port_is_told_from_a_kafka_port(broker: Broker) -> None:
         (bytes.fromhex("15030300020228"), "it speaks TLS"),
         (b"\0\0\0\x04\0\0\0\x09", "reply to request 9 came where that to 1 is due"),
         (b"\0\0\0\x09\0\0\0\x01\0\0\xff\xff\xff", "is no Kafka broker: the reply cannot be read"),
-        (b"\0\0\0\x0a\0\0\0\x01\0\0\x7f\xff\xff\xff", "announces 2147483647 requests"),
+        (b"\0\0\0\x0a\0\0\0\x01\0\0\x7f\xff\xff\xff", "2147483647 elements are announced"),
         (b"\xff\xff\xff\xff", "is no Kafka broker"),
         (b"\0\0\0\0", "is no Kafka broker"),
     ],

@@ -32,7 +32,7 @@ def tree(kind: type[GoQueueError] = GoQueueError) -> Iterator[type[GoQueueError]
         yield from tree(each)
 
 
-# Protocols and jobs may have errors of its own.
+# Protocols and jobs may have errors of their own.
 for module in walk_packages(protocols.__path__, "goqueue.protocols."):
     import_module(module.name)
 import_module("goqueue.spark.jobs.replay.job")

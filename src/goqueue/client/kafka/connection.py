@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import struct
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
@@ -16,10 +17,10 @@ from typing import NamedTuple
 from goqueue.client.kafka.addresses import Address
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.kafka.wire.cluster import read_api_versions
-from goqueue.client.kafka.wire.fields import INT32, Fields
-from goqueue.client.kafka.wire.frame import SIZE_BYTES, Api, Buffer, reply_fields, request_frame
+from goqueue.client.kafka.wire.frame import Api, reply_body, request_frame
 from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
 from goqueue.errors import NotOffered
+from goqueue.kafka_wire.frames import SIZE_BYTES, Buffer
 
 REPLY_BYTES_MAX = 256 * 1024 * 1024
 """Larger than any batch that a topic takes; what announces more is no reply."""
@@ -30,6 +31,7 @@ _CURIOUS_S = 0.2
 _BUFFER_BYTES_MIN = 64 * 1024
 _SEND_PARTS_MAX = 512
 _TLS_ALERT = 0x15
+_SIZE = struct.Struct(">i")
 _PORT_HINT = "is that the Kafka port?"
 
 
@@ -57,8 +59,8 @@ class Connection:
         """Whether it works and no reply is due: somebody else may use it."""
         return not self._is_broken and not self._due
 
-    def call(self, api: Api, body: Sequence[Buffer], deadline: Deadline) -> Fields:
-        """Send a request and return the reply, which is valid until the next one is received."""
+    def call(self, api: Api, body: Sequence[Buffer], deadline: Deadline) -> memoryview:
+        """Send a request and return the body of the reply, which is valid until the next one is received."""
         self.send(api, body, deadline)
         return self.receive(deadline)
 
@@ -72,21 +74,21 @@ class Connection:
         except (OSError, RequestTimedOut) as error:
             raise self._lost(error) from error
 
-    def receive(self, deadline: Deadline, *, bytes_max: int = REPLY_BYTES_MAX) -> Fields:
-        """Return the next reply; views of it are valid until the next one is received."""
+    def receive(self, deadline: Deadline, *, bytes_max: int = REPLY_BYTES_MAX) -> memoryview:
+        """Return the body of the next reply; views of it are valid until the next one is received."""
         due = self._due[0]
         try:
-            (size,) = INT32.unpack(self._fill(SIZE_BYTES, deadline))
+            (size,) = _SIZE.unpack(self._fill(SIZE_BYTES, deadline))
             if not SIZE_BYTES <= size <= bytes_max:
                 raise self._rubbish(size, deadline)
-            fields = reply_fields(due.api, due.correlation_id, self._fill(size, deadline))
+            body = reply_body(due.api, due.correlation_id, self._fill(size, deadline))
         except (OSError, RequestTimedOut) as error:
             raise self._lost(error) from error
         except BadReply:
             self._is_broken = True
             raise
         self._due.popleft()
-        return fields
+        return body
 
     def close(self) -> None:
         """Hang up. Closing twice is harmless."""
@@ -119,7 +121,7 @@ class Connection:
 
     def _rubbish(self, size: int, deadline: Deadline) -> BadReply:
         """Return what can be said about somebody whose first bytes are not the size of a reply."""
-        seen = INT32.pack(size)
+        seen = _SIZE.pack(size)
         try:
             # What else is there makes it clear who it is; there may be nothing, and then nobody waits for it.
             self._line.settimeout(max(0.001, min(_CURIOUS_S, deadline.left_s)))
@@ -165,9 +167,9 @@ def lost(address: Address, error: OSError | UnicodeError | RequestTimedOut) -> S
 
 def _greet(connection: Connection, deadline: Deadline) -> None:
     connection.send(Api.API_VERSIONS, (), deadline)
-    fields = connection.receive(deadline, bytes_max=_GREETING_BYTES_MAX)
+    body = connection.receive(deadline, bytes_max=_GREETING_BYTES_MAX)
     try:
-        error, offered = read_api_versions(fields)
+        error, offered = read_api_versions(body)
     except BadReply as bad:
         raise BadReply(f"{connection.address} is no Kafka broker: {bad.message}", hint=_PORT_HINT) from None
     lacking = [api.name for api in Api if not _is_offered(api, offered)]

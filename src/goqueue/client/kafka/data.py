@@ -21,8 +21,9 @@ from goqueue.client.kafka.refusals import UNKNOWN_TOPIC_OR_PARTITION, refusal
 from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, Place, ProducerIdentity, Topic
 from goqueue.client.kafka.waiting import Deadline, Waiting
 from goqueue.client.kafka.wire import cluster as wire
-from goqueue.client.kafka.wire.frame import Api, Buffer
+from goqueue.client.kafka.wire.frame import Api
 from goqueue.errors import Invalid, InvalidPattern, Unavailable
+from goqueue.kafka_wire.frames import Buffer
 from goqueue.model.topic import TopicPartition
 from goqueue.seams.clock import Clock, SystemClock
 from goqueue.seams.entropy import Entropy, SystemEntropy

@@ -7,6 +7,7 @@ ended. So a lost reply is simply asked for again.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from goqueue.client.kafka.refusals import DUPLICATE_SEQUENCE, NO_ERROR, refusal
 from goqueue.client.kafka.values import ProducerIdentity
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.kafka.wire import writing as wire
-from goqueue.client.kafka.wire.fields import INT32
-from goqueue.client.kafka.wire.frame import Api, Buffer
+from goqueue.client.kafka.wire.frame import Api
 from goqueue.client.problems import BadReply
 from goqueue.errors import GoQueueError, Invalid
+from goqueue.kafka_wire.frames import Buffer
 from goqueue.model.topic import TopicPartition
 
 UNANSWERED_MAX = 5
@@ -34,6 +35,7 @@ REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """About how much is sent in one request; a single batch is sent however large it is."""
 
 _NOT_ATTEMPTED = 55
+_SIZE = struct.Struct(">i")
 _STORED = frozenset({NO_ERROR, DUPLICATE_SEQUENCE})
 
 _Sections = dict[str, dict[int, Buffer]]
@@ -229,6 +231,6 @@ def _require_all(wanted: Iterable[TopicPartition], results: Iterable[wire.Partit
 
 def _require_one_batch(place: TopicPartition, batch: Buffer) -> None:
     """Raise Invalid unless it is exactly one batch, by its length; Kafka takes no more of them at once."""
-    size = PREFIX_BYTES + INT32.unpack_from(batch, 8)[0] if len(batch) >= PREFIX_BYTES else -1
+    size = PREFIX_BYTES + _SIZE.unpack_from(batch, 8)[0] if len(batch) >= PREFIX_BYTES else -1
     if size != len(batch):
         raise Invalid(f"{place}: {len(batch)} bytes are not one batch of records")

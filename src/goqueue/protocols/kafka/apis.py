@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import NamedTuple
 
+from goqueue.kafka_wire.decode import Request, prepare_request
+from goqueue.kafka_wire.encode import Reply, encode_response, prepare_response
 from goqueue.protocols.kafka.api import cluster, configs, one_node, topics
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.groups import admin as group_admin
@@ -21,8 +23,6 @@ from goqueue.protocols.kafka.api.share_groups import fetch as share_fetch
 from goqueue.protocols.kafka.api.share_groups import members as share_groups
 from goqueue.protocols.kafka.api.transactions import coordination as transactions
 from goqueue.protocols.kafka.api.transactions import markers, producers
-from goqueue.protocols.kafka.wire.decode import Request, prepare_request
-from goqueue.protocols.kafka.wire.encode import Reply, encode, prepare_response
 
 PRODUCE = 0
 FETCH = 1
@@ -137,14 +137,14 @@ def api_versions(version: int) -> bytes:
         "finalized_features_epoch": 0,
         "finalized_features": [transactions_v2],
     }
-    return bytes(encode(API_VERSIONS, version, reply))
+    return bytes(encode_response(API_VERSIONS, version, reply))
 
 
 _USUAL_VERSIONS = {3: (4, 5, 6, 12, 13), FETCH: (11, 12, 16), 2: (2, 3, 7), 22: (0, 1, 4), 19: (3, 4), 32: (1, 4)}
 
 
 def warm_up() -> None:
-    """Prepare for what well-known clients ask first, so that the first of them does not wait; takes half a second."""
+    """Build the codec of the first requests of usual clients, so that the first client does not wait for it."""
     for version in range(APIS[API_VERSIONS].last + 1):
         api_versions(version)
     for key, versions in _USUAL_VERSIONS.items():

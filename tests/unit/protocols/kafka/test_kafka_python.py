@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from goqueue.kafka_wire.decode import Cursor, decode_request
+from goqueue.kafka_wire.encode import encode_response
 from goqueue.protocols.kafka.apis import APIS
-from goqueue.protocols.kafka.wire.decode import Cursor, decode
-from goqueue.protocols.kafka.wire.encode import encode
 from tests.protocols.kafka.kafka_python import admin, consumer, metadata
 
 
@@ -27,7 +27,7 @@ def test_metadata_means_the_same_to_kafka_python(version: int) -> None:
     partition = {"partition_index": 2, "leader_id": 7, "leader_epoch": 4, "replica_nodes": [7], "isr_nodes": [7]}
     topic = {"error_code": 0, "name": "orders", "topic_id": UUID(int=5), "partitions": [partition]}
     broker = {"node_id": 7, "host": "here", "port": 9092, "rack": None}
-    body = encode(3, version, {"brokers": [broker], "controller_id": 7, "cluster_id": "c", "topics": [topic]})
+    body = encode_response(3, version, {"brokers": [broker], "controller_id": 7, "cluster_id": "c", "topics": [topic]})
     told = metadata.MetadataResponse.decode(bytes(body), version=version)
     assert (told.brokers[0].node_id, told.brokers[0].host, told.brokers[0].port) == (7, "here", 9092)
     assert told.topics[0].name == "orders"
@@ -66,10 +66,12 @@ def test_offsets_that_kafka_python_asks_for_are_read(version: int) -> None:
 def test_settings_are_told_to_kafka_python(version: int) -> None:
     config = {"name": "retention.ms", "value": "5", "config_source": 1, "synonyms": [], "config_type": 5}
     result = {"error_code": 0, "resource_type": 2, "resource_name": "orders", "configs": [config]}
-    told = admin.DescribeConfigsResponse.decode(bytes(encode(32, version, {"results": [result]})), version=version)
+    told = admin.DescribeConfigsResponse.decode(
+        bytes(encode_response(32, version, {"results": [result]})), version=version
+    )
     assert told.results[0].resource_name == "orders"
     assert (told.results[0].configs[0].name, told.results[0].configs[0].value) == ("retention.ms", "5")
 
 
 def _decode_theirs(key: int, version: int, asked: Any) -> Any:
-    return decode(key, version, Cursor(bytes(asked.encode(version=version))))
+    return decode_request(key, version, Cursor(bytes(asked.encode(version=version))))

@@ -1,6 +1,5 @@
-"""Kafka's frames as values, without a socket: requests become bytes, replies become values.
+"""Kafka's requests and replies as values, without a socket.
 
-Every request has one fixed version. All but ApiVersions are of the flexible sort: lengths are varints that are one too
-large (0 is null), and a section of tagged fields ends every structure. `fields` knows these rules, `frame` the bytes in
-front of a body, and the others a few requests each.
+Each request has one fixed version. `frame` has the versions and the codec's errors as the client raises them, the
+others a few requests each. The bytes are the business of `goqueue.kafka_wire`.
 """

@@ -1,24 +1,18 @@
-"""Who is there and who does what: ApiVersions, Metadata, FindCoordinator, DescribeConfigs."""
+"""The cluster and its settings: ApiVersions, Metadata, FindCoordinator, DescribeConfigs."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.client.kafka.wire.fields import INT8, INT16, INT32, NO_TAGS, NULL, Fields, array, text
-from goqueue.client.problems import BadReply
+from goqueue.client.kafka.wire.frame import Api, decoded, encoded, only
+from goqueue.kafka_wire.decode import Message
 
-T = TypeVar("T")
-
-_OFFERED = struct.Struct(">hhh")
-_PARTITION = struct.Struct(">hiii")
-_NO_TOPIC_ID = bytes(16)
+_NO_TOPIC_ID = UUID(int=0)
 _TRANSACTION = 1
 _TOPIC = 2
 _BROKER = 4
-_IS_FALSE = b"\0"
 
 
 class BrokerListed(NamedTuple):
@@ -39,7 +33,7 @@ class PartitionListed(NamedTuple):
 
 
 class TopicListed(NamedTuple):
-    """A topic, or which error there is instead."""
+    """A topic, or the error about it."""
 
     error: int
     name: str
@@ -57,7 +51,7 @@ class MetadataReply(NamedTuple):
 
 
 class CoordinatorReply(NamedTuple):
-    """Which broker looks after a transactional id."""
+    """The broker that coordinates a transactional id."""
 
     error: int
     message: str
@@ -72,137 +66,70 @@ class ConfigsReply(NamedTuple):
     settings: dict[str, str | None]
 
 
-def read_api_versions(fields: Fields) -> tuple[int, dict[int, tuple[int, int]]]:
-    """Return error, and the first and last version of each request that is offered; the request has no body."""
-    error = fields.number(INT16)
-    count = fields.number(INT32)
-    if count < 0 or count * _OFFERED.size > fields.left:
-        raise BadReply(f"the reply cannot be read: it announces {count} requests in {fields.left} bytes")
-    offered = [fields.unpack(_OFFERED) for _ in range(count)]
-    fields.end()
-    return error, {key: (first, last) for key, first, last in offered}
+def read_api_versions(body: memoryview) -> tuple[int, dict[int, tuple[int, int]]]:
+    """Return the error, and the first and last version of each request that is offered."""
+    reply = decoded(Api.API_VERSIONS, body)
+    return reply.error_code, {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
 
 
-def metadata(topics: Sequence[str] | None) -> bytes:
-    """Ask for some topics, or for all; none is made on the way."""
-    wanted = NULL if topics is None else array([_NO_TOPIC_ID + text(name) + NO_TAGS for name in topics])
-    return wanted + _IS_FALSE + _IS_FALSE + NO_TAGS
+def metadata(topics: Sequence[str] | None) -> bytearray:
+    """Ask for some topics, or for all, and create none."""
+    wanted = None if topics is None else [{"topic_id": _NO_TOPIC_ID, "name": name} for name in topics]
+    return encoded(Api.METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
 
 
-def read_metadata(fields: Fields) -> MetadataReply:
-    """Read the answer."""
-
-    def broker() -> BrokerListed:
-        found = BrokerListed(fields.number(INT32), fields.text(), fields.number(INT32))
-        fields.nullable_text()
-        fields.tags()
-        return found
-
-    def partition() -> PartitionListed:
-        found = PartitionListed(*fields.unpack(_PARTITION))
-        for _ in ("replicas", "in sync", "offline"):
-            fields.array(lambda: fields.number(INT32), item_bytes_min=4)
-        fields.tags()
-        return found
-
-    def topic() -> TopicListed:
-        found = TopicListed(
-            fields.number(INT16),
-            fields.text(),
-            fields.uuid(),
-            fields.flag(),
-            fields.array(partition, item_bytes_min=_PARTITION.size + 4),
-        )
-        fields.number(INT32)
-        fields.tags()
-        return found
-
-    fields.number(INT32)
-    brokers = fields.array(broker, item_bytes_min=11)
-    cluster_id = fields.nullable_text()
-    fields.number(INT32)
-    topics = fields.array(topic, item_bytes_min=26)
-    fields.tags()
-    fields.end()
-    return MetadataReply(brokers, cluster_id, topics)
+def read_metadata(body: memoryview) -> MetadataReply:
+    """Return the answer."""
+    reply = decoded(Api.METADATA, body)
+    return MetadataReply([_broker(each) for each in reply.brokers], reply.cluster_id, [_topic(t) for t in reply.topics])
 
 
-def find_coordinator(transactional_id: str) -> bytes:
-    """Ask who looks after a transactional id."""
-    return INT8.pack(_TRANSACTION) + array([text(transactional_id)]) + NO_TAGS
+def find_coordinator(transactional_id: str) -> bytearray:
+    """Ask which broker coordinates a transactional id."""
+    return encoded(Api.FIND_COORDINATOR, {"key_type": _TRANSACTION, "coordinator_keys": [transactional_id]})
 
 
-def read_coordinator(fields: Fields) -> CoordinatorReply:
-    """Read the answer about the one id that was asked for."""
-
-    def coordinator() -> CoordinatorReply:
-        fields.text()
-        broker = BrokerListed(fields.number(INT32), fields.text(), fields.number(INT32))
-        found = CoordinatorReply(fields.number(INT16), fields.nullable_text() or "", broker)
-        fields.tags()
-        return found
-
-    fields.number(INT32)
-    found = fields.array(coordinator, item_bytes_min=14)
-    fields.tags()
-    fields.end()
-    return _only(found)
+def read_coordinator(body: memoryview) -> CoordinatorReply:
+    """Return the answer about the one id that was asked for."""
+    found = only(decoded(Api.FIND_COORDINATOR, body).coordinators)
+    return CoordinatorReply(found.error_code, found.error_message or "", _broker(found))
 
 
-def describe_broker(node_id: int) -> bytes:
+def describe_broker(node_id: int) -> bytearray:
     """Ask for all settings of a broker."""
-    resource = INT8.pack(_BROKER) + text(str(node_id)) + NULL + NO_TAGS
-    return array([resource]) + _IS_FALSE + _IS_FALSE + NO_TAGS
+    resource = {"resource_type": _BROKER, "resource_name": str(node_id), "configuration_keys": None}
+    return encoded(Api.DESCRIBE_CONFIGS, {"resources": [resource]})
 
 
-def describe_topics(names: Sequence[str], setting: str) -> bytes:
+def describe_topics(names: Sequence[str], setting: str) -> bytearray:
     """Ask for one setting of some topics."""
-    keys = array([text(setting)])
-    resources = [INT8.pack(_TOPIC) + text(name) + keys + NO_TAGS for name in names]
-    return array(resources) + _IS_FALSE + _IS_FALSE + NO_TAGS
+    resources = [{"resource_type": _TOPIC, "resource_name": name, "configuration_keys": [setting]} for name in names]
+    return encoded(Api.DESCRIBE_CONFIGS, {"resources": resources})
 
 
-def read_configs(fields: Fields) -> ConfigsReply:
-    """Read the settings of the one broker that was asked for."""
-    return _only(list(read_configs_by_name(fields).values()))
+def read_configs(body: memoryview) -> ConfigsReply:
+    """Return the settings of the one broker that was asked for."""
+    return only(read_configs_by_name(body).values())
 
 
-def read_configs_by_name(fields: Fields) -> dict[str, ConfigsReply]:
-    """Read the settings of all that was asked for."""
-
-    def synonym() -> None:
-        fields.text()
-        fields.nullable_text()
-        fields.number(INT8)
-        fields.tags()
-
-    def setting() -> tuple[str, str | None]:
-        found = (fields.text(), fields.nullable_text())
-        fields.flag()
-        fields.number(INT8)
-        fields.flag()
-        fields.array(synonym, item_bytes_min=4)
-        fields.number(INT8)
-        fields.nullable_text()
-        fields.tags()
-        return found
-
-    def resource() -> tuple[str, ConfigsReply]:
-        error, message = fields.number(INT16), fields.nullable_text() or ""
-        fields.number(INT8)
-        name = fields.text()
-        settings = dict(fields.array(setting, item_bytes_min=8))
-        fields.tags()
-        return name, ConfigsReply(error, message, settings)
-
-    fields.number(INT32)
-    found = dict(fields.array(resource, item_bytes_min=7))
-    fields.tags()
-    fields.end()
-    return found
+def read_configs_by_name(body: memoryview) -> dict[str, ConfigsReply]:
+    """Return the settings of all resources that were asked for."""
+    results = decoded(Api.DESCRIBE_CONFIGS, body).results
+    return {
+        each.resource_name: ConfigsReply(
+            each.error_code, each.error_message or "", {setting.name: setting.value for setting in each.configs}
+        )
+        for each in results
+    }
 
 
-def _only(found: list[T]) -> T:
-    if len(found) != 1:
-        raise BadReply(f"the reply answers {len(found)} questions where one was asked")
-    return found[0]
+def _broker(listed: Message) -> BrokerListed:
+    return BrokerListed(listed.node_id, listed.host, listed.port)
+
+
+def _topic(listed: Message) -> TopicListed:
+    partitions = [
+        PartitionListed(each.error_code, each.partition_index, each.leader_id, each.leader_epoch)
+        for each in listed.partitions
+    ]
+    return TopicListed(listed.error_code, listed.name or "", listed.topic_id, listed.is_internal, partitions)

@@ -1,26 +1,19 @@
-"""What is in front of the body: which request it is, and which reply belongs to it.
-
-    request   size i32 | api i16 | version i16 | correlation id i32 | client id string | [tags] | body
-    reply     size i32 | correlation id i32 | [tags] | body
-
-The tags are there in flexible versions. The reply to ApiVersions has none in any version, since whoever asks cannot
-know yet what the broker speaks.
-"""
+"""The requests that are used, each in one version, and their frames."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from goqueue.client.kafka.wire.fields import INT32, NO_TAGS, Fields
 from goqueue.client.problems import BadReply
+from goqueue.errors import Corrupt, Invalid
+from goqueue.kafka_wire import frames
+from goqueue.kafka_wire.decode import Response, decode_response
+from goqueue.kafka_wire.encode import Values, encode_request
+from goqueue.kafka_wire.frames import Buffer
 
-SIZE_BYTES = 4
-_HEADER = struct.Struct(">ihhih")
-
-Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 
 class _Version(NamedTuple):
@@ -31,9 +24,9 @@ class _Version(NamedTuple):
 class Api(_Version, Enum):
     """The requests that are used, each in one version.
 
-    Fetch names topics by id, so that a topic which was deleted and made again is not taken for the former one. Produce
-    and EndTxn are the last that leave it to the producer to say which partitions belong to a transaction, and leave
-    its epoch as it is: then whoever knows the identity can end it, in another process as well.
+    Fetch names topics by id, so that a topic which was deleted and created again is not taken for the former one.
+    Produce and EndTxn are the last versions in which the producer adds partitions to a transaction and keeps its epoch:
+    any process that knows the identity can end the transaction.
     """
 
     PRODUCE = (0, 11)
@@ -50,18 +43,41 @@ class Api(_Version, Enum):
 
 def request_frame(api: Api, correlation_id: int, client_id: bytes, body: Sequence[Buffer]) -> list[Buffer]:
     """Return a whole frame in parts, so that large ones need not be copied."""
-    tags = b"" if api is Api.API_VERSIONS else NO_TAGS
-    size = _HEADER.size - SIZE_BYTES + len(client_id) + len(tags) + sum(map(len, body))
-    header = _HEADER.pack(size, api.key, api.version, correlation_id, len(client_id)) + client_id + tags
-    return [header, *body]
+    return [frames.request_head(*api, correlation_id, client_id, sum(map(len, body))), *body]
 
 
-def reply_fields(api: Api, correlation_id: int, frame: memoryview) -> Fields:
+def reply_body(api: Api, correlation_id: int, frame: memoryview) -> memoryview:
     """Return the body of a reply, given without its size; BadReply if it answers another request."""
-    fields = Fields(frame)
-    answered = fields.number(INT32)
-    if answered != correlation_id:
-        raise BadReply(f"a reply to request {answered} came where that to {correlation_id} is due")
-    if api is not Api.API_VERSIONS:
-        fields.tags()
-    return fields
+    try:
+        return frames.reply_body(*api, correlation_id, frame)
+    except Corrupt as error:
+        raise BadReply(error.message) from None
+
+
+def encoded(api: Api, request: Values) -> bytearray:
+    """Return the body of a request; Invalid if a string in it cannot be sent."""
+    try:
+        return encode_request(*api, request)
+    except UnicodeEncodeError as error:
+        raise unsendable(error) from None
+
+
+def unsendable(error: UnicodeEncodeError) -> Invalid:
+    """Return the error for a string that has no UTF-8."""
+    return Invalid(f"{error.object!r} has characters that cannot be sent")
+
+
+def decoded(api: Api, body: memoryview) -> Response:
+    """Return a reply; BadReply if it cannot be read."""
+    try:
+        return decode_response(*api, body)
+    except Corrupt as error:
+        raise BadReply(error.message) from None
+
+
+def only(found: Iterable[T]) -> T:
+    """Return the one answer to a request with one question."""
+    answers = list(found)
+    if len(answers) != 1:
+        raise BadReply(f"the reply answers {len(answers)} questions where one was asked")
+    return answers[0]

@@ -1,37 +1,22 @@
-"""What is read: ListOffsets and Fetch.
-
-fetch reply   throttle i32 | error i16 | session i32
-              topics: id | partitions: index i32 | error i16 | high watermark i64 | last stable offset i64
-                      | start offset i64 | aborted: producer id i64, first offset i64 | replica i32 | records
-"""
+"""Reading: ListOffsets and Fetch."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.client.kafka.wire.fields import INT32, NO_TAGS, Fields, array, text
+from goqueue.client.kafka.wire.frame import Api, decoded, encoded
 from goqueue.client.problems import BadReply
 
-NO_SESSION = 0
 _NO_REPLICA = -1
 _NO_EPOCH = -1
+_NO_SESSION = 0
 _BYTES_MIN = 1
-_LIST_HEAD = struct.Struct(">ib")
-_LIST_PARTITION = struct.Struct(">iiq")
-_FOUND = struct.Struct(">ihqqi")
-_FETCH_HEAD = struct.Struct(">iiiibii")
-_FETCH_PARTITION = struct.Struct(">iiqiqi")
-_FETCHED_HEAD = struct.Struct(">ihi")
-_FETCHED = struct.Struct(">ihqqq")
-_ABORTED = struct.Struct(">qq")
-_SESSION_END = -1
 
 
 class OffsetListed(NamedTuple):
-    """Where a place or time lies in a partition; -1 if it lies nowhere. `error` is Kafka's code."""
+    """The offset of a timestamp in a partition; -1 if there is none. `error` is Kafka's code."""
 
     topic: str
     partition: int
@@ -42,14 +27,14 @@ class OffsetListed(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of the producer are void from the first offset on, up to its next marker."""
+    """Records of the producer are aborted from the first offset on, up to its next marker."""
 
     producer_id: int
     first_offset: int
 
 
 class FetchReply(NamedTuple):
-    """What a fetch of one partition brought; `records` may end with a cut batch. `error` is Kafka's code."""
+    """The result of a fetch of one partition; `records` may end with a cut batch. `error` is Kafka's code."""
 
     error: int
     throttle_ms: int
@@ -60,37 +45,23 @@ class FetchReply(NamedTuple):
     records: memoryview
 
 
-def list_offsets(partitions: Mapping[str, Iterable[int]], timestamp_ms: int, *, is_committed_only: bool) -> bytes:
-    """Ask where a time lies; -1 stands for the end and -2 for the start."""
+def list_offsets(partitions: Mapping[str, Iterable[int]], timestamp_ms: int, *, is_committed_only: bool) -> bytearray:
+    """Ask for the offset of a timestamp; -1 stands for the end and -2 for the start."""
     topics = [
-        text(name)
-        + array([_LIST_PARTITION.pack(index, _NO_EPOCH, timestamp_ms) + NO_TAGS for index in indexes])
-        + NO_TAGS
+        {"name": name, "partitions": [{"partition_index": index, "timestamp": timestamp_ms} for index in indexes]}
         for name, indexes in partitions.items()
     ]
-    return _LIST_HEAD.pack(_NO_REPLICA, is_committed_only) + array(topics) + NO_TAGS
+    request = {"replica_id": _NO_REPLICA, "isolation_level": int(is_committed_only), "topics": topics}
+    return encoded(Api.LIST_OFFSETS, request)
 
 
-def read_list_offsets(fields: Fields) -> list[OffsetListed]:
-    """Read the answer for each partition."""
-    found: list[OffsetListed] = []
-
-    def topic() -> None:
-        name = fields.text()
-
-        def partition() -> None:
-            index, error, timestamp_ms, offset, leader_epoch = fields.unpack(_FOUND)
-            fields.tags()
-            found.append(OffsetListed(name, index, error, timestamp_ms, offset, leader_epoch))
-
-        fields.array(partition, item_bytes_min=_FOUND.size + 1)
-        fields.tags()
-
-    fields.number(INT32)
-    fields.array(topic, item_bytes_min=3)
-    fields.tags()
-    fields.end()
-    return found
+def read_list_offsets(body: memoryview) -> list[OffsetListed]:
+    """Return the answer for each partition."""
+    return [
+        OffsetListed(topic.name, each.partition_index, each.error_code, each.timestamp, each.offset, each.leader_epoch)
+        for topic in decoded(Api.LIST_OFFSETS, body).topics
+        for each in topic.partitions
+    ]
 
 
 def fetch(
@@ -102,53 +73,52 @@ def fetch(
     bytes_max: int,
     wait_ms: int,
     is_committed_only: bool,
-) -> bytes:
-    """Ask for whole batches of one partition, beginning with the one that holds the offset, or the next that is there.
+) -> bytearray:
+    """Ask for whole batches of one partition, beginning with the first that ends at or after the offset.
 
     The broker answers as soon as there is one byte, and sends one batch in any case, however large.
     """
-    wanted = _FETCH_PARTITION.pack(partition, leader_epoch, offset, _NO_EPOCH, -1, bytes_max) + NO_TAGS
-    return (
-        _FETCH_HEAD.pack(_NO_REPLICA, wait_ms, _BYTES_MIN, bytes_max, is_committed_only, NO_SESSION, _SESSION_END)
-        + array([topic_id.bytes + array([wanted]) + NO_TAGS])
-        + array([])
-        + text("")
-        + NO_TAGS
-    )
+    wanted = {
+        "partition": partition,
+        "current_leader_epoch": leader_epoch,
+        "fetch_offset": offset,
+        "last_fetched_epoch": _NO_EPOCH,
+        "log_start_offset": -1,
+        "partition_max_bytes": bytes_max,
+    }
+    request = {
+        "replica_id": _NO_REPLICA,
+        "max_wait": wait_ms,
+        "min_bytes": _BYTES_MIN,
+        "max_bytes": bytes_max,
+        "isolation_level": int(is_committed_only),
+        "session_id": _NO_SESSION,
+        "session_epoch": -1,
+        "topics": [{"topic_id": topic_id, "partitions": [wanted]}],
+    }
+    return encoded(Api.FETCH, request)
 
 
-def read_fetch(fields: Fields, topic_id: UUID, partition: int) -> FetchReply:
-    """Read the answer about the one partition that was asked for; its records are a view of the reply."""
-    throttle_ms, error, _ = fields.unpack(_FETCHED_HEAD)
-    if error:
-        return FetchReply(error, throttle_ms, -1, -1, -1, (), memoryview(b""))
-
-    def aborted() -> AbortedTransaction:
-        found = AbortedTransaction(*fields.unpack(_ABORTED))
-        fields.tags()
-        return found
-
-    def result() -> FetchReply:
-        index, error, high_watermark, last_stable_offset, log_start_offset = fields.unpack(_FETCHED)
-        if index != partition:
-            raise BadReply(f"the reply is about partition {index}, asked for was {partition}")
-        void = tuple(fields.array(aborted, item_bytes_min=_ABORTED.size + 1))
-        fields.number(INT32)
-        records = fields.view()
-        fields.tags()
-        return FetchReply(error, throttle_ms, high_watermark, last_stable_offset, log_start_offset, void, records)
-
-    def topic() -> list[FetchReply]:
-        named = fields.uuid()
-        if named != topic_id:
-            raise BadReply(f"the reply is about topic {named}, asked for was {topic_id}")
-        results = fields.array(result, item_bytes_min=_FETCHED.size)
-        fields.tags()
-        return results
-
-    found = [each for results in fields.array(topic, item_bytes_min=17) for each in results]
-    fields.tags()
-    fields.end()
+def read_fetch(body: memoryview, topic_id: UUID, partition: int) -> FetchReply:
+    """Return the answer about the one partition that was asked for; its records are a view of the reply."""
+    reply = decoded(Api.FETCH, body)
+    if reply.error_code:
+        return FetchReply(reply.error_code, reply.throttle_time, -1, -1, -1, (), memoryview(b""))
+    found = [(topic.topic_id, each) for topic in reply.responses for each in topic.partitions]
     if len(found) != 1:
         raise BadReply(f"the reply is about {len(found)} partitions, asked for was one")
-    return found[0]
+    ((answered_id, result),) = found
+    if answered_id != topic_id:
+        raise BadReply(f"the reply is about topic {answered_id}, asked for was {topic_id}")
+    if result.partition_index != partition:
+        raise BadReply(f"the reply is about partition {result.partition_index}, asked for was {partition}")
+    aborted = (AbortedTransaction(each.producer_id, each.first_offset) for each in result.aborted_transactions or ())
+    return FetchReply(
+        result.error_code,
+        reply.throttle_time,
+        result.high_watermark,
+        result.last_stable_offset,
+        result.log_start_offset,
+        tuple(aborted),
+        memoryview(b"") if result.records is None else result.records,
+    )

@@ -1,22 +1,24 @@
-"""What is written: InitProducerId, AddPartitionsToTxn, Produce and EndTxn."""
+"""Writing: InitProducerId, AddPartitionsToTxn, Produce and EndTxn.
+
+A produce request is written by hand, in parts, so that no batch is copied:
+
+    transactional id | acks i16 | timeout i32 | topics: name | partitions: index i32 | size | batch
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from goqueue.client.kafka.wire.fields import INT32, NO_TAGS, Fields, array, numbers, text, varint
-from goqueue.client.kafka.wire.frame import Buffer
+from goqueue.client.kafka.wire.frame import Api, decoded, encoded, unsendable
+from goqueue.kafka_wire.encode import uvarint
+from goqueue.kafka_wire.frames import NO_TAGS, Buffer
 
 _ACKS_ALL = -1
-_NO_PRODUCER = struct.pack(">qh", -1, -1)
-_IDENTITY = struct.Struct(">qh")
-_INITIALISED = struct.Struct(">ihqh")
-_ADDED = struct.Struct(">ih")
-_ENDED = struct.Struct(">ih")
+_NULL = b"\0"
 _TERMS = struct.Struct(">hi")
-_PRODUCED = struct.Struct(">ihqqq")
+_INDEX = struct.Struct(">i")
 
 
 class InitReply(NamedTuple):
@@ -28,7 +30,7 @@ class InitReply(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition of a request; `error` is Kafka's code."""
+    """The result for one partition of a request; `error` is Kafka's code."""
 
     topic: str
     partition: int
@@ -37,99 +39,82 @@ class PartitionResult(NamedTuple):
     base_offset: int = -1
 
 
-def init_producer_id(transactional_id: str, timeout_ms: int) -> bytes:
-    """Ask for an identity; whoever had one for this id is fenced."""
-    return text(transactional_id) + INT32.pack(timeout_ms) + _NO_PRODUCER + NO_TAGS
+def init_producer_id(transactional_id: str, timeout_ms: int) -> bytearray:
+    """Ask for an identity; the former producer with this transactional id is fenced."""
+    request = {"transactional_id": transactional_id, "transaction_timeout": timeout_ms}
+    return encoded(Api.INIT_PRODUCER_ID, request)
 
 
-def read_init_producer_id(fields: Fields) -> InitReply:
-    """Read the answer."""
-    _, error, producer_id, epoch = fields.unpack(_INITIALISED)
-    fields.tags()
-    fields.end()
-    return InitReply(error, producer_id, epoch)
+def read_init_producer_id(body: memoryview) -> InitReply:
+    """Return the answer."""
+    reply = decoded(Api.INIT_PRODUCER_ID, body)
+    return InitReply(reply.error_code, reply.producer_id, reply.producer_epoch)
 
 
 def add_partitions(
     transactional_id: str, producer_id: int, epoch: int, partitions: Mapping[str, Iterable[int]]
-) -> bytes:
-    """Ask that partitions become part of the transaction."""
-    topics = [text(name) + numbers(indexes) + NO_TAGS for name, indexes in partitions.items()]
-    return text(transactional_id) + _IDENTITY.pack(producer_id, epoch) + array(topics) + NO_TAGS
+) -> bytearray:
+    """Ask to add partitions to the transaction."""
+    request = {
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": producer_id,
+        "v3_and_below_producer_epoch": epoch,
+        "v3_and_below_topics": [{"name": name, "partitions": list(indexes)} for name, indexes in partitions.items()],
+    }
+    return encoded(Api.ADD_PARTITIONS_TO_TXN, request)
 
 
-def read_add_partitions(fields: Fields) -> list[PartitionResult]:
-    """Read the answer for each partition."""
-
-    def read_result(topic: str) -> PartitionResult:
-        index, error = fields.unpack(_ADDED)
-        fields.tags()
-        return PartitionResult(topic, index, error)
-
-    fields.number(INT32)
-    return _by_topic(fields, read_result, item_bytes_min=_ADDED.size + 1)
+def read_add_partitions(body: memoryview) -> list[PartitionResult]:
+    """Return the answer for each partition."""
+    return [
+        PartitionResult(topic.name, each.partition_index, each.partition_error_code)
+        for topic in decoded(Api.ADD_PARTITIONS_TO_TXN, body).results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ]
 
 
 def produce(transactional_id: str | None, timeout_ms: int, batches: Mapping[str, Mapping[int, Buffer]]) -> list[Buffer]:
-    """Ask that batches be stored, and be safe before the answer comes. Returned in parts; no batch is copied."""
-    parts: list[Buffer] = [text(transactional_id) + _TERMS.pack(_ACKS_ALL, timeout_ms) + varint(len(batches) + 1)]
+    """Ask to store batches, and to answer when they are safe. Returned in parts; no batch is copied."""
+    id_text = _NULL if transactional_id is None else _text(transactional_id)
+    parts: list[Buffer] = [id_text + _TERMS.pack(_ACKS_ALL, timeout_ms) + uvarint(len(batches) + 1)]
     for name, of_topic in batches.items():
-        parts.append(text(name) + varint(len(of_topic) + 1))
+        parts.append(_text(name) + uvarint(len(of_topic) + 1))
         for index, batch in of_topic.items():
-            parts += (INT32.pack(index) + varint(len(batch) + 1), batch, NO_TAGS)
+            parts += (_INDEX.pack(index) + uvarint(len(batch) + 1), batch, NO_TAGS)
         parts.append(NO_TAGS)
     parts.append(NO_TAGS)
     return parts
 
 
-def read_produce(fields: Fields) -> list[PartitionResult]:
-    """Read the answer for each partition."""
-
-    def record_error() -> None:
-        fields.number(INT32)
-        fields.nullable_text()
-        fields.tags()
-
-    def read_result(topic: str) -> PartitionResult:
-        index, error, base_offset, _, _ = fields.unpack(_PRODUCED)
-        fields.array(record_error, item_bytes_min=6)
-        message = fields.nullable_text() or ""
-        fields.tags()
-        return PartitionResult(topic, index, error, message, base_offset)
-
-    return _by_topic(fields, read_result, item_bytes_min=_PRODUCED.size + 3, is_throttle_last=True)
+def read_produce(body: memoryview) -> list[PartitionResult]:
+    """Return the answer for each partition."""
+    return [
+        PartitionResult(topic.name, each.index, each.error_code, each.error_message or "", each.base_offset)
+        for topic in decoded(Api.PRODUCE, body).responses
+        for each in topic.partition_responses
+    ]
 
 
-def end_transaction(transactional_id: str, producer_id: int, epoch: int, *, is_commit: bool) -> bytes:
-    """Ask that the transaction be committed or aborted."""
-    return text(transactional_id) + _IDENTITY.pack(producer_id, epoch) + bytes((is_commit,)) + NO_TAGS
+def end_transaction(transactional_id: str, producer_id: int, epoch: int, *, is_commit: bool) -> bytearray:
+    """Ask to commit or abort the transaction."""
+    request = {
+        "transactional_id": transactional_id,
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "committed": is_commit,
+    }
+    return encoded(Api.END_TXN, request)
 
 
-def read_end_transaction(fields: Fields) -> int:
+def read_end_transaction(body: memoryview) -> int:
     """Return the error."""
-    _, error = fields.unpack(_ENDED)
-    fields.tags()
-    fields.end()
-    return error
+    code: int = decoded(Api.END_TXN, body).error_code
+    return code
 
 
-def _by_topic(
-    fields: Fields,
-    read_result: Callable[[str], PartitionResult],
-    *,
-    item_bytes_min: int,
-    is_throttle_last: bool = False,
-) -> list[PartitionResult]:
-    found: list[PartitionResult] = []
-
-    def topic() -> None:
-        name = fields.text()
-        found.extend(fields.array(lambda: read_result(name), item_bytes_min=item_bytes_min))
-        fields.tags()
-
-    fields.array(topic, item_bytes_min=3)
-    if is_throttle_last:
-        fields.number(INT32)
-    fields.tags()
-    fields.end()
-    return found
+def _text(written: str) -> bytes:
+    try:
+        data = written.encode()
+    except UnicodeEncodeError as error:
+        raise unsendable(error) from None
+    return uvarint(len(data) + 1) + data

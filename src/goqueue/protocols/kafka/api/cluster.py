@@ -13,10 +13,10 @@ from uuid import UUID
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics.admin import describe_topic, find_topics
 from goqueue.errors import GoQueueError
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply, encode_response
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import UNKNOWN_OPERATIONS, Context, told
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply, encode
 from goqueue.runtime.partition import Partition
 
 METADATA = 3
@@ -44,7 +44,7 @@ async def metadata(context: Context, request: Request) -> Reply | bytes:
     key = (request.version, is_all, wanted, context.reached_at)
     body = context.kept.find(context.broker.revision, key)
     if body is None:
-        body = bytes(encode(METADATA, request.version, _metadata(context, request, wanted, found)))
+        body = bytes(encode_response(METADATA, request.version, _metadata(context, request, wanted, found)))
         # If anything has changed while topics were being made, what was found first may be gone.
         if revision == context.broker.revision and not any(isinstance(topic, GoQueueError) for topic in found):
             context.kept.keep(revision, key, body)

@@ -12,10 +12,10 @@ from enum import IntEnum
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics.admin import alter_topic, describe_topic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.model.topic_settings import TABLE, SettingSource, TopicSetting, TopicSettings, unknown_setting
 from goqueue.protocols.kafka.api.context import Context, told
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 from goqueue.runtime.waiters import turns
 from goqueue.seams.network import Address
 

@@ -7,9 +7,9 @@ and know only that it is not the one, or not available: then they look for it ag
 from __future__ import annotations
 
 from goqueue.errors import GoQueueError
+from goqueue.kafka_wire.decode import Request
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context, message_of
-from goqueue.protocols.kafka.wire.decode import Request
 
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16

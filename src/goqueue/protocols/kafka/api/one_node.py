@@ -17,11 +17,11 @@ from goqueue.broker.topics.cluster_view import (
     list_topic_names,
 )
 from goqueue.errors import GoQueueError, UnknownTopic
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.configs import LISTENER_NAMES, Resource
 from goqueue.protocols.kafka.api.context import Context, told
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 from goqueue.runtime.waiters import turns
 
 _UNSUPPORTED_VERSION = 35

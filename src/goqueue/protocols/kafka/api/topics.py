@@ -8,12 +8,12 @@ from uuid import UUID
 
 from goqueue.broker.topics.admin import create_topic, delete_records, delete_topic, grow_topic
 from goqueue.errors import GoQueueError, Invalid, InvalidPartitions, InvalidReplication
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TABLE, parse
 from goqueue.protocols.kafka.api.configs import described
 from goqueue.protocols.kafka.api.context import Context, told
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 
 _NO_TOPIC_ID = UUID(int=0)
 _CREATED_AT_ONCE = 100

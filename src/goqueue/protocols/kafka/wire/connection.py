@@ -30,6 +30,8 @@ from goqueue.broker.messages.fetch import Fetch
 from goqueue.broker.messages.produce import Acks, Publish, Section, publish, publish_when_known
 from goqueue.broker.transactions.coordination import is_known
 from goqueue.errors import GoQueueError, MalformedRequest
+from goqueue.kafka_wire.decode import Cursor, Request, decode_request, skip_tags
+from goqueue.kafka_wire.encode import encode_response
 from goqueue.protocols.connection_timeouts import Patience
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.messages.fetch import fetch_of
@@ -43,8 +45,6 @@ from goqueue.protocols.kafka.api.messages.produce import (
 )
 from goqueue.protocols.kafka.api.messages.produce_plan import Plan, PlannedRun, plan_of
 from goqueue.protocols.kafka.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api, api_versions
-from goqueue.protocols.kafka.wire.decode import Cursor, Request, decode, skip_tags
-from goqueue.protocols.kafka.wire.encode import encode
 from goqueue.protocols.kafka.wire.frames import Frames
 from goqueue.protocols.kafka.wire.replies import Parts, Replies, Slot, frame_head
 from goqueue.protocols.wrong_port import BEGIN_BYTES, HTTP, KAFKA, TLS, http_answer, mismatch, spoken
@@ -410,10 +410,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if isinstance(reply, bytes):
                 body = reply
             elif is_large:
-                write = partial(encode, api.key, version, reply)
+                write = partial(encode_response, api.key, version, reply)
                 body = bytes(await self._front.loop.run_in_executor(self._front.broker.threads, write))
             else:
-                body = bytes(encode(api.key, version, reply))
+                body = bytes(encode_response(api.key, version, reply))
         except GoQueueError as error:
             # Handlers put errors into their replies; what is left has no place there.
             self._drop("its request could not be handled", error.message)
@@ -546,7 +546,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 
 def _decoded(key: int, version: int, body: Cursor, client_id: str) -> Request:
-    request = decode(key, version, body)
+    request = decode_request(key, version, body)
     request.version = version
     request.client_id = client_id
     return request

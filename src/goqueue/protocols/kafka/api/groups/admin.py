@@ -9,6 +9,8 @@ from goqueue.broker.groups.membership import Listed, delete_group, find_group, l
 from goqueue.broker.queues.admin import delete_queue
 from goqueue.broker.share_groups.members import is_share_group
 from goqueue.errors import GoQueueError, UnknownGroup
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.assignors import STICKY
 from goqueue.machines.groups.classic.consumer_protocol import CONSUMER
 from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, ClassicState
@@ -19,8 +21,6 @@ from goqueue.protocols.kafka.api.context import UNKNOWN_OPERATIONS, Context
 from goqueue.protocols.kafka.api.coordination import COORDINATOR_NOT_AVAILABLE, code_of, shown_host, told_by_coordinator
 from goqueue.protocols.kafka.api.groups.consumer import topic_partitions
 from goqueue.protocols.kafka.api.share_groups.members import listed_shares
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 
 _CLASSIC_KIND, _CONSUMER_KIND = "classic", "consumer"
 _DEAD = "Dead"

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from goqueue.broker.groups import membership as groups
 from goqueue.errors import GoQueueError, Invalid, InvalidGroup
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerHeartbeat, FormerPartition
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.coordination import client_id_of, told_by_coordinator
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 
 _OWN_IDS_FROM = 1
 _UNCHANGED = -1

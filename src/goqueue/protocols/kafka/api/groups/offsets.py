@@ -11,13 +11,13 @@ from uuid import UUID
 
 from goqueue.broker.groups.membership import Reader, commit_offsets, delete_offsets, fetch_offsets
 from goqueue.errors import GoQueueError, StaleMemberEpoch
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.coordination import code_of
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 
 _TOPIC_IDS_FROM = 10
 _EPOCHS_FROM = 9

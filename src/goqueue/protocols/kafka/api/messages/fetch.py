@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from goqueue.broker.broker import OpenTopic
 from goqueue.broker.messages.fetch import Fetch, Fetched, Terms, Wanted
 from goqueue.errors import GoQueueError
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import uvarint
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context, partition_of
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import uvarint
 
 FLEXIBLE_FROM = 12
 _TOPIC_IDS_FROM = 13

@@ -7,9 +7,9 @@ from enum import IntEnum
 from goqueue.broker.messages.offsets import Found, end_of_epoch, find_offset
 from goqueue.broker.messages.offsets import Place as BrokerPlace
 from goqueue.errors import GoQueueError, Invalid
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.protocols.kafka.api.context import Context, told
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 from goqueue.runtime.waiters import turns
 
 

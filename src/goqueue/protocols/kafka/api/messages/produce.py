@@ -17,10 +17,10 @@ from typing import NamedTuple, cast
 from goqueue.broker.broker import Broker, OpenTopic
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.errors import CoordinatorUnavailable, GoQueueError, InvalidAcks, MalformedRequest, UnknownProducer
+from goqueue.kafka_wire.decode import Cursor, skip_tags
+from goqueue.kafka_wire.encode import uvarint
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import message_of, partition_of
-from goqueue.protocols.kafka.wire.decode import Cursor, skip_tags
-from goqueue.protocols.kafka.wire.encode import uvarint
 from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import turns
 

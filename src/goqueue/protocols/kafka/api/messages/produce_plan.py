@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 from goqueue.broker.messages.produce import Acks, Run
 from goqueue.errors import GoQueueError
+from goqueue.kafka_wire.encode import uvarint
 from goqueue.protocols.kafka.api.messages.produce import FLEXIBLE_FROM, ProduceRequest, reply_body
-from goqueue.protocols.kafka.wire.encode import uvarint
 from goqueue.runtime.partition import Outcome, Partition
 
 PREFIX_START = 8

@@ -15,12 +15,12 @@ from goqueue.broker.share_groups.fetch import ShareFetched, Turn
 from goqueue.broker.share_groups.leases import Shared, ShareTerms
 from goqueue.broker.share_groups.sessions import Place
 from goqueue.errors import GoQueueError, Invalid
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.values import AckType
 from goqueue.protocols.kafka.api.context import Context, told
 from goqueue.protocols.kafka.api.messages.fetch import WAIT_MS_MAX
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 
 _NO_TOPIC_ID = UUID(int=0)
 _STRICT = 1

@@ -12,12 +12,12 @@ from goqueue.broker.queues.admin import QueueView, describe_queue
 from goqueue.broker.share_groups import members as share_groups
 from goqueue.broker.share_groups.offsets import alter_share_offsets, delete_share_offsets
 from goqueue.errors import GoQueueError, Invalid, InvalidGroup
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.share.values import ShareAssignment, ShareGroup, ShareHeartbeat, ShareMember
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.context import UNKNOWN_OPERATIONS, Context, told
 from goqueue.protocols.kafka.api.coordination import client_id_of, shown_host, told_by_coordinator
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 from goqueue.runtime.waiters import pause, pieces
 
 SHARE = "share"

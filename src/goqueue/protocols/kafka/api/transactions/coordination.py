@@ -14,6 +14,8 @@ from goqueue.broker.transactions.coordination import (
     list_transactions,
 )
 from goqueue.errors import GoQueueError, StaleMemberEpoch
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.machines.producer import NO_SEQUENCE, KnownProducer
@@ -22,8 +24,6 @@ from goqueue.model.topic import TopicPartition
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context, told
 from goqueue.protocols.kafka.api.transactions.producers import producer_code
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 
 _ILLEGAL_GENERATION = 22
 _NOT_ATTEMPTED = 55

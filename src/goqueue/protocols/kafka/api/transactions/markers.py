@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from goqueue.broker.transactions.coordination import answer_by
 from goqueue.broker.transactions.hanging import abort_transactions_of, end_hanging_transaction
 from goqueue.errors import GoQueueError
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 from goqueue.runtime.waiters import turns
 
 _Marker = tuple[int, int, bool, tuple[TopicPartition, ...]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from goqueue.broker.transactions.coordination import init_transactions
 from goqueue.broker.transactions.producers import new_producer
 from goqueue.errors import GoQueueError, TransactionFenced
+from goqueue.kafka_wire.decode import Request
+from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.transactions.values import ProducerEpoch
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.coordination import code_of
-from goqueue.protocols.kafka.wire.decode import Request
-from goqueue.protocols.kafka.wire.encode import Reply
 
 _NO_PRODUCER = -1
 _KNOWS_FENCED_FROM = 4

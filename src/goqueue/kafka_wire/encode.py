@@ -1,7 +1,7 @@
-"""Writes responses by their shape, from plain values in the newest form.
+"""Writes messages by their shape, from plain values by field name.
 
-Whoever answers gives all that the newest version has; what an old version lacks is left out, and what was not given
-gets its default.
+A caller gives all that the newest version has: fields that an old version lacks are left out, and fields that are not
+given get their defaults.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from goqueue.protocols.kafka.wire.schema import Field, Shape, response_shape
+from goqueue.kafka_wire.shapes import Field, Shape, request_shape, response_shape
 
-Reply = Mapping[str, Any]
+Values = Mapping[str, Any]
+"""The fields of a message; structures are mappings as well."""
+
+Reply = Values
+"""The fields of a response, in its newest form."""
+
 Writer = Callable[[bytearray, Any], None]
 _Step = tuple[str, object, int | None, Writer]
 
@@ -25,7 +30,14 @@ _NO_UUID = bytes(16)
 _SMALL = [bytes([value]) for value in range(0x80)]
 
 
-def encode(api_key: int, version: int, reply: Reply) -> bytearray:
+def encode_request(api_key: int, version: int, request: Values) -> bytearray:
+    """Return a request's body."""
+    out = bytearray()
+    _request_writer(api_key, version)(out, request)
+    return out
+
+
+def encode_response(api_key: int, version: int, reply: Reply) -> bytearray:
     """Return a response's body."""
     out = bytearray()
     prepare_response(api_key, version)(out, reply)
@@ -33,7 +45,7 @@ def encode(api_key: int, version: int, reply: Reply) -> bytearray:
 
 
 def uvarint(value: int) -> bytes:
-    """Return an unsigned number in its variable length."""
+    """Return an unsigned number of variable length."""
     if value < 0x80:
         return _SMALL[value]
     out = bytearray()
@@ -46,8 +58,13 @@ def uvarint(value: int) -> bytes:
 
 @cache
 def prepare_response(api_key: int, version: int) -> Writer:
-    """Return what writes a response; made once."""
+    """Return the function that writes a response; the first call builds it."""
     return _struct_writer(response_shape(api_key, version))
+
+
+@cache
+def _request_writer(api_key: int, version: int) -> Writer:
+    return _struct_writer(request_shape(api_key, version))
 
 
 def _struct_writer(shape: Shape) -> Writer:
@@ -58,24 +75,24 @@ def _struct_writer(shape: Shape) -> Writer:
         (steps if field.tag is None else tagged).append((field.name, field.default, field.tag, writer))
     is_flexible = shape.is_flexible
 
-    def write(out: bytearray, reply: Reply) -> None:
+    def write(out: bytearray, values: Values) -> None:
         for name, default, _, step in steps:
-            step(out, reply.get(name, default))
+            step(out, values.get(name, default))
         if is_flexible:
-            _write_tags(out, reply, tagged)
+            _write_tags(out, values, tagged)
 
     return write
 
 
-def _write_tags(out: bytearray, reply: Reply, tagged: list[_Step]) -> None:
+def _write_tags(out: bytearray, values: Values, tagged: list[_Step]) -> None:
     if not tagged:
         out.append(0)
         return
-    present = [entry for entry in tagged if reply.get(entry[0], entry[1]) != entry[1]]
+    present = [entry for entry in tagged if values.get(entry[0], entry[1]) != entry[1]]
     out += uvarint(len(present))
     for name, _, tag, writer in present:
         content = bytearray()
-        writer(content, reply[name])
+        writer(content, values[name])
         out += uvarint(tag or 0)
         out += uvarint(len(content))
         out += content
@@ -113,7 +130,7 @@ def _array(element: Writer, *, is_flexible: bool) -> Writer:
 def _primitive(kind: str, *, is_flexible: bool) -> Writer:
     if kind == "string":
         return _compact_string if is_flexible else _string
-    if kind == "bytes":
+    if kind in {"bytes", "records"}:
         return _compact_bytes if is_flexible else _bytes
     if kind == "uuid":
         return _uuid

@@ -1,7 +1,7 @@
-"""Reads requests by their shape, believing nothing: every length and count is checked before anything is made of it.
+"""Reads messages by their shape. Trusts nothing: every length and count is checked before anything is allocated.
 
-Whatever the version, a request comes out in its newest form: fields that an old version lacks have their defaults.
-So whoever handles it knows one form only.
+A request comes out in its newest form, whatever its version: fields that an old version lacks have their defaults, so
+a handler knows one form only. A response comes out in the form of its version.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from goqueue.errors import MalformedRequest
-from goqueue.protocols.kafka.wire.schema import Field, Shape, newest_version, request_shape
+from goqueue.errors import Corrupt, MalformedRequest
+from goqueue.kafka_wire.shapes import Field, Shape, newest_version, request_shape, response_shape
 
 ELEMENTS_MAX = 100_000
 _VARINT_BYTES_MAX = 5
@@ -23,11 +23,11 @@ _UUID_BYTES = 16
 _STRING_BYTES_MAX = 32_767
 # Sizes below this take one byte.
 _SHORT_BYTES = 0x7F
-_CAN_BE_NULL = frozenset({"string", "bytes"})
+_CAN_BE_NULL = frozenset({"string", "bytes", "records"})
 
 
 class Cursor:
-    """A place in a request, and how many more elements of arrays it may have."""
+    """A position in a message, and how many more elements of arrays the message may have."""
 
     __slots__ = ("data", "elements_left", "position")
 
@@ -37,16 +37,20 @@ class Cursor:
         self.elements_left = elements_max
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes; MalformedRequest if there are not so many."""
+        """Return a copy of the next bytes; MalformedRequest if there are fewer."""
+        return bytes(self.view(size))
+
+    def view(self, size: int) -> bytes | memoryview:
+        """Return the next bytes, of a memoryview without a copy; MalformedRequest if there are fewer."""
         end = self.position + size
         if size < 0 or end > len(self.data):
-            raise MalformedRequest(f"{size} bytes are announced at byte {self.position}, but the request ends before")
-        taken = bytes(self.data[self.position : end])
+            raise MalformedRequest(f"{size} bytes are announced at byte {self.position}, but the message ends before")
+        taken = self.data[self.position : end]
         self.position = end
         return taken
 
     def count(self, size: int) -> int:
-        """Return a number of elements, if the request can hold so many: each takes a byte at least."""
+        """Return a number of elements; MalformedRequest if the message cannot hold them at one byte each."""
         if size > len(self.data) - self.position or size > self.elements_left:
             raise MalformedRequest(f"{size} elements are announced at byte {self.position}, more than can be there")
         self.elements_left -= max(size, 0)
@@ -71,26 +75,54 @@ class Cursor:
 Reader = Callable[[Cursor], Any]
 
 
-class Request(SimpleNamespace):
-    """A request, or a part of one; its attributes are the fields of the newest version."""
+class Message(SimpleNamespace):
+    """A message or a part of one; its attributes are the fields."""
 
 
-def decode(api_key: int, version: int, cursor: Cursor) -> Request:
+Request = Message
+"""A decoded request, with the fields of the newest version."""
+
+Response = Message
+"""A decoded response, with the fields of its version."""
+
+
+def decode_request(api_key: int, version: int, cursor: Cursor) -> Request:
     """Read a request's body; MalformedRequest if it is not one.
 
-    Bytes that follow are ignored, as Kafka does it: librdkafka asks for all topics with three of them too many.
+    Bytes after it are ignored, as in Kafka: librdkafka asks for all topics with three bytes too many.
     """
-    try:
-        request: Request = prepare_request(api_key, version)(cursor)
-    except (struct.error, IndexError):
-        raise MalformedRequest(f"the request ends at byte {cursor.position}, in the middle of a field") from None
-    except UnicodeDecodeError as error:
-        raise MalformedRequest(f"a string before byte {cursor.position} is not UTF-8: {error.reason}") from None
+    request: Request = _read(prepare_request(api_key, version), cursor)
     return request
 
 
+def decode_response(api_key: int, version: int, body: bytes | memoryview) -> Response:
+    """Read a response's body, all of it; Corrupt if it is not one. Records are views of the body."""
+    cursor = Cursor(body, elements_max=len(body))
+    response: Response = read_reply(_response_reader(api_key, version), cursor)
+    if cursor.position != len(body):
+        raise Corrupt(f"the reply cannot be read: nothing should follow byte {cursor.position} of {len(body)}")
+    return response
+
+
+def read_reply(reader: Reader, cursor: Cursor) -> Any:
+    """Read a part of a reply; Corrupt if that is not possible."""
+    try:
+        return _read(reader, cursor)
+    except MalformedRequest as error:
+        raise Corrupt(f"the reply cannot be read: {error.message}") from None
+
+
+def _read(reader: Reader, cursor: Cursor) -> Any:
+    try:
+        return reader(cursor)
+    except (struct.error, IndexError):
+        raise MalformedRequest(f"the message ends at byte {cursor.position}, in the middle of a field") from None
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"a string before byte {cursor.position} is not UTF-8: {error.reason}") from None
+
+
 def skip_tags(cursor: Cursor) -> None:
-    """Pass over tagged fields that nobody asked for."""
+    """Skip tagged fields."""
     for _ in range(cursor.count(cursor.uvarint())):
         cursor.uvarint()
         cursor.take(cursor.uvarint())
@@ -98,8 +130,13 @@ def skip_tags(cursor: Cursor) -> None:
 
 @cache
 def prepare_request(api_key: int, version: int) -> Reader:
-    """Return what reads a request; made once."""
+    """Return the function that reads a request; the first call builds it."""
     return _struct_reader(request_shape(api_key, version), request_shape(api_key, newest_version(api_key)))
+
+
+@cache
+def _response_reader(api_key: int, version: int) -> Reader:
+    return _struct_reader(response_shape(api_key, version), None)
 
 
 def _struct_reader(shape: Shape, newest: Shape | None) -> Reader:
@@ -117,15 +154,15 @@ def _struct_reader(shape: Shape, newest: Shape | None) -> Reader:
     defaults |= {field.name: field.default for field in shape.fields}
     is_flexible = shape.is_flexible
 
-    def read(cursor: Cursor) -> Request:
-        request = Request()
-        values = request.__dict__
+    def read(cursor: Cursor) -> Message:
+        message = Message()
+        values = message.__dict__
         values.update(defaults)
         for name, step in steps:
             values[name] = step(cursor)
         if is_flexible:
             _read_tags(cursor, tagged, values)
-        return request
+        return message
 
     return read
 
@@ -161,7 +198,7 @@ def _never_null(element: Reader, name: str) -> Reader:
     def read(cursor: Cursor) -> Any:
         value = element(cursor)
         if value is None:
-            raise MalformedRequest(f"{name} is null, which it must not be")
+            raise MalformedRequest(f"{name} must not be null")
         return value
 
     return read
@@ -189,6 +226,8 @@ def _primitive(kind: str, *, is_flexible: bool) -> Reader:
         return _compact_string if is_flexible else _string
     if kind == "bytes":
         return _compact_bytes if is_flexible else _bytes
+    if kind == "records":
+        return _compact_records if is_flexible else _records
     if kind == "uuid":
         return lambda cursor: UUID(bytes=cursor.take(_UUID_BYTES))
     return _number({"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}[kind])
@@ -218,13 +257,13 @@ def _string(cursor: Cursor) -> str | None:
 def _compact_string(cursor: Cursor) -> str | None:
     data, start = cursor.data, cursor.position + 1
     end = start + data[start - 1] - 1
-    # Most strings are short, and all of it is there.
+    # The usual case first: a short string, all of which is there.
     if start <= end <= len(data) and end - start < _SHORT_BYTES:
         cursor.position = end
         return str(data[start:end], "utf-8")
     size = cursor.uvarint() - 1
     if size > _STRING_BYTES_MAX:
-        raise MalformedRequest(f"a string of {size} bytes is longer than any can be")
+        raise MalformedRequest(f"a string has {size} bytes, at most {_STRING_BYTES_MAX} are allowed")
     return None if size < 0 else cursor.take(size).decode()
 
 
@@ -236,3 +275,13 @@ def _bytes(cursor: Cursor) -> bytes | None:
 def _compact_bytes(cursor: Cursor) -> bytes | None:
     size = cursor.uvarint() - 1
     return None if size < 0 else cursor.take(size)
+
+
+def _records(cursor: Cursor) -> bytes | memoryview | None:
+    size = _int32(cursor)
+    return None if size < 0 else cursor.view(size)
+
+
+def _compact_records(cursor: Cursor) -> bytes | memoryview | None:
+    size = cursor.uvarint() - 1
+    return None if size < 0 else cursor.view(size)
