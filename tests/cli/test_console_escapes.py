@@ -16,7 +16,7 @@ from rich.text import Text
 import goqueue.cli
 from goqueue.cli.doctor.findings import Finding, show_findings
 from goqueue.cli.pipelines.output import show_mistakes
-from goqueue.cli.pipelines.run_output import Lines
+from goqueue.cli.pipelines.screen import Lines
 from goqueue.cli.server.config import _show_table
 from goqueue.cli.terminal.output import Format
 from goqueue.cli.terminal.streams import console, write_line

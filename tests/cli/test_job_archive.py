@@ -15,9 +15,9 @@ from tests.cli.command import Command
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--format", "yaml"), "as a table or as json"),
+        (("--format", "yaml"), "use table or json"),
         (("--keep", "soon"), "write 500ms, 30s"),
-        (("--file-size", "1KiB"), "files have at least 64KiB"),
+        (("--file-size", "1KiB"), "at least 64KiB"),
         (("--keep", "31d"), "at most 30 days"),
     ],
 )
@@ -34,7 +34,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         with Client(broker.http) as client:
             client.send(topics.create("orders"))
         assert "[invalid]" in goqueue.refused("job", "archive", "orders", " ", *at)
-        assert "nothing is new in topic orders" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
+        assert "nothing new in topic orders" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
         elsewhere = goqueue.refused("job", "archive", "orders", tmp_path / "c", *at)
         assert f"says that its archive is at {tmp_path}/a, not at {tmp_path}/c" in elsewhere
         # What the hint says helps.

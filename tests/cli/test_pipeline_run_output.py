@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from goqueue.cli.pipelines.run_output import JsonLines, Lines, batch_line, ending_lines, progress_table
+from goqueue.cli.pipelines.screen import JsonLines, Lines, batch_line, ending_lines, progress_table
 from goqueue.spark.failures import Failure
 from goqueue.spark.pipelines.run.pipeline import PipelineStatus, QueryStatus
 from goqueue.spark.pipelines.run.progress import Figures, RunProgress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.cli.pipelines.run_spark import worth_reading
+from goqueue.spark.runs.output import worth_reading
 
 OF_A_HELPER = """\
 Traceback (most recent call last):

@@ -8,9 +8,10 @@ import pytest
 
 from goqueue.cli.doctor.install import satisfies
 from goqueue.cli.terminal.output import Format
-from goqueue.cli.terminal.tables import Column, Table, count_text, print_facts, size_text
+from goqueue.cli.terminal.tables import Column, Table, print_facts, size_text
 from goqueue.cli.terminal.times import time_text
 from goqueue.cli.topics import in_words
+from goqueue.model.units import count_text
 
 
 def test_sizes_have_the_unit_in_which_they_are_short() -> None:

@@ -77,7 +77,7 @@ def test_what_the_log_has_not_any_more_is_read_from_the_archive_and_is_the_same(
         {"partition": 1, "start": 0, "end": 5},
     ]
     assert setting_of(broker, topic) == str(path)
-    assert f"nothing is new in topic {topic}" in goqueue.done(*command)
+    assert f"nothing new in topic {topic}" in goqueue.done(*command)
 
     publish_at(broker, topic, [(NOON_MS + 3 * DAY_MS + n, f"c{n}") for n in range(5)])
     (second,) = goqueue.rows(*command, kind="archive")

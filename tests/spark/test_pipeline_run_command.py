@@ -235,7 +235,7 @@ def test_a_second_signal_does_not_wait_for_the_batch_under_way(broker: Broker, f
     finally:
         process.kill()
         output, errors = process.communicate()
-    assert "pipeline slow left in the middle" in output
+    assert "pipeline slow interrupted" in output
     assert errors == ""
     assert (bool(gone), left) == (True, [])
 

@@ -80,8 +80,8 @@ def test_an_archive_job_that_is_stopped_says_so_and_the_next_run_goes_on(
         run.send_signal(signal.SIGTERM)
         out, errors = run.communicate(timeout=_WAIT_S)
     assert (run.returncode, out.count("\n")) == (130, 1), out + errors
-    assert errors == "goqueue: stopped; what was committed stays, and the same command goes on from there\n"
+    assert errors == "goqueue: stopped; committed work is kept, and the same command continues from there\n"
     assert Command(broker.http)("job", "archive", topic, path, "--broker", broker.bootstrap).exit_code == 0
     verified = Command(broker.http).done("job", "archive", topic, path, "--verify")
     assert "180,000 rows" in verified
-    assert "all is well" in verified
+    assert "no problems found" in verified

@@ -13,8 +13,9 @@ import typer
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, connected
 from goqueue.cli.terminal.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.terminal.output import Format, FormatOption, Value, fields, show
-from goqueue.cli.terminal.tables import Column, Table, clean, count_text, data_text, print_facts
+from goqueue.cli.terminal.tables import Column, Table, clean, data_text, print_facts
 from goqueue.cli.terminal.times import parse_moment_ms, time_text
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.client import Client, DeadLetter, LetterPage, Letters, LettersOfTopic, Redrive, RedrivePreview

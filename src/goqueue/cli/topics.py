@@ -15,12 +15,12 @@ import typer
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TopicArgument, connected
 from goqueue.cli.terminal.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.terminal.output import Format, FormatOption, Value, fields, show
-from goqueue.cli.terminal.tables import Column, Table, count_text, print_facts, size_text
+from goqueue.cli.terminal.tables import Column, Table, print_facts, size_text
 from goqueue.cli.terminal.times import moment_text
 from goqueue.errors import Invalid, InvalidPartitions
 from goqueue.model.log_settings import LogSettings
 from goqueue.model.topic import PARTITIONS_MAX
-from goqueue.model.units import bytes_text, duration_text, parse_bytes, parse_duration_ms
+from goqueue.model.units import bytes_text, count_text, duration_text, parse_bytes, parse_duration_ms
 
 if TYPE_CHECKING:
     from goqueue.client import Partition, Topic

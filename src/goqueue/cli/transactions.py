@@ -12,9 +12,10 @@ import typer
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, TransactionArgument, complete_transaction, connected
 from goqueue.cli.terminal.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.terminal.output import Format, FormatOption, Value, fields, show
-from goqueue.cli.terminal.tables import Column, Table, clean, count_text, print_facts
+from goqueue.cli.terminal.tables import Column, Table, clean, print_facts
 from goqueue.cli.terminal.times import age_text, moment_text
 from goqueue.errors import InvalidTransactionState
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.client import Client, GroupPartition, OpenTransaction, TransactionView

@@ -58,6 +58,13 @@ def bytes_text(size: int) -> str:
     return _in_largest_unit(size, _BYTES_BY_BINARY_UNIT) or str(size)
 
 
+def count_text(count: int, noun: str = "") -> str:
+    """Return a number with commas, and its noun: `1 message`, `12,345 messages`."""
+    if not noun:
+        return f"{count:,}"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def quoted(written: object) -> str:
     """Return what somebody wrote as an error quotes it: on one line, and cut if it is long."""
     if isinstance(written, int) and abs(written) > 10**_QUOTED_CHARACTERS_MAX:

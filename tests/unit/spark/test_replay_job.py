@@ -13,14 +13,13 @@ from pyarrow import fs
 from rich.console import Console
 from typing_extensions import override
 
-from goqueue.cli.jobs.replay_bounds import Held, bounds_of, check_bounds
-from goqueue.cli.jobs.replay_output import Bar, Lines
-from goqueue.cli.jobs.replay_target import target_settings
+from goqueue.cli.jobs.replay_screen import Bar, Lines
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Corrupt
 from goqueue.model.start_position import parse_start
 from goqueue.seams.disk import RealDisk, RealFile
 from goqueue.spark.failures import Failure
+from goqueue.spark.jobs.replay.bounds import Held, bounds_of, check_bounds
 from goqueue.spark.jobs.replay.failures import advice, reworded
 from goqueue.spark.jobs.replay.job import ReplayStatus, ending_of, pace
 from goqueue.spark.jobs.replay.notes import (
@@ -32,6 +31,7 @@ from goqueue.spark.jobs.replay.notes import (
     ReplayRequest,
     require_same,
 )
+from goqueue.spark.jobs.replay.target_topic import target_settings
 from goqueue.spark.pipelines.run.progress import RunProgress
 from goqueue.spark.pipelines.run.query import BatchDone, QueryFailed, RunState
 from goqueue.spark.source.losses import DataLost, Loss, deleted, removed, settle
@@ -307,9 +307,9 @@ def test_a_job_goes_on_only_with_the_same_wish() -> None:
     [
         (["--from", "end"], "behind the end there is nothing to replay"),
         (["--from", "yesterday"], "is neither beginning, end, an offset"),
-        (["--rate", "5", "--batch", "7"], "leave --batch out"),
-        (["--name", "../x"], "is no name of a job"),
-        (["--format", "yaml"], "printed as a table or as json"),
+        (["--rate", "5", "--batch", "7"], "not both: --rate sets the batch size"),
+        (["--name", "../x"], "is not a job name"),
+        (["--format", "yaml"], "use table or json"),
     ],
 )
 def test_a_mistake_in_the_call_is_told_at_once(arguments: list[str], why: str) -> None:
@@ -328,8 +328,8 @@ def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFix
     lines.tell(failed, status)
     lines.finish("one", status, "stopped", "the same command goes on where it was")
     assert capsys.readouterr().out.splitlines() == [
-        "1,500 read, 700 published, 50 a second, 4,500 left, about 1 min 30 s more",
-        "the replay failed and starts again in 2 s: the broker is away",
+        "1,500 read, 700 published, 50 per second, 4,500 left, about 1 min 30 s to go",
+        "the replay failed and retries in 2 s: the broker is away",
         "replay one stopped",
         "  1,500 messages read, 700 published in 30 s",
         "  the same command goes on where it was",
@@ -340,5 +340,5 @@ def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFix
         bar.tell(failed, status)
         bar.finish("one", status, "stopped", "")
     assert "25%" in text.getvalue()
-    assert "the replay failed and starts again in 2 s" in text.getvalue()
+    assert "the replay failed and retries in 2 s" in text.getvalue()
     assert "replay one stopped" in text.getvalue()

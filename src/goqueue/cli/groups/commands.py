@@ -20,9 +20,10 @@ from goqueue.cli.connection import (
 )
 from goqueue.cli.terminal.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.terminal.output import Format, FormatOption, Value, fields, show
-from goqueue.cli.terminal.tables import Column, Table, clean, count_text, print_facts
+from goqueue.cli.terminal.tables import Column, Table, clean, print_facts
 from goqueue.cli.terminal.times import age_text, moment_text, parse_moment_ms
 from goqueue.errors import GroupNotEmpty, InconsistentProtocol, UnknownGroup
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.cli.groups.explain import Sentence

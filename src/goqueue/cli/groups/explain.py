@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from goqueue.cli.terminal.tables import count_text
 from goqueue.cli.terminal.times import age_text, moment_text
 from goqueue.client import Group, GroupMember, GroupOffset, GroupPartition, GroupRebalance
+from goqueue.model.units import count_text
 
 _REBALANCES_MAX = 5
 # A third of the usual session timeout.

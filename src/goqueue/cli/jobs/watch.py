@@ -8,8 +8,9 @@ import typer
 
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption, connected
 from goqueue.cli.terminal.output import Format, FormatOption
-from goqueue.cli.terminal.tables import Column, Table, count_text, one_line, print_facts
+from goqueue.cli.terminal.tables import Column, Table, one_line, print_facts
 from goqueue.cli.terminal.times import age_text, moment_text
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.client.jobs import Job

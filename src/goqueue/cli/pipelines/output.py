@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.cli.terminal.output import Format, Row, show
 from goqueue.cli.terminal.streams import console
-from goqueue.cli.terminal.tables import count_text
+from goqueue.model.units import count_text
 from goqueue.spark.pipelines.render.picture import Picture
 from goqueue.spark.pipelines.render.text import Part, draw_text
 from goqueue.spark.pipelines.spec.nodes import Mistake, MistakeSeverity

@@ -1,9 +1,9 @@
-"""`goqueue pipeline run`: its options, and the files that it reads. `pipeline_run_session` does the rest."""
+"""`goqueue pipeline run`: its options, and the files that it reads."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,22 +18,7 @@ if TYPE_CHECKING:
 
 
 SPARK_LOST_EXIT = 75
-"""As sendmail has it: it may work if it is tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What the command was told; empty texts leave it to the files, or to the broker."""
-
-    master: str = ""
-    is_available_now: bool = False
-    checkpoint: str = ""
-    broker: str = ""
-    server: str = ""
-    has_reports: bool = True
-    restarts: int | None = None
-    stop_seconds: float = 30.0
-    has_spark_logs: bool = False
+"""EX_TEMPFAIL of sysexits.h: a retry may succeed."""
 
 
 _Files = Annotated[
@@ -41,26 +26,24 @@ _Files = Annotated[
     typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Pipeline files (YAML), or modules (.py)."),
 ]
 _AvailableNow = Annotated[
-    bool, typer.Option("--available-now", help="Work off what is there and end, whatever the files say.")
+    bool, typer.Option("--available-now", help="Process the available messages and end, whatever the files say.")
 ]
-_Checkpoint = Annotated[
-    str, typer.Option("--checkpoint", metavar="DIR", help="Where to note how far it got: a directory or a URL.")
-]
+_Checkpoint = Annotated[str, typer.Option("--checkpoint", metavar="DIR", help="Checkpoint directory or URL.")]
 _Report = Annotated[
-    bool, typer.Option("--report/--no-report", help="Be seen by `goqueue pipeline list`, and stopped from there.")
+    bool, typer.Option("--report/--no-report", help="Report to the broker, for `goqueue pipeline list` and `stop`.")
 ]
 _Restarts = Annotated[
     int | None,
     typer.Option(
         "--restarts",
         min=0,
-        help="How often in a row a failed query starts again: without limit, or 4 times with available_now.",
+        help="Consecutive restarts of a failed query; unlimited by default, 4 with available_now.",
     ),
 ]
 _StopTimeout = Annotated[
-    float, typer.Option("--stop-timeout", min=0, help="How many seconds batches under way may take to end.")
+    float, typer.Option("--stop-timeout", min=0, help="Seconds that current batches may take to finish.")
 ]
-_Format = Annotated[Format, typer.Option("--format", help="How to print: for people (table), or as JSON Lines (json).")]
+_Format = Annotated[Format, typer.Option("--format", help="Output format: table, or JSON Lines (json).")]
 
 
 def run(
@@ -77,22 +60,23 @@ def run(
     spark_logs: SparkLogsOption = False,
     output_format: _Format = Format.TABLE,
 ) -> None:
-    """Run pipelines on Spark, all of them in one.
+    """Run pipelines in one Spark session.
 
-    A query that fails starts again by itself, after a second at first and
-    after a minute at most. SIGTERM and Ctrl-C let batches under way end; a
-    second one does not wait for them. Exits with 0 if all has ended well,
-    with 1 if a pipeline has failed for good, with 75 if Spark itself has
-    ended: the same command then goes on from the checkpoints.
+    A failed query restarts after a delay of one second to one minute.
+    SIGTERM and Ctrl-C finish current batches; a second signal does not wait
+    for them. Exits with 0 if all pipelines ended without error, with 1 if
+    one has failed, with 75 if Spark itself was lost: the same command then
+    continues from the checkpoints.
 
     Example: [bold]goqueue pipeline run pipeline.yaml[/bold]
 
     Example: [bold]goqueue pipeline run --available-now --format json pipelines/*.yaml[/bold]
     """
     if output_format is Format.YAML:
-        raise typer.BadParameter("what may never end is printed as a table or as json", param_hint="--format")
+        raise typer.BadParameter("use table or json", param_hint="--format")
     readings = _read(files)
-    from goqueue.cli.pipelines.run_session import run_all
+    from goqueue.cli.pipelines.screen import make_screen
+    from goqueue.spark.pipelines.run.session import RunOptions, run_all
     from goqueue.spark.session import SparkLost
 
     options = RunOptions(
@@ -107,7 +91,7 @@ def run(
         has_spark_logs=spark_logs,
     )
     try:
-        is_well = run_all(readings, options, output_format)
+        is_well = run_all(readings, options, partial(make_screen, output_format))
     except SparkLost as error:
         typer.echo(f"goqueue: {error} [{error.code}]", err=True)
         raise typer.Exit(SPARK_LOST_EXIT) from None
@@ -116,7 +100,7 @@ def run(
 
 
 def _read(files: list[Path]) -> list[LoadedFile]:
-    """Read all pipelines, and show what is wrong with them; exits if that is an error."""
+    """Read all pipelines, and print their mistakes; exit with 1 if one is an error."""
     try:
         from goqueue.cli.pipelines import output as pipeline_output
         from goqueue.spark.pipelines import load

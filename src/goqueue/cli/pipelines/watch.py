@@ -12,9 +12,10 @@ import typer
 from goqueue.cli.connection import DEFAULT_SERVER, PipelineArgument, ServerOption, connected
 from goqueue.cli.terminal.output import Format, FormatOption, Value, fields, show
 from goqueue.cli.terminal.streams import console
-from goqueue.cli.terminal.tables import Column, Table, count_text, one_line, print_facts, size_text
+from goqueue.cli.terminal.tables import Column, Table, one_line, print_facts, size_text
 from goqueue.cli.terminal.times import age_text, moment_text
 from goqueue.errors import Unavailable, UnknownPipeline
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.client import Client

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from goqueue.cli.terminal.output import Format, Row, show
-from goqueue.cli.terminal.tables import clean, count_text, size_text
+from goqueue.cli.terminal.tables import clean, size_text
 from goqueue.errors import GoQueueError
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.cli.produce.input import Entry, Place

@@ -12,9 +12,10 @@ from goqueue.cli.connection import DEFAULT_SERVER, QueueArgument, ServerOption, 
 from goqueue.cli.queues import arguments, messages
 from goqueue.cli.terminal.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.terminal.output import Format, FormatOption, fields, show
-from goqueue.cli.terminal.tables import Column, Table, clean, count_text, print_facts
+from goqueue.cli.terminal.tables import Column, Table, clean, print_facts
 from goqueue.cli.terminal.times import age_text, time_text
 from goqueue.model.start_position import AtOffset, AtTime, FromEnd, parse_start
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.client import Call, MovedQueue, Queue, QueueMember, QueueMove, QueuePartition

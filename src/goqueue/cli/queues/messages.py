@@ -18,9 +18,10 @@ from goqueue.cli.connection import (
 )
 from goqueue.cli.queues import arguments
 from goqueue.cli.terminal.output import Format, FormatOption, Value, fields, show
-from goqueue.cli.terminal.tables import Column, Table, clean, count_text, data_text
+from goqueue.cli.terminal.tables import Column, Table, clean, data_text
 from goqueue.cli.terminal.times import time_text
 from goqueue.errors import GoQueueError
+from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
     from goqueue.client import Message, QueueMessage, SettledMessage

@@ -101,13 +101,6 @@ def size_text(size: float) -> str:
     return f"{size:.1f} {_UNITS[-1]}"
 
 
-def count_text(count: int, noun: str = "") -> str:
-    """Return a number with commas, and its noun: `1 message`, `12,345 messages`."""
-    if not noun:
-        return f"{count:,}"
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def data_text(data: bytes | None, chars_max: int = 60) -> str | None:
     """Return a key or a value as a cell, shortened; None if there is none."""
     if data is None:

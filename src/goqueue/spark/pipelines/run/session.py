@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from goqueue.cli.pipelines.run import RunOptions
-from goqueue.cli.pipelines.run_output import Screen, make_screen
-from goqueue.cli.pipelines.run_spark import STDERR, spark_output
-from goqueue.cli.spark.run import quiet, require_spark, stop_signals
-from goqueue.cli.terminal.output import Format
 from goqueue.errors import Invalid
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.entropy import SystemEntropy
 from goqueue.spark.pipelines.spec.model import AvailableNow, PipelineSpec
+from goqueue.spark.runs.output import STDERR, spark_output
+from goqueue.spark.runs.session import quiet, require_spark, stop_signals
 from goqueue.spark.session import SessionRequest, SparkLost, SparkNotStarted, is_remote, java_exit, start_session
 
 if TYPE_CHECKING:
@@ -33,17 +30,63 @@ if TYPE_CHECKING:
     from goqueue.spark.pipelines.run.query import Event
     from goqueue.spark.pipelines.run.report import Reporter
     from goqueue.spark.pipelines.run.topics import LiveEnds
+    from goqueue.spark.pipelines.write.sinks import ShownRows
 
 _TELL_S = 5.0
 
 
-def run_all(readings: Sequence[LoadedFile], options: RunOptions, output_format: Format) -> bool:
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command was told; empty texts leave it to the files, or to the broker."""
+
+    master: str = ""
+    is_available_now: bool = False
+    checkpoint: str = ""
+    broker: str = ""
+    server: str = ""
+    has_reports: bool = True
+    restarts: int | None = None
+    stop_seconds: float = 30.0
+    has_spark_logs: bool = False
+
+
+class RunScreen(Protocol):
+    """Where things are shown."""
+
+    def say(self, line: str) -> None:
+        """Show a line about the whole."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """Show something that has happened."""
+        ...
+
+    def show_rows(self, shown: ShownRows) -> None:
+        """Show rows of a console sink; called from threads of Spark."""
+        ...
+
+    def wait_for(self, what: str, waited_s: float) -> None:
+        """Show that something is waited for; called from a thread, and the less often the longer it takes."""
+        ...
+
+    def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
+        """Show how everything is now."""
+        ...
+
+    def finish(self, pipelines: tuple[PipelineStatus, ...]) -> None:
+        """Show how everything has ended."""
+        ...
+
+
+def run_all(
+    readings: Sequence[LoadedFile], options: RunOptions, screens: Callable[[], AbstractContextManager[RunScreen]]
+) -> bool:
     """Run pipelines until they have ended; tell whether all have ended well."""
     specs = [_chosen(reading, options) for reading in readings]
     settings_of_spark = _spark_settings(specs)
     require_spark()
     stops: SimpleQueue[str] = SimpleQueue()
-    with make_screen(output_format) as screen, ExitStack() as stack:
+    with screens() as screen, ExitStack() as stack:
         settings = [_settings(spec, reading, options, screen) for spec, reading in zip(specs, readings, strict=True)]
         reporters = _reporters(specs, settings, options, stops, stack)
         screen.say(f"starting Spark for {', '.join(spec.name for spec in specs)}")
@@ -126,7 +169,7 @@ def _lost(status: PipelineStatus, what: str) -> PipelineStatus:
 
 
 @contextmanager
-def _telling(screen: Screen, what: str) -> Iterator[None]:
+def _telling(screen: RunScreen, what: str) -> Iterator[None]:
     """Show every few seconds that something is still waited for."""
     is_over = threading.Event()
     clock = SystemClock()
@@ -148,7 +191,7 @@ def _telling(screen: Screen, what: str) -> Iterator[None]:
 class _Watch:
     """Hands on what happens, to people and to the broker, with the lag of now."""
 
-    def __init__(self, screen: Screen, reporters: Sequence[Reporter], ends: Mapping[str, LiveEnds]) -> None:
+    def __init__(self, screen: RunScreen, reporters: Sequence[Reporter], ends: Mapping[str, LiveEnds]) -> None:
         self.screen = screen
         self._reporters = reporters
         self._ends = ends
@@ -210,7 +253,7 @@ def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
     return found
 
 
-def _settings(spec: PipelineSpec, reading: LoadedFile, options: RunOptions, screen: Screen) -> RunSettings:
+def _settings(spec: PipelineSpec, reading: LoadedFile, options: RunOptions, screen: RunScreen) -> RunSettings:
     from goqueue.spark.broker import DEFAULT_BOOTSTRAP, find_http_url
     from goqueue.spark.pipelines.run.checkpoints import checkpoints_of
     from goqueue.spark.pipelines.run.pipeline import RunSettings

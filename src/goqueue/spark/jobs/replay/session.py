@@ -8,31 +8,25 @@ is the target made, and the job begins.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from goqueue.cli.jobs.replay import Partitions, ReplayOptions
-from goqueue.cli.jobs.replay_bounds import Held, bounds_of
-from goqueue.cli.jobs.replay_output import ReplayScreen, make_screen
-from goqueue.cli.jobs.replay_target import settled_target
-from goqueue.cli.jobs.report import ReplayWatch, job_reporting, report_replay
-from goqueue.cli.spark.run import job_session, stop_signals
-from goqueue.cli.terminal.output import Format
-from goqueue.cli.terminal.tables import count_text
 from goqueue.client import Client, topics
 from goqueue.errors import Conflict, NotFound, UnknownTopic
+from goqueue.model.units import count_text
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive.lookup import WrongArchive
 from goqueue.spark.archive.store import ArchiveUnreachable
 from goqueue.spark.broker import DEFAULT_BOOTSTRAP, find_http_url
 from goqueue.spark.failures import reason_in
+from goqueue.spark.jobs.replay.bounds import Held, bounds_of
 from goqueue.spark.jobs.replay.failures import ARCHIVE_HINT, advice
 from goqueue.spark.jobs.replay.job import (
     ReplayPlan,
@@ -43,14 +37,21 @@ from goqueue.spark.jobs.replay.job import (
     pace,
 )
 from goqueue.spark.jobs.replay.notes import JobDirectory, ReplayNotes, ReplayRequest, require_same
+from goqueue.spark.jobs.replay.options import ReplayOptions
+from goqueue.spark.jobs.replay.target_topic import settled_target
 from goqueue.spark.jobs.replay.topics import SourceFacts, look_at_source, require_target
 from goqueue.spark.jobs.report import JobReporter
 from goqueue.spark.pipelines.run.query import RunState
+from goqueue.spark.runs.reporting import ReplayWatch, job_reporting, report_replay
+from goqueue.spark.runs.session import job_session, stop_signals
 from goqueue.spark.session import SparkLost, is_remote
 from goqueue.spark.source.option_values import ArchiveUse, parse_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from goqueue.spark.jobs.replay.job import PartitionCount
+    from goqueue.spark.pipelines.run.query import Event
 
 _STOPPED = 130
 _OF_SPARK = (PySparkException, Py4JError, ConnectionError)
@@ -66,10 +67,34 @@ class _Ground:
     target: topics.Topic | None
 
 
-def run_replay(options: ReplayOptions, output_format: Format) -> int:
-    """Run a replay, or go on with it; return the exit code."""
+class ReplayScreen(Protocol):
+    """Where things are shown."""
+
+    def say(self, line: str) -> None:
+        """Show a line about the whole."""
+        ...
+
+    def tell(self, event: Event, status: ReplayStatus) -> None:
+        """Show something that has happened."""
+        ...
+
+    def refresh(self, status: ReplayStatus) -> None:
+        """Show how it is now."""
+        ...
+
+    def count(self, counts: Sequence[PartitionCount], target: str) -> None:
+        """Show what would be replayed."""
+        ...
+
+    def finish(self, name: str, status: ReplayStatus, ending: str, advice: str) -> None:
+        """Show how it has ended, and what to do then."""
+        ...
+
+
+def run_replay(options: ReplayOptions, screens: Callable[[], AbstractContextManager[ReplayScreen]]) -> int:
+    """Run a replay, or resume it; return the exit code."""
     directory = JobDirectory(f"{options.checkpoint.rstrip('/')}/{options.name}")
-    with make_screen(output_format) as screen, ExitStack() as stack:
+    with screens() as screen, ExitStack() as stack:
         if options.is_dry_run:
             return _count(options, screen, stack)
         stack.enter_context(_only_one(directory, options.name))
@@ -90,7 +115,7 @@ def run_replay(options: ReplayOptions, output_format: Format) -> int:
 def _lost_source(options: ReplayOptions, notes: ReplayNotes) -> str:
     """Return what has become of the source of a job that was at work with it; nothing if it is there."""
     try:
-        found = _look_at_source(options, options.around.broker or DEFAULT_BOOTSTRAP)
+        found = _look_at_source(options, options.environment.broker or DEFAULT_BOOTSTRAP)
     except UnknownTopic:
         return "is gone"
     is_same = not notes.source_id or found.id == notes.source_id
@@ -133,7 +158,7 @@ def _replay(
     if options.is_restart and not directory.is_empty:
         directory.forget()
         screen.say(f"replay {options.name} begins anew: what it has published before may be in the target twice")
-    target = settled_target(options, ground.source, ground.http_url, screen)
+    target = settled_target(options, ground.source, ground.http_url, screen.say)
     if notes is None:
         notes = ReplayNotes(
             wish=_wish(options),
@@ -163,7 +188,7 @@ def _work(
     run = ReplayRun(session, plan, directory.checkpoint, SystemClock())
     again = f"the same command goes on where it was, which {directory.path} knows"
     try:
-        status, is_done = run.work(stops, ReplayWatch(screen, reporter), stop_s=options.around.stop_seconds)
+        status, is_done = run.work(stops, ReplayWatch(screen, reporter), stop_s=options.environment.stop_seconds)
     except _OF_SPARK as error:
         # What goes wrong with the query is told by its status; this is Spark itself.
         raise SparkLost(f"Spark does not answer any more: {reason_in(str(error))}", hint=again) from error
@@ -188,7 +213,7 @@ def _reporting(options: ReplayOptions, http_url: str) -> AbstractContextManager[
     about = f"topic {options.source} to topic {options.target}"
     if options.where:
         about += f", where {options.where}"
-    return job_reporting(http_url, "replay", options.name, about, options.around.master)
+    return job_reporting(http_url, "replay", options.name, about, options.environment.master)
 
 
 def _without(status: ReplayStatus) -> str:
@@ -210,8 +235,8 @@ def _count(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> in
 
 
 def _ask_broker(options: ReplayOptions) -> _Ground:
-    bootstrap = options.around.broker or DEFAULT_BOOTSTRAP
-    http_url = options.around.server or find_http_url(bootstrap)
+    bootstrap = options.environment.broker or DEFAULT_BOOTSTRAP
+    http_url = options.environment.server or find_http_url(bootstrap)
     if not http_url:
         raise NotFound("the broker does not tell its HTTP address", hint="name it with --server")
     source = _look_at_source(options, bootstrap)
@@ -264,21 +289,23 @@ def _plan(options: ReplayOptions, ground: _Ground, notes: ReplayNotes | None) ->
 
 def _keeps_partitions(options: ReplayOptions, partitions: int, target: topics.Topic | None) -> bool:
     in_target = partitions if target is None else target.partitions
-    if options.partitions is Partitions.KEEP and in_target < partitions:
+    if options.partitions == "keep" and in_target < partitions:
         raise Conflict(
             f"messages cannot keep their partitions: topic {options.source} has {partitions}, "
             f"and topic {options.target} has {in_target}",
             hint="use --partitions key, or give the target more with `goqueue topic alter`",
         )
-    if options.partitions is Partitions.AUTO:
+    if options.partitions == "auto":
         return in_target == partitions
-    return options.partitions is Partitions.KEEP
+    return options.partitions == "keep"
 
 
 def _spark(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> SparkSession:
     screen.say("starting Spark")
-    around = options.around
-    return stack.enter_context(job_session("goqueue job replay", around.master, has_logs=around.has_spark_logs))
+    environment = options.environment
+    return stack.enter_context(
+        job_session("goqueue job replay", environment.master, has_logs=environment.has_spark_logs)
+    )
 
 
 def _wish(options: ReplayOptions) -> ReplayRequest:
@@ -288,7 +315,7 @@ def _wish(options: ReplayOptions) -> ReplayRequest:
         start=options.written_start,
         end=options.written_end,
         where=options.where,
-        partitions=options.partitions.value,
+        partitions=options.partitions,
         has_origin=options.has_origin,
     )
 

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
-from goqueue.cli.jobs.replay import ReplayOptions
-from goqueue.cli.jobs.replay_output import ReplayScreen
-from goqueue.cli.terminal.tables import count_text
 from goqueue.client import Client, topics
 from goqueue.errors import TopicExists, UnknownTopic
 from goqueue.model.start_position import AtTime
-from goqueue.model.units import duration_text
+from goqueue.model.units import count_text, duration_text
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.archive.lookup import PATH_SETTING
+from goqueue.spark.jobs.replay.options import ReplayOptions
 from goqueue.spark.jobs.replay.topics import SourceFacts
 
 _STAMP_SETTING = "message.timestamp.type"
 _OF_PRODUCER, _OF_BROKER = "CreateTime", "LogAppendTime"
 
 
-def settled_target(options: ReplayOptions, source: SourceFacts, http_url: str, screen: ReplayScreen) -> topics.Topic:
+def settled_target(
+    options: ReplayOptions, source: SourceFacts, http_url: str, say: Callable[[str], None]
+) -> topics.Topic:
     """Return the target, which is there then."""
     with Client(http_url) as client:
         try:
             target = client.send(topics.describe(options.target))
         except UnknownTopic:
-            _make(client, options, source, screen)
+            _make(client, options, source, say)
             target = client.send(topics.describe(options.target))
     settings = {each.name: each.value for each in target.settings}
     for line in warnings(options, settings, source.oldest_ms, SystemClock().now_ms()):
-        screen.say(line)
+        say(line)
     return target
 
 
-def _make(client: Client, options: ReplayOptions, source: SourceFacts, screen: ReplayScreen) -> None:
+def _make(client: Client, options: ReplayOptions, source: SourceFacts, say: Callable[[str], None]) -> None:
     settings = client.send(topics.describe(options.source)).config
     with suppress(TopicExists):
         client.send(topics.create(options.target, partitions=source.partitions, config=target_settings(settings)))
         partitions = count_text(source.partitions, "partition")
-        screen.say(f"made topic {options.target} like {options.source}: {partitions}, the same settings")
+        say(f"made topic {options.target} like {options.source}: {partitions}, the same settings")
 
 
 def target_settings(own: dict[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSess
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from goqueue.cli.pipelines.run_spark import spark_output
+    from goqueue.spark.runs.output import spark_output
     from goqueue.spark.session import SessionRequest, is_remote, start_session
 
     if (there := SparkSession.getActiveSession()) is not None:

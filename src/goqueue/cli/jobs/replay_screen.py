@@ -1,16 +1,17 @@
-"""What `goqueue job replay` shows: on a terminal a bar that is kept up to date, lines elsewhere, or JSON."""
+"""What `goqueue job replay` prints: a progress bar on a terminal, lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from goqueue.cli.terminal.output import Format, show
 from goqueue.cli.terminal.streams import console, write_line
-from goqueue.cli.terminal.tables import Column, Table, count_text
+from goqueue.cli.terminal.tables import Column, Table
 from goqueue.cli.terminal.times import time_text
+from goqueue.model.units import count_text
 from goqueue.seams.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from goqueue.cli.terminal.output import Value
     from goqueue.spark.jobs.replay.job import PartitionCount, ReplayStatus
+    from goqueue.spark.jobs.replay.session import ReplayScreen
     from goqueue.spark.pipelines.run.query import Event, QueryFailed
 
 _LINES_EVERY_S = 1.0
@@ -33,33 +35,9 @@ _COUNTS: Table[PartitionCount] = Table(
 )
 
 
-class ReplayScreen(Protocol):
-    """Where things are shown."""
-
-    def say(self, line: str) -> None:
-        """Show a line about the whole."""
-        ...
-
-    def tell(self, event: Event, status: ReplayStatus) -> None:
-        """Show something that has happened."""
-        ...
-
-    def refresh(self, status: ReplayStatus) -> None:
-        """Show how it is now."""
-        ...
-
-    def count(self, counts: Sequence[PartitionCount], target: str) -> None:
-        """Show what would be replayed."""
-        ...
-
-    def finish(self, name: str, status: ReplayStatus, ending: str, advice: str) -> None:
-        """Show how it has ended, and what to do then."""
-        ...
-
-
 @contextmanager
 def make_screen(output_format: Format) -> Iterator[ReplayScreen]:
-    """Return what fits the format and where the output goes."""
+    """Return the screen that fits the format and the terminal."""
     screen = console(highlight=False, emoji=False, markup=False)
     if output_format is not Format.TABLE:
         yield JsonLines()
@@ -71,7 +49,7 @@ def make_screen(output_format: Format) -> Iterator[ReplayScreen]:
 
 
 class JsonLines:
-    """One JSON object for each thing that happens."""
+    """A JSON object per event."""
 
     def say(self, line: str) -> None:
         self._show("note", {"text": line})
@@ -100,7 +78,7 @@ class JsonLines:
 
 
 class Lines:
-    """A line for each thing that happens; of many batches in a second, for the first."""
+    """A line per event, and at most one batch per second."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -129,7 +107,7 @@ class Lines:
 
 
 class Bar:
-    """A bar that is kept up to date, below everything else that is said."""
+    """A progress bar below the lines."""
 
     def __init__(self, screen: Console) -> None:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -179,7 +157,7 @@ def _failed(event: Event) -> QueryFailed | None:
 
 
 def _failure_line(event: QueryFailed) -> str:
-    then = "gives up" if event.retry_s is None else f"starts again in {event.retry_s:g} s"
+    then = "gives up" if event.retry_s is None else f"retries in {event.retry_s:g} s"
     return f"the replay failed and {then}: {event.failure}"
 
 
@@ -201,12 +179,12 @@ def _amounts(status: ReplayStatus) -> str:
     words = [
         f"{count_text(status.read)} read",
         f"{count_text(status.published)} published",
-        f"{status.rows_per_second:,.0f} a second",
+        f"{status.rows_per_second:,.0f} per second",
     ]
     if status.left is not None:
         words.append(f"{count_text(status.left)} left")
     if status.left and status.seconds_left is not None:
-        words.append(f"about {_span(status.seconds_left)} more")
+        words.append(f"about {_span(status.seconds_left)} to go")
     return ", ".join(words)
 
 

@@ -1,4 +1,4 @@
-"""What `goqueue pipeline run` shows: on a terminal a table that is kept up to date, lines elsewhere, or JSON."""
+"""What `goqueue pipeline run` prints: a live table on a terminal, lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from goqueue.cli.terminal.output import Format, show
 from goqueue.cli.terminal.streams import console, write_line
-from goqueue.cli.terminal.tables import clean, count_text, size_text
+from goqueue.cli.terminal.tables import clean, size_text
+from goqueue.model.units import count_text
 from goqueue.seams.clock import SystemClock
 from goqueue.spark.failures import Failure
 from goqueue.spark.pipelines.run.progress import DEAD_LETTERS_NAME, Figures, RunProgress
@@ -22,43 +23,16 @@ if TYPE_CHECKING:
 
     from goqueue.spark.pipelines.run.pipeline import PipelineStatus, QueryStatus
     from goqueue.spark.pipelines.run.query import Event
+    from goqueue.spark.pipelines.run.session import RunScreen
     from goqueue.spark.pipelines.write.sinks import ShownRows
 
 _LINES_EVERY_S = 1.0
 _STYLES = {"running": "green", "ended": "green", "restarting": "yellow", "stopping": "yellow", "failed": "bold red"}
 
 
-class Screen(Protocol):
-    """Where things are shown."""
-
-    def say(self, line: str) -> None:
-        """Show a line about the whole."""
-        ...
-
-    def tell(self, event: Event) -> None:
-        """Show something that has happened."""
-        ...
-
-    def show_rows(self, shown: ShownRows) -> None:
-        """Show rows of a console sink; called from threads of Spark."""
-        ...
-
-    def wait_for(self, what: str, waited_s: float) -> None:
-        """Show that something is waited for; called from a thread, and the less often the longer it takes."""
-        ...
-
-    def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
-        """Show how everything is now."""
-        ...
-
-    def finish(self, pipelines: tuple[PipelineStatus, ...]) -> None:
-        """Show how everything has ended."""
-        ...
-
-
 @contextmanager
-def make_screen(output_format: Format) -> Iterator[Screen]:
-    """Return what fits the format and where the output goes."""
+def make_screen(output_format: Format) -> Iterator[RunScreen]:
+    """Return the screen that fits the format and the terminal."""
     screen = console(highlight=False, emoji=False, markup=False)
     if output_format is not Format.TABLE:
         yield JsonLines()
@@ -70,7 +44,7 @@ def make_screen(output_format: Format) -> Iterator[Screen]:
 
 
 class JsonLines:
-    """One JSON object for each thing that happens."""
+    """A JSON object per event."""
 
     def say(self, line: str) -> None:
         self._show("note", {"text": line})
@@ -108,7 +82,7 @@ class JsonLines:
 
 
 class Lines:
-    """A line for each thing that happens; of many batches of one query in a second, for the first."""
+    """A line per event, and at most one batch of each query per second."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -146,7 +120,7 @@ class Lines:
 
 
 class LiveTable:
-    """A table that is kept up to date, below everything else that is said."""
+    """A live table below the lines."""
 
     def __init__(self, screen: Console) -> None:
         from rich.live import Live
@@ -194,7 +168,7 @@ class LiveTable:
 
 
 def progress_table(pipelines: Sequence[PipelineStatus]) -> RenderableType:
-    """Return a table with a line for each query."""
+    """Return a table with a line per query."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -230,13 +204,13 @@ def _cells(query: QueryStatus) -> list[str]:
 
 def _progress_fields(progress: RunProgress) -> dict[str, object]:
     fields = asdict(progress)
-    # Pairs are no keys in JSON, and the lag is made of them.
+    # JSON has no pairs as keys; the lag is computed from these.
     del fields["positions"]
     return fields
 
 
 def batch_line(pipeline: str, progress: RunProgress, batch: Figures) -> str:
-    """Return what the last batch of a query has done, how fast it was, and how much is left."""
+    """Return the amounts, speed and lag of the last batch of a query."""
     words = [
         _amounts(progress.name, batch),
         f"{progress.rows_per_second:,.0f} rows/s",
@@ -251,15 +225,15 @@ def batch_line(pipeline: str, progress: RunProgress, batch: Figures) -> str:
 
 
 def failure_line(query: str, failure: Failure, retry_s: float | None) -> str:
-    """Return why a query has failed, and what happens next."""
-    then = "gives up" if retry_s is None else f"starts again in {retry_s:g} s"
+    """Return the failure of a query, and what happens next."""
+    then = "gives up" if retry_s is None else f"restarts in {retry_s:g} s"
     return f"{query} failed and {then}: {failure}"
 
 
 def ending_lines(pipelines: Sequence[PipelineStatus]) -> Iterator[str]:
-    """Yield how each pipeline has ended, and which rules were broken how often."""
+    """Yield how each pipeline ended, and how often rules were broken."""
     for pipeline in pipelines:
-        state = pipeline.state.value if pipeline.state.is_over else "left in the middle"
+        state = pipeline.state.value if pipeline.state.is_over else "interrupted"
         again = f", {count_text(pipeline.restarts, 'restart')}" if pipeline.restarts else ""
         why = f": {pipeline.failure}" if pipeline.failure and pipeline.state.value == "failed" else ""
         yield f"pipeline {pipeline.name} {state}{again}{why}"
@@ -270,7 +244,7 @@ def ending_lines(pipelines: Sequence[PipelineStatus]) -> Iterator[str]:
 
 
 def _broken(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Yield which rules were broken how often: by bad rows, and by rows that went on."""
+    """Yield how often each rule was broken, by bad rows and by warned rows."""
     for kind, counts in (("bad", figures.bad_rows), ("warned", figures.warned_rows)):
         rules = ", ".join(f"{rule} {count_text(count)}" for rule, count in counts.items() if count)
         if rules:

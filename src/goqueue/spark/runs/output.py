@@ -47,7 +47,7 @@ def spark_output() -> Iterator[int]:
 
 
 def _hand_on(reading: int) -> None:
-    with open(reading, encoding="utf-8", errors="replace") as lines:
+    with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
         for line in worth_reading(lines):
             sys.stderr.write(line)
 
