@@ -40,7 +40,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         # What the hint says helps.
         assert "`goqueue topic alter orders --unset goqueue.archive.path`" in elsewhere
         goqueue.done("topic", "alter", "orders", "--unset", "goqueue.archive.path")
-        assert "reads with Spark use" in goqueue.done("job", "archive", "orders", tmp_path / "c", *at)
+        assert "Spark reads deleted records" in goqueue.done("job", "archive", "orders", tmp_path / "c", *at)
         goqueue.done("topic", "alter", "orders", "--config", f"goqueue.archive.path={tmp_path}/a")
         (tmp_path / "file").write_text("")
         assert f"{tmp_path}/file is a file" in goqueue.refused("job", "archive", "orders", tmp_path / "file", *at)
@@ -50,7 +50,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "a")
         gone = goqueue.refused("job", "archive", "orders", tmp_path / "a", *at)
         goqueue.done("topic", "alter", "orders", "--unset", "goqueue.archive.path")
-        assert "reads with Spark use" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
+        assert "Spark reads deleted records" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
     assert "it is not there" in gone
     assert "topic alter orders --unset goqueue.archive.path" in gone
     assert "does not hold topic 'orders', but nothing [not_archived]" in told
