@@ -133,7 +133,7 @@ def test_types_are_those_that_spark_makes_of_its_own() -> None:
         ("id BIGNT", "the schema is no list of columns: BIGNT is no type; did you mean BIGINT"),
         ("a STRUCT<b: VARIANT>", "column a.b is of the type VARIANT, which the source cannot decode"),
         ("a STRING COLLATE UTF8_LCASE", "column a is of the type STRING"),
-        ("m MAP<INT, INT>", "column m is a map, whose keys have to be STRING"),
+        ("m MAP<INT, INT>", "column m is a map whose keys are not STRING"),
     ],
 )
 def test_schemas_that_cannot_be_read_are_refused_with_the_column(schema: str, told: str) -> None:

@@ -1,18 +1,10 @@
-"""Spans of bytes as an Arrow array: the trick behind every column of binaries.
+"""Columns of binaries in Arrow: cut out of bytes, made of varints, and joined row by row, in compiled code.
 
 An array of binaries may point into any bytes as long as its offsets go up. So the wanted spans and the gaps between
-them make one array over the bytes as they are, and Arrow's own `take` copies every other element out of it: one
-gather in compiled code, and no Python object per span.
-
-The headers of many records as bytes, without a Python object per header.
-
-Owns the bytes of headers (their diagram is in `decode_headers`) on the way out. All headers of all records are written
-one behind the other; those of one record are a span of that, so nothing is copied again per record.
+them make one array over the bytes as they are, and Arrow's `take` copies every other element out of it (`gathered`).
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,37 +33,6 @@ def gathered(octets: Octets, starts: Numbers, lengths: Numbers) -> pa.Array:
     )
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32)
     return spans_and_gaps.take(pa.array(wanted, mask=is_null if has_nulls else None))
-
-
-class WrittenHeaders(NamedTuple):
-    """Per record: how many headers there are, and their bytes."""
-
-    counts: Numbers
-    contents: pa.BinaryArray
-
-    def slice(self, start: int, stop: int) -> WrittenHeaders:
-        """Return the headers of the records from `start` on and before `stop`."""
-        return WrittenHeaders(self.counts[start:stop], self.contents.slice(start, stop - start))
-
-
-def write_headers(headers: pa.ListArray) -> WrittenHeaders:
-    """Return the headers per record; Invalid if a header is null, has no key, or is no pair of key and value."""
-    counts = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
-    pairs = headers.flatten()
-    if not pa.types.is_struct(pairs.type) or {field.name for field in pairs.type} != {"key", "value"}:
-        raise Invalid(f"the column headers holds {pairs.type}, not pairs of key and value")
-    keys = binaries(pairs.field("key"), "the key of a header")
-    values = binaries(pairs.field("value"), "the value of a header")
-    if pairs.null_count or keys.null_count:
-        raise Invalid("a header is null or has no key", hint="its value may be null")
-    written = joined(varint_array(lengths_of(keys)), keys, varint_array(lengths_of(values)), values)
-    header_bounds = np.frombuffer(written.buffers()[1], np.int32, len(written) + 1, written.offset * 4)
-    bounds = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
-    contents = pa.BinaryArray.from_buffers(
-        pa.binary(), len(counts), [None, pa.py_buffer(header_bounds[bounds]), written.buffers()[2]]
-    )
-    return WrittenHeaders(counts, contents)
 
 
 def binaries(column: pa.Array, name: str) -> pa.BinaryArray:

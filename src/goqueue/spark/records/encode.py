@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from goqueue.errors import Invalid, TooLarge
 from goqueue.records.builder import assemble
@@ -22,12 +23,10 @@ from goqueue.records.compression import Codec
 from goqueue.records.layout import HEADER_BYTES, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from goqueue.spark.records import varints
 from goqueue.spark.records.binaries import (
-    WrittenHeaders,
     binaries,
     joined,
     lengths_of,
     varint_array,
-    write_headers,
 )
 from goqueue.spark.records.varints import Numbers
 
@@ -43,6 +42,37 @@ _FRAME_BYTES = 64
 _BLOCKS_SHIFT = 9
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MILLISECONDS = 1_000
+
+
+class WrittenHeaders(NamedTuple):
+    """Per record: how many headers there are, and their bytes."""
+
+    counts: Numbers
+    contents: pa.BinaryArray
+
+    def slice(self, start: int, stop: int) -> WrittenHeaders:
+        """Return the headers of the records from `start` on and before `stop`."""
+        return WrittenHeaders(self.counts[start:stop], self.contents.slice(start, stop - start))
+
+
+def write_headers(headers: pa.ListArray) -> WrittenHeaders:
+    """Return the headers per record; Invalid if a header is null, has no key, or is no pair of key and value."""
+    counts = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
+    pairs = headers.flatten()
+    if not pa.types.is_struct(pairs.type) or {field.name for field in pairs.type} != {"key", "value"}:
+        raise Invalid(f"the column headers holds {pairs.type}, not pairs of key and value")
+    keys = binaries(pairs.field("key"), "the key of a header")
+    values = binaries(pairs.field("value"), "the value of a header")
+    if pairs.null_count or keys.null_count:
+        raise Invalid("a header is null or has no key", hint="its value may be null")
+    written = joined(varint_array(lengths_of(keys)), keys, varint_array(lengths_of(values)), values)
+    header_bounds = np.frombuffer(written.buffers()[1], np.int32, len(written) + 1, written.offset * 4)
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    contents = pa.BinaryArray.from_buffers(
+        pa.binary(), len(counts), [None, pa.py_buffer(header_bounds[bounds]), written.buffers()[2]]
+    )
+    return WrittenHeaders(counts, contents)
 
 
 class ProducerState(NamedTuple):

@@ -1,14 +1,17 @@
-"""Schemas as Spark writes them: `order_id STRING, amount DECIMAL(10, 2), tags ARRAY<STRING>`.
+"""Lists of columns and types as Spark SQL writes them: `order_id STRING, amount DECIMAL(10, 2), tags ARRAY<STRING>`.
 
     schema = column { "," column }
     column = name [":"] type [ "NOT" "NULL" ] [ "COMMENT" text ]
     type   = simple | DECIMAL(p, s) | CHAR(n) | VARCHAR(n) | ARRAY<type> | MAP<type, type> | STRUCT<columns>
            | "STRING" "COLLATE" name | "INTERVAL" unit [ "TO" unit ]
 
-Owns the check of that, with the place of the first flaw; Spark itself makes types of it.
+Spark has a parser for these, but only in its Java. Pipelines are checked without Java, with the place of each mistake;
+and a task of a read that decodes JSON needs the types although it has no Java and its schema may name only `error`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from goqueue.spark.pipelines.spec.nodes import suggestion
 from goqueue.spark.sql.tokens import SqlError, Token, TokenKind, tokens_of
@@ -24,9 +27,33 @@ _DEPTH_MAX = 50
 _END = Token(TokenKind.SYMBOL, "", -1)
 
 
-def column_names(schema: str) -> list[str]:
-    """Return the names of the columns of a schema; SqlError says where it is none."""
+class ColumnType(NamedTuple):
+    """A type as it is written: `name` in capitals, then what is in brackets behind it."""
+
+    name: str
+    sizes: tuple[int, ...] = ()
+    items: tuple[ColumnType, ...] = ()
+    """The element of an array; the key and the value of a map."""
+    columns: tuple[SchemaColumn, ...] = ()
+    """The fields of a struct."""
+    is_collated: bool = False
+
+
+class SchemaColumn(NamedTuple):
+    """A column, or a field of a struct."""
+
+    name: str
+    type: ColumnType
+
+
+def parse_columns(schema: str) -> tuple[SchemaColumn, ...]:
+    """Return the columns of a schema; SqlError with the place of the first mistake."""
     return _Reader(schema).columns()
+
+
+def column_names(schema: str) -> list[str]:
+    """Return the names of the columns of a schema; SqlError with the place of the first mistake."""
+    return [column.name for column in parse_columns(schema)]
 
 
 class _Reader:
@@ -37,30 +64,29 @@ class _Reader:
         self._length = len(schema)
         self._index = 0
 
-    def columns(self) -> list[str]:
+    def columns(self) -> tuple[SchemaColumn, ...]:
         if not self._tokens:
             raise SqlError("the schema has no columns", 0)
-        names = self._fields(depth=0)
+        columns = self._fields(depth=0)
         if self._index < len(self._tokens):
             raise self._error("a comma and the next column, or the end,")
-        return names
+        return columns
 
-    def _fields(self, depth: int) -> list[str]:
-        names: list[str] = []
+    def _fields(self, depth: int) -> tuple[SchemaColumn, ...]:
+        columns: list[SchemaColumn] = []
         while True:
             token = self._next()
             if token.kind not in {TokenKind.WORD, TokenKind.NAME}:
                 raise self._error("the name of a column", token)
-            if token.text.casefold() in map(str.casefold, names):
+            if token.text.casefold() in (column.name.casefold() for column in columns):
                 raise SqlError(f"the column {token.text} is there twice", token.offset)
-            names.append(token.text)
             self._skip_symbol(":")
-            self._type(depth)
+            columns.append(SchemaColumn(token.text, self._type(depth)))
             self._remarks()
             if not self._skip_symbol(","):
-                return names
+                return tuple(columns)
 
-    def _type(self, depth: int) -> None:
+    def _type(self, depth: int) -> ColumnType:
         token = self._next()
         if token.kind is not TokenKind.WORD:
             raise self._error("a type", token)
@@ -71,19 +97,21 @@ class _Reader:
         if depth > _DEPTH_MAX:
             raise SqlError("the schema nests too deeply", token.offset)
         if name in _SIZED:
-            self._sizes(token, *_SIZED[name])
-        elif name in _NESTED:
-            self._nested(name, depth + 1)
-        elif name == "INTERVAL":
+            return ColumnType(name, self._sizes(token, *_SIZED[name]))
+        if name in _NESTED:
+            return self._nested(name, depth + 1)
+        if name == "INTERVAL":
             self._interval()
-        elif name == "STRING" and self._peek().is_word("COLLATE"):
+        if name == "STRING" and self._peek().is_word("COLLATE"):
             self._next()
             self._collation()
+            return ColumnType(name, is_collated=True)
+        return ColumnType(name)
 
     def _collation(self) -> None:
         name = self._next()
         if name.kind is not TokenKind.WORD:
-            raise self._error("a name behind COLLATE", name)
+            raise self._error("a name after COLLATE", name)
 
     def _interval(self) -> None:
         while True:
@@ -94,18 +122,20 @@ class _Reader:
                 return
             self._next()
 
-    def _nested(self, name: str, depth: int) -> None:
+    def _nested(self, name: str, depth: int) -> ColumnType:
         self._expect("<")
         if name == "STRUCT":
-            self._fields(depth)
+            found = ColumnType(name, columns=self._fields(depth))
         else:
-            self._type(depth)
+            items = [self._type(depth)]
             if name == "MAP":
                 self._expect(",")
-                self._type(depth)
+                items.append(self._type(depth))
+            found = ColumnType(name, items=tuple(items))
         self._expect(">")
+        return found
 
-    def _sizes(self, token: Token, least: int, most: int) -> None:
+    def _sizes(self, token: Token, least: int, most: int) -> tuple[int, ...]:
         sizes: list[int] = []
         if self._skip_symbol("("):
             while len(sizes) < most:
@@ -119,19 +149,20 @@ class _Reader:
         if len(sizes) < least:
             raise SqlError(f"{token.text} needs a length, such as {token.text}(20)", token.offset)
         if most == 2 and sizes and not (0 < sizes[0] <= 38 and (sizes[1:] or [0])[0] <= sizes[0]):
-            raise SqlError(f"{token.text} has 1 to 38 digits, and no more behind the point than that", token.offset)
+            raise SqlError(f"{token.text} has 1 to 38 digits, and at most that many after the point", token.offset)
+        return tuple(sizes)
 
     def _remarks(self) -> None:
         if self._peek().is_word("NOT"):
             self._next()
             null = self._next()
             if not null.is_word("NULL"):
-                raise self._error("NULL behind NOT", null)
+                raise self._error("NULL after NOT", null)
         if self._peek().is_word("COMMENT"):
             self._next()
             token = self._next()
             if token.kind is not TokenKind.TEXT:
-                raise self._error("a text in quotes behind COMMENT", token)
+                raise self._error("a text in quotes after COMMENT", token)
 
     def _peek(self) -> Token:
         return self._tokens[self._index] if self._index < len(self._tokens) else _END

@@ -236,7 +236,7 @@ def _decimal(written: Mapping[str, Any], plain: _Column, path: tuple[str, ...]) 
         raise wrong(
             path,
             f"is a decimal with precision {precision} and scale {scale}",
-            f"a DECIMAL has 1 to {_DIGITS_MAX} digits, and no more behind the point than that",
+            f"a DECIMAL has 1 to {_DIGITS_MAX} digits, and at most that many after the point",
         )
 
     def exact(raw: bytes) -> Decimal:

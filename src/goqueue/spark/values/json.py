@@ -36,7 +36,9 @@ from pyarrow import types
 from pyspark.sql.pandas.types import from_arrow_type
 from typing_extensions import override
 
-from goqueue.spark.values.ddl import struct_of
+from goqueue.errors import Invalid
+from goqueue.spark.sql.ddl import ColumnType, SchemaColumn, parse_columns
+from goqueue.spark.sql.tokens import SqlError
 from goqueue.spark.values.format import (
     LOCAL_TIMESTAMP,
     TIMESTAMP,
@@ -46,7 +48,9 @@ from goqueue.spark.values.format import (
     ValueFormat,
     converted_column,
     list_column,
+    list_type,
     map_column,
+    map_type,
     plain_column,
     struct_column,
 )
@@ -67,6 +71,29 @@ _DATE: Final = re.compile(_DAY + r"(?:[T ].*)?", re.ASCII | re.DOTALL)
 _MOMENT: Final = re.compile(
     _DAY + r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?(?: ?(Z|UTC|[+-]\d{1,2}:\d{2}))?)?", re.ASCII
 )
+
+
+_PLAIN_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "BYTE": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMP_LTZ": TIMESTAMP,
+    "TIMESTAMP_NTZ": LOCAL_TIMESTAMP,
+}
+_SCHEMA_HINT: Final = "write columns and types: id BIGINT, amount DOUBLE"
 
 
 class JsonFormat(ValueFormat):
@@ -116,6 +143,42 @@ class JsonFormat(ValueFormat):
             raise BadValue(f"{self._misfit}: {_excerpt(value)}") from None
         except (msgspec.DecodeError, RecursionError):
             raise _not_json(value) from None
+
+
+def struct_of(schema: str) -> pa.StructType:
+    """Return the Arrow type of a list of columns; Invalid if it is malformed, or has a type that JSON cannot fill."""
+    try:
+        columns = parse_columns(schema)
+    except SqlError as error:
+        raise Invalid(f"the schema is no list of columns: {error.message}", hint=_SCHEMA_HINT) from None
+    return _struct_type(columns, ())
+
+
+def _struct_type(columns: Sequence[SchemaColumn], path: tuple[str, ...]) -> pa.StructType:
+    return pa.struct([pa.field(name, _arrow_type(kind, (*path, name))) for name, kind in columns])
+
+
+def _arrow_type(kind: ColumnType, path: tuple[str, ...]) -> pa.DataType:
+    plain = _PLAIN_TYPES.get(kind.name)
+    if plain is not None and not kind.is_collated:
+        return plain
+    match kind.name:
+        case "DECIMAL" | "DEC" | "NUMERIC":
+            precision, scale = (*kind.sizes, *(10, 0)[len(kind.sizes) :])
+            return pa.decimal128(precision, scale)
+        case "ARRAY":
+            return list_type(_arrow_type(kind.items[0], path))
+        case "STRUCT":
+            return _struct_type(kind.columns, path)
+        case "MAP":
+            key, value = (_arrow_type(item, path) for item in kind.items)
+            if key != pa.string():
+                raise Invalid(f"column {'.'.join(path)} is a map whose keys are not STRING", hint=_SCHEMA_HINT)
+            return map_type(key, value)
+    raise Invalid(
+        f"column {'.'.join(path)} is of the type {kind.name}, which the source cannot decode",
+        hint="leave the option decode away, and use decode_json on the rows",
+    )
 
 
 def _not_json(value: bytes) -> BadValue:
