@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from goqueue.spark.pipelines.spec.nodes import suggestion
 from goqueue.spark.sql.tokens import SqlError, Token, TokenKind, tokens_of
+from goqueue.spark.suggestions import suggestion
 
 _SIMPLE = ("STRING", "INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "SHORT", "TINYINT", "BYTE", "DOUBLE", "FLOAT",
            "REAL", "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME",

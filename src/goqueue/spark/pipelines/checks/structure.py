@@ -15,9 +15,10 @@ from goqueue.spark.pipelines.checks.writes import check_writes
 from goqueue.spark.pipelines.graph import circles, in_order, upstream
 from goqueue.spark.pipelines.spec.fields import Reference
 from goqueue.spark.pipelines.spec.model import Mode, PipelineSpec
-from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode, SourceLocation, suggestion
+from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode, SourceLocation
 from goqueue.spark.pipelines.spec.sinks import SinkDraft
 from goqueue.spark.pipelines.spec.steps import StepDraft
+from goqueue.spark.suggestions import suggestion
 
 _WATERMARK_HINT = "add watermark: {column: ..., delay: 10m} to this step, or to one before it"
 

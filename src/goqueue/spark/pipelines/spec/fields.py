@@ -14,18 +14,10 @@ from typing import TypeVar
 
 from goqueue.errors import Invalid
 from goqueue.model.units import parse_duration_ms, quoted
-from goqueue.spark.pipelines.spec.nodes import (
-    ListNode,
-    MappingNode,
-    Node,
-    Notes,
-    ScalarNode,
-    SourceLocation,
-    nearest,
-    suggestion,
-)
+from goqueue.spark.pipelines.spec.nodes import ListNode, MappingNode, Node, Notes, ScalarNode, SourceLocation
 from goqueue.spark.sql.query import check_expression
 from goqueue.spark.sql.tokens import SqlError
+from goqueue.spark.suggestions import nearest, suggestion
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -31,7 +31,8 @@ import goqueue
 from goqueue.errors import Invalid, NotFound
 from goqueue.model.units import quoted
 from goqueue.spark.pipelines.spec.model import PythonFunction
-from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode, suggestion
+from goqueue.spark.pipelines.spec.nodes import Notes, ScalarNode
+from goqueue.spark.suggestions import suggestion
 
 ReadFile = Callable[[PurePath], bytes | None]
 """Returns what a file holds, None if there is none."""

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
-
-NAMES_SHOWN_MAX = 12
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,20 +109,3 @@ class Notes:
     def has_errors(self) -> bool:
         """Whether the pipeline cannot run."""
         return any(mistake.severity is MistakeSeverity.ERROR for mistake in self.mistakes)
-
-
-def nearest(written: str, known: list[str]) -> str:
-    """Return which of some names was probably meant; nothing if none is near."""
-    by_folded = {name.casefold(): name for name in known}
-    near = get_close_matches(written.casefold(), by_folded, n=1, cutoff=0.6)
-    return by_folded[near[0]] if near else ""
-
-
-def suggestion(written: str, known: list[str]) -> str:
-    """Return a hint that names what was probably meant, or else what there is to choose from."""
-    if near := nearest(written, known):
-        return f"did you mean {near}?"
-    if not known:
-        return ""
-    shown = ", ".join(known[:NAMES_SHOWN_MAX])
-    return f"choose from {shown}{', ...' if len(known) > NAMES_SHOWN_MAX else ''}"
