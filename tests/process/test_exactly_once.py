@@ -43,7 +43,7 @@ class Workers:
         with path.open("wb") as output, (self._directory / "workers.err").open("ab") as errors:
             self._running[name] = subprocess.Popen(command, stdout=output, stderr=errors)
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Start those again that have given up; nobody may end in another way."""
         for name, process in list(self._running.items()):
             status = process.poll()
@@ -114,7 +114,7 @@ class World:
         deadline = time.monotonic() + WAIT_S
         while not fact():
             assert time.monotonic() < deadline, f"in {WAIT_S:g} s it did not come true that {what}"
-            self.workers.tend()
+            self.workers.maintain()
             with pytest.raises(subprocess.TimeoutExpired):
                 self.broker.process.wait(0.05)
 

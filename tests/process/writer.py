@@ -16,7 +16,7 @@ from goqueue.log.log import Log
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.flusher import Flusher
-from goqueue.runtime.upkeep import Caretaker
+from goqueue.runtime.maintenance import LogMaintenance
 from goqueue.seams.clock import SystemClock
 from goqueue.seams.disk import RealDisk
 
@@ -41,7 +41,7 @@ async def main(directory: Path) -> None:
     log = Log(RealDisk(), directory, SETTINGS)
     flusher = Flusher(log)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Caretaker(lambda: [flusher], SystemClock()).run())
+        tasks.create_task(LogMaintenance(lambda: [flusher], SystemClock()).run())
         for _ in range(WRITERS):
             tasks.create_task(write(log, flusher))
 

@@ -8,8 +8,7 @@ from pathlib import PurePath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.log.retention import count_expired
-from goqueue.log.retention_forecast import can_reach, forecast, ms_left_at
+from goqueue.log.retention import can_reach, count_expired, forecast, ms_left_at
 from goqueue.log.segment import NO_TIMESTAMP, Segment
 from goqueue.model.log_settings import Cleanup, LogSettings
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.log.retention_hold import DuePartition, DueSegment, Verdict, judge
+from goqueue.log.retention import DuePartition, DueSegment, RetentionLimit, limit_retention
 from goqueue.model.topic_settings import UNLIMITED
 
 
@@ -25,7 +25,7 @@ PARTITIONS = st.lists(due_partitions(), max_size=4)
 BUDGETS = st.integers(UNLIMITED, 120)
 
 
-def naive(partitions: list[DuePartition], budget_bytes: int) -> list[Verdict]:
+def naive(partitions: list[DuePartition], budget_bytes: int) -> list[RetentionLimit]:
     """Let one segment after the other leave, and look at everything again each time."""
     held = [
         [each for each in partition.segments if each.next_offset > partition.first_unread] for partition in partitions
@@ -35,7 +35,7 @@ def naive(partitions: list[DuePartition], budget_bytes: int) -> list[Verdict]:
         number = min((number for number in range(len(held)) if held[number]), key=lambda n: held[n][0].max_timestamp)
         gone[number].append(held[number].pop(0))
     return [
-        Verdict(
+        RetentionLimit(
             gone[number][-1].next_offset if gone[number] else partition.first_unread,
             sum(each.size_bytes for each in held[number]),
             sum(each.size_bytes for each in gone[number]),
@@ -46,19 +46,19 @@ def naive(partitions: list[DuePartition], budget_bytes: int) -> list[Verdict]:
 
 @given(PARTITIONS, BUDGETS)
 def test_what_is_held_is_what_a_naive_model_holds(partitions: list[DuePartition], budget_bytes: int) -> None:
-    assert judge(partitions, budget_bytes) == naive(partitions, budget_bytes)
+    assert limit_retention(partitions, budget_bytes) == naive(partitions, budget_bytes)
 
 
 @given(PARTITIONS, st.integers(0, 120))
 def test_what_is_held_fits_into_the_budget(partitions: list[DuePartition], budget_bytes: int) -> None:
-    assert sum(verdict.held_bytes for verdict in judge(partitions, budget_bytes)) <= budget_bytes
+    assert sum(verdict.held_bytes for verdict in limit_retention(partitions, budget_bytes)) <= budget_bytes
 
 
 @given(PARTITIONS, BUDGETS)
 def test_what_everybody_has_read_may_leave_and_nothing_else_unless_the_budget_is_exceeded(
     partitions: list[DuePartition], budget_bytes: int
 ) -> None:
-    verdicts = judge(partitions, budget_bytes)
+    verdicts = limit_retention(partitions, budget_bytes)
     for partition, verdict in zip(partitions, verdicts, strict=True):
         assert verdict.expires_before >= partition.first_unread
         assert (verdict.expires_before > partition.first_unread) == (verdict.unread_bytes > 0)
@@ -69,5 +69,5 @@ def test_what_everybody_has_read_may_leave_and_nothing_else_unless_the_budget_is
 
 @given(PARTITIONS, st.integers(0, 120), st.integers(0, 120))
 def test_a_larger_budget_never_lets_more_leave(partitions: list[DuePartition], one: int, more: int) -> None:
-    small, large = judge(partitions, one), judge(partitions, one + more)
+    small, large = limit_retention(partitions, one), limit_retention(partitions, one + more)
     assert all(a.expires_before >= b.expires_before for a, b in zip(small, large, strict=True))

@@ -19,7 +19,7 @@ from goqueue.log.flush import Flush, IndexWrite, Upkeep
 from goqueue.log.log import Log
 from goqueue.log.segment import NO_INDEX
 from goqueue.records.layout import BatchHeader, read_header
-from goqueue.seams.cooperative_yield import Breath
+from goqueue.seams.cooperative_yield import Pause
 from goqueue.seams.disk import Buffer
 from goqueue.testing import SimDisk
 from goqueue.testing.disk import SimFile
@@ -92,7 +92,7 @@ def remove_before_start_is_durable(patch: Patch) -> None:
 
     def delete(self: Log, offset: int) -> None:
         real(self, offset)
-        self._open().books.start = self.start_offset
+        self._open().durability.start = self.start_offset
 
     patch.setattr(Log, "delete_before", delete)
 
@@ -104,11 +104,11 @@ def producers_of_removed_segments_are_forgotten(patch: Patch) -> None:
 
 def aborted_records_replace_others(patch: Patch) -> None:
     """Compaction takes aborted records for the last ones of their keys."""
-    patch.setattr("goqueue.log.aborted.AbortedRanges.hold", lambda self, header: False)
+    patch.setattr("goqueue.log.compaction.AbortedRanges.hold", lambda self, header: False)
 
 
 class _Everything(set[int]):
-    """Holds whatever it is asked for."""
+    """RetentionHolds whatever it is asked for."""
 
     @override
     def __contains__(self, element: object) -> bool:
@@ -119,7 +119,7 @@ def aborts_are_told_without_their_markers(patch: Patch) -> None:
     """Compaction takes an abort marker away, and readers who wait for it hide all that the producer wrote later."""
     real = _Rewriter.run
 
-    def run(self: _Rewriter, breathe: Breath) -> Replacement:
+    def run(self: _Rewriter, breathe: Pause) -> Replacement:
         self._marker_offsets = _Everything()
         return real(self, breathe)
 

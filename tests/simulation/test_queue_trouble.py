@@ -18,7 +18,7 @@ from goqueue.machines.queues.commands import DeleteQueue
 from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.topic import TopicPartition
-from goqueue.runtime.rounds import Rounds
+from goqueue.runtime.request_batcher import RequestBatcher
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import CALLER, GrowTopic, MakeTopic
 from tests.simulation.group_stage import let_pass, live, shrink
@@ -224,13 +224,13 @@ def test_who_got_nothing_gets_what_there_is_for_a_group_that_was_made_anew_and_l
 
 def _slow_down(patch: pytest.MonkeyPatch) -> None:
     """Let some time pass before each look: turns of the loop take none in a simulation."""
-    real = Rounds.join
+    real = RequestBatcher.join
 
     async def join(*args: Any, is_alone: bool = False) -> Any:
         await let_pass(0.01)
         return await real(*args, is_alone=is_alone)
 
-    patch.setattr(Rounds, "join", join)
+    patch.setattr(RequestBatcher, "join", join)
 
 
 @pytest.mark.seeds(10, long_count=500)

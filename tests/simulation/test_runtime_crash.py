@@ -1,4 +1,4 @@
-"""Writers wait for durability while a caretaker is at work, and the power goes: no acknowledged record is lost."""
+"""Writers wait for durability while a maintenance is at work, and the power goes: no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.reader import read_records
 from goqueue.runtime.flusher import Flusher
-from goqueue.runtime.upkeep import Caretaker
+from goqueue.runtime.maintenance import LogMaintenance
 from goqueue.testing import PowerLoss, SimDisk, Simulation, simulate
 from goqueue.testing.loop import Unhandled
 from goqueue.testing.sink import RecordingSink
@@ -53,13 +53,13 @@ def test_what_was_awaited_survives_a_power_loss(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         log = Log(disk, DIRECTORY, _settings(seed), sink)
         flusher = Flusher(log)
-        caretaker = asyncio.create_task(Caretaker(lambda: [flusher], simulation.clock).run())
+        maintenance = asyncio.create_task(LogMaintenance(lambda: [flusher], simulation.clock).run())
         disk.crash_after(30 + simulation.entropy.below(900))
         writers = [_write(log, flusher, simulation, name, acknowledged) for name in range(WRITERS)]
         outcomes = await asyncio.gather(*writers, return_exceptions=True)
         assert all(outcome is None or isinstance(outcome, PowerLoss | LogOffline) for outcome in outcomes)
-        caretaker.cancel()
-        await asyncio.gather(caretaker, return_exceptions=True)
+        maintenance.cancel()
+        await asyncio.gather(maintenance, return_exceptions=True)
 
     try:
         simulate(main, seed, may_leak=True)

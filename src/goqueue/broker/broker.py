@@ -40,9 +40,9 @@ from goqueue.errors import (
     UnknownTopicId,
     UnreadableBatch,
 )
-from goqueue.log.handles import Handles
+from goqueue.log.closed_state import NEVER_WRITTEN, ClosedState
+from goqueue.log.file_cache import FileCache
 from goqueue.log.log import Log
-from goqueue.log.rest import NEW, Rest
 from goqueue.machines.catalog import Catalog, Command, ForgetTopic, NameCluster, NoteClock
 from goqueue.machines.groups.commands import DropTopicOffsets
 from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
@@ -60,13 +60,13 @@ from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.model.sinks import coordination_key
 from goqueue.model.topic import Topic, TopicPartition, is_internal
 from goqueue.model.topic_settings import TopicSettings, parse
+from goqueue.runtime.clean_shutdown import CLOSED_STATES_LOG, TopicIdPartition, store_closed_states, take_closed_states
 from goqueue.runtime.loading import open_logs
+from goqueue.runtime.maintenance import LogMaintenance
 from goqueue.runtime.opened_batches import OpenedBatches
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.resting import RESTING_LOG, Place, leave_rests, take_rests
 from goqueue.runtime.shard import Shard
 from goqueue.runtime.tasks import Tasks
-from goqueue.runtime.upkeep import Caretaker
 from goqueue.runtime.waiters import turns
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, remove_tree
@@ -103,7 +103,7 @@ class OpenTopic:
                 f"topic {self.topic.name!r} has no partition {index}", hint=f"it has 0 to {len(self.partitions) - 1}"
             )
         found = self.partitions[index]
-        error = found if isinstance(found, GoQueueError) else found.log.wake_error
+        error = found if isinstance(found, GoQueueError) else found.log.open_error
         if error is not None:
             # It is raised for as long as the broker runs, and must not keep the frames of earlier callers in memory.
             raise error.with_traceback(None)
@@ -164,13 +164,13 @@ class Broker:
         self.redrives = RedriveCoordinator(self)
         self.letter_counts = LetterCounts()
         self.pipeline_runs, self.job_runs = RunTable[RunReport](PIPELINE), RunTable[JobReport](JOB)
-        self._handles = Handles(disk)
+        self._file_cache = FileCache(disk)
         self._shard: Shard[Command] | None = None
         self.retention = RetentionWatch(self)
-        self.creations, self._caretaker = asyncio.Semaphore(_CREATIONS_AT_A_TIME), self._new_caretaker()
+        self.creations, self._maintenance = asyncio.Semaphore(_CREATIONS_AT_A_TIME), self._new_maintenance()
 
-    def _new_caretaker(self) -> Caretaker:
-        return Caretaker(
+    def _new_maintenance(self) -> LogMaintenance:
+        return LogMaintenance(
             lambda: [partition.flusher for partition in self.partitions],
             self.clock,
             self.threads,
@@ -196,7 +196,7 @@ class Broker:
         self.queues.wall_jump_ms = self.catalog.wall_jump_ms(self._clocks())
         await self.submit(self._clocks())
         loop = asyncio.get_running_loop()
-        rests = await loop.run_in_executor(self.threads, take_rests, self.disk, self.directory, self.sink)
+        rests = await loop.run_in_executor(self.threads, take_closed_states, self.disk, self.directory, self.sink)
         present = frozenset(self.disk.list_directory(self.directory))
         await self.open_topics([topic for topic in self.catalog.topics if not topic.is_going], _Found(present, rests))
         self.groups.load()
@@ -217,7 +217,7 @@ class Broker:
         self._report_unknown_directories(present)
         self.check_disk()
         self._is_started = True
-        self.tasks.start(self._caretaker.run(), "caretaker")
+        self.tasks.start(self._maintenance.run(), "maintenance")
 
     def _load_catalog(self) -> Shard[Command]:
         if self.disk.exists(self.directory):
@@ -227,7 +227,9 @@ class Broker:
                         f"the repair of {name.removesuffix(REPAIR_SUFFIX)} was interrupted", hint=self._hint()
                     )
         try:
-            log = Log(self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._handles)
+            log = Log(
+                self.disk, self._log_directory(CATALOG_TOPIC, 0), _CATALOG_SETTINGS.log, self.sink, self._file_cache
+            )
             partition = Partition(CATALOG_TOPIC, 0, log, _CATALOG_SETTINGS, self.clock, self.threads, self._syncs)
             return Shard(self.catalog, partition, self.clock)
         except Corrupt as error:
@@ -241,7 +243,7 @@ class Broker:
 
     async def stop(self) -> None:
         """End all work and make every log durable; harmless if the broker was never started."""
-        self._caretaker.stop()
+        self._maintenance.stop()
         self.release()
         await self.tasks.drain()
         closing = list(self.partitions)
@@ -249,14 +251,14 @@ class Broker:
         for partition, outcome in zip(closing, outcomes, strict=True):
             if isinstance(outcome, BaseException):
                 self.sink.emit(PartitionUnavailable(partition.topic, partition.index, f"not closed: {outcome!r}"))
-        self._handles.close()
+        self._file_cache.close()
         if self._is_started:
             self._is_started = False
             loop = asyncio.get_running_loop()
             rests = self._rests()
-            await loop.run_in_executor(self.threads, leave_rests, self.disk, self.directory, self.sink, rests)
+            await loop.run_in_executor(self.threads, store_closed_states, self.disk, self.directory, self.sink, rests)
 
-    def _rests(self) -> list[tuple[UUID, dict[int, Rest]]]:
+    def _rests(self) -> list[tuple[UUID, dict[int, ClosedState]]]:
         """Return what the next start is to know of the logs, which are closed, so that it need not open them.
 
         The broker's own topics are left out: they are read at the start anyway.
@@ -315,7 +317,7 @@ class Broker:
             for index in range(len(entry.partitions), entry.topic.partitions)
         ]
         to_open = [(path, entry.settings.log) for entry, _, path, rest in wanted if rest is None]
-        loaded = await open_logs(self.disk, to_open, self.sink, self._handles, self.threads)
+        loaded = await open_logs(self.disk, to_open, self.sink, self._file_cache, self.threads)
         for number, (entry, index, path, rest) in enumerate(wanted, 1):
             log = loaded.logs.get(path) if rest is None else self._asleep(entry, path, rest)
             entry.partitions.append(
@@ -350,13 +352,13 @@ class Broker:
         entry.topic = topic
         return entry
 
-    def _asleep(self, entry: OpenTopic, path: PurePath, rest: Rest) -> Log:
-        return Log(self.disk, path, entry.settings.log, self.sink, self._handles, rest=rest)
+    def _asleep(self, entry: OpenTopic, path: PurePath, rest: ClosedState) -> Log:
+        return Log(self.disk, path, entry.settings.log, self.sink, self._file_cache, closed_state=rest)
 
     def _own(self, entry: OpenTopic, index: int, log: Log) -> Partition:
         name, settings = entry.topic.name, entry.settings
         made = Partition(name, index, log, settings, self.clock, self.threads, self._syncs, self.opened)
-        self._caretaker.add(made.flusher)
+        self._maintenance.add(made.flusher)
         return made
 
     def _report_unreadable(self, place: TopicPartition, fault: UnreadableBatch) -> None:
@@ -382,7 +384,7 @@ class Broker:
             self.opened.forget(partition.place)
         self.unreadable_batches.pop(name, None)
         for partition in partitions:
-            await self._caretaker.leave(partition.flusher)
+            await self._maintenance.leave(partition.flusher)
             await partition.close()
 
     async def finish_removal(self, topic: Topic) -> None:
@@ -451,14 +453,14 @@ class Broker:
         """Return what keeps a transaction whose end is decided from ending; None if nothing has failed."""
         return self._finisher.obstacle_of(transactional_id)
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Look after all logs once, now: retention, compaction, checkpoints; and do what is due in groups."""
         self.groups.pass_time()
         self.transactions.pass_time()
         self.shares.pass_time()
         self.queues.pass_time()
         self.redrives.driver.pass_time()
-        await self._caretaker.go_round()
+        await self._maintenance.run_once()
 
     def check_disk(self) -> None:
         """Look how full the disk is, and refuse or take writes accordingly."""
@@ -470,7 +472,7 @@ class Broker:
 
     def _report_unknown_directories(self, present: Collection[str]) -> None:
         known = {f"{topic.name}-{index}" for topic in self.catalog.topics for index in range(topic.partitions)}
-        known |= {f"{CATALOG_TOPIC}-0", RESTING_LOG}
+        known |= {f"{CATALOG_TOPIC}-0", CLOSED_STATES_LOG}
         for name in sorted(set(present) - known):
             if is_internal(name) and SET_ASIDE in name:
                 continue
@@ -483,19 +485,19 @@ class _Found(NamedTuple):
     """What a start finds: the names in the data directory, and what the last stop said of logs."""
 
     names: Collection[str]
-    rests: Mapping[Place, Rest]
+    closed_states: Mapping[TopicIdPartition, ClosedState]
 
-    def rest_of(self, topic: Topic, index: int) -> Rest | None:
+    def rest_of(self, topic: Topic, index: int) -> ClosedState | None:
         """Return what is known of a log; None if it has to be opened to know it."""
-        rest = self.rests.get(Place(topic.id, index))
+        rest = self.closed_states.get(TopicIdPartition(topic.id, index))
         if rest is None and f"{topic.name}-{index}" not in self.names:
-            return NEW
+            return NEVER_WRITTEN
         return rest
 
 
-def _rests_of(opened: OpenTopic) -> dict[int, Rest]:
+def _rests_of(opened: OpenTopic) -> dict[int, ClosedState]:
     return {
         partition.index: rest
         for partition in opened.partitions
-        if isinstance(partition, Partition) and (rest := partition.log.resting()) is not None
+        if isinstance(partition, Partition) and (rest := partition.log.closed_state()) is not None
     }

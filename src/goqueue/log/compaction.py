@@ -20,13 +20,13 @@ uses: it writes `.cleaned` files, which take their place only once the owner ado
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from goqueue.errors import GoQueueError
 from goqueue.log import names, sidecar
-from goqueue.log.aborted import AbortedRanges
 from goqueue.log.scan import hop
 from goqueue.log.segment import OFFSETS_PER_SEGMENT_MAX, EpochStart, Segment
 from goqueue.machines.producer import AbortedRange
@@ -35,7 +35,7 @@ from goqueue.records.builder import empty_batch
 from goqueue.records.layout import BatchHeader, read_header
 from goqueue.records.reader import Batch, Record, verified
 from goqueue.records.rewrite import delete_horizon_ms, retain
-from goqueue.seams.cooperative_yield import Breath, no_breath
+from goqueue.seams.cooperative_yield import Pause, no_pause
 from goqueue.seams.disk import Disk, File
 
 # So many offsets of dirty segments are compacted in one pass, or one segment if that has more. It bounds the map of
@@ -70,7 +70,7 @@ class Compaction:
     now_ms: int
     is_from_start: bool
 
-    def run(self, breathe: Breath = no_breath) -> list[Replacement]:
+    def run(self, breathe: Pause = no_pause) -> list[Replacement]:
         """Write the compacted segments; an OSError, or Corrupt where a batch is damaged, leaves nothing behind."""
         latest = self._latest_offsets(breathe)
         unmarked: set[int] = set()
@@ -83,7 +83,7 @@ class Compaction:
             raise
         return done
 
-    def _latest_offsets(self, breathe: Breath) -> dict[bytes, int]:
+    def _latest_offsets(self, breathe: Pause) -> dict[bytes, int]:
         latest: dict[bytes, int] = {}
         for segment in self.segments[-self.dirty :]:
             for batch in _batches(self.disk, segment):
@@ -166,7 +166,7 @@ class _Rewriter:
         self._pending_start = 0
         self._marker_offsets: set[int] = set()
 
-    def run(self, breathe: Breath) -> Replacement:
+    def run(self, breathe: Pause) -> Replacement:
         disk = self._compaction.disk
         file = disk.open(self._segment.path, create=True)
         try:
@@ -327,3 +327,25 @@ def _merge_epochs(group: Sequence[Segment]) -> list[EpochStart]:
         if not merged or start.epoch > merged[-1].epoch:
             merged.append(start)
     return merged
+
+
+class AbortedRanges:
+    """The aborted transactions of a stretch of the log, by producer."""
+
+    def __init__(self, transactions: Iterable[AbortedRange]) -> None:
+        """Take transactions in the order of their markers; a producer has one at a time, so its own never overlap."""
+        self._by_producer: dict[int, list[AbortedRange]] = {}
+        for each in transactions:
+            self._by_producer.setdefault(each.producer_id, []).append(each)
+
+    def hold(self, header: BatchHeader) -> bool:
+        """Tell whether a batch belongs to one of them."""
+        if not header.is_transactional:
+            return False
+        own = self._by_producer.get(header.producer_id, ())
+        number = bisect_left(own, header.base_offset, key=_last_offset)
+        return number < len(own) and own[number].first_offset <= header.base_offset
+
+
+def _last_offset(transaction: AbortedRange) -> int:
+    return transaction.last_offset

@@ -21,7 +21,7 @@ from goqueue.seams.disk import Disk
 
 
 class Durability:
-    """The books of one log; changes nothing but itself.
+    """The durability of one log; changes nothing but itself.
 
     `start` and `end` are the log's as a crash would leave them. Every transaction that began before `stable` has
     ended, and its marker is durable, too. `is_touched` says that the disk has changed since the log was opened.

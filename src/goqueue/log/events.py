@@ -57,7 +57,7 @@ class IndexRebuilt(LogEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RestLost(LogEvent):
+class ClosedStatesLost(LogEvent):
     """What a clean stop leaves for the next start cannot be used, so that start opens every log: it takes longer."""
 
     severity: ClassVar[Severity] = Severity.WARNING

@@ -15,8 +15,8 @@ import msgspec
 
 from goqueue.log import names, sidecar
 from goqueue.log.checkpoint import Checkpoint, CheckpointFile
+from goqueue.log.directory import finish_swap
 from goqueue.log.segment import Segment
-from goqueue.log.tidy import finish_swap
 from goqueue.seams.disk import Disk, File, make_durable_directory
 
 

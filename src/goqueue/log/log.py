@@ -8,11 +8,10 @@ out may run elsewhere. Offsets are contiguous, in order and never given twice. T
     first record      what a power     the next record's offset
     still held        loss cannot take
 
-A log holds one of two things. While it is asleep that is a `Rest`: what is known of it, though its files were not
-looked at. The first use of anything that is not in the `Rest` opens it as `recovery` does; from then on it holds an
-`Opened`. A method that needs the parts of an open log begins with `_open`, before it looks at anything else: opening
-may find another start, end or leader epoch. A log that was never written to has no files; the first append makes them,
-and the first flush makes their names durable.
+A log has one of two states. Until it is opened it has a `ClosedState`: a few numbers that the last clean stop stored.
+The first use of anything else opens the files, and from then on the log has an `OpenState`. A method that needs an
+open log begins with `_open`, before it reads anything else: opening may find another start, end or leader epoch. A log
+that was never written to has no files; the first append creates them, and the first flush makes their names durable.
 """
 
 from __future__ import annotations
@@ -35,15 +34,16 @@ from goqueue.errors import (
 from goqueue.log import names, retention
 from goqueue.log.batches import NewBatch
 from goqueue.log.checkpoint import Checkpoint, CheckpointFile
+from goqueue.log.closed_state import NEVER_MS, NEVER_WRITTEN, ClosedState, difference
 from goqueue.log.compaction import Compaction, Replacement
 from goqueue.log.epochs import EpochEnd, LeaderEpochs
 from goqueue.log.events import Compacted, OpenFailed, SegmentsExpired, Truncated, UpkeepFailed, WentOffline
+from goqueue.log.file_cache import FileCache
 from goqueue.log.flush import Flush, Upkeep
-from goqueue.log.handles import Handles
-from goqueue.log.opened import Opened, never_written, recovered
+from goqueue.log.open_state import OpenState
+from goqueue.log.opening import LogOpener
 from goqueue.log.reader import TimedOffset
 from goqueue.log.recovery import LogState
-from goqueue.log.rest import NEVER_MS, NEW, Rest, changed, difference
 from goqueue.log.segment import NO_TIMESTAMP
 from goqueue.log.segments import Segments
 from goqueue.machines.producer import AbortedRange, ProducerTable
@@ -62,133 +62,122 @@ class Log:
         directory: PurePath,
         settings: LogSettings,
         sink: Sink | None = None,
-        handles: Handles | None = None,
+        file_cache: FileCache | None = None,
         *,
-        rest: Rest | None = None,
+        closed_state: ClosedState | None = None,
     ) -> None:
-        """Open the log, making it if the directory is absent; see `recovery` for what that may find.
+        """Open the log, and create it if the directory is absent; `recovery` lists what that may find.
 
-        With a `rest` nothing is opened before it is needed; the caller vouches that the files are as it says.
+        With a `closed_state` the log is opened when it is needed; the caller vouches that the state fits the files.
         """
         self.directory = directory
         self.settings = settings
         self._disk = disk
         self._sink = sink or NullSink()
-        self._handles = handles or Handles(disk)
         self._checkpoint_file = CheckpointFile(disk, directory / names.CHECKPOINT)
+        self._opener = LogOpener(disk, directory, self._sink, file_cache or FileCache(disk), self._checkpoint_file)
         self._is_closed_cleanly = False
         self._is_checkpoint_due = False
         self.fault = ""
         """Why the log takes no appends; empty if it does."""
         self.was_clean = self.is_unmarked = True
-        self.on_wake: Callable[[], None] | None = None
-        self.wake_error: GoQueueError | None = None
-        """Why a log that was asleep cannot be opened; that is told for as long as the broker runs."""
-        self._wake_failure = ""
-        self._state: Rest | Opened
-        if rest is None:
-            self._state = self._load(self._recover())
+        self.on_open: Callable[[], None] | None = None
+        self.open_error: GoQueueError | None = None
+        """Why the log cannot be opened; every later use raises it again, until the broker is restarted."""
+        self._open_failure = ""
+        self._state: ClosedState | OpenState
+        if closed_state is None:
+            self._state = self._load(self._opener.recover(settings))
         else:
-            self._state = rest
-            self.start_offset = rest.start_offset
-            self.leader_epoch = rest.leader_epoch
+            self._state = closed_state
+            self.start_offset = closed_state.start_offset
+            self.leader_epoch = closed_state.leader_epoch
 
     @property
-    def is_asleep(self) -> bool:
-        """Whether nothing is known of the log but its `Rest`; waking it blocks for a few reads."""
-        return isinstance(self._state, Rest)
+    def is_unopened(self) -> bool:
+        """Whether only the `ClosedState` of the log is known; opening it blocks for a few reads."""
+        return isinstance(self._state, ClosedState)
 
     @property
     def segments(self) -> Segments:
-        """The segments of the log, which is opened for that if it is asleep."""
+        """The segments of the log, which is opened if it is not open yet."""
         return self._open().segments
 
     @property
     def producers(self) -> ProducerTable:
-        """What is known of its producers; the log is opened for that if it is asleep."""
+        """What is known of its producers; the log is opened if it is not open yet."""
         return self._open().producers
 
     @property
     def epochs(self) -> LeaderEpochs:
-        """Where its leader epochs start; the log is opened for that if it is asleep."""
+        """Where its leader epochs start; the log is opened if it is not open yet."""
         return self._open().epochs
 
     @property
     def obstacle(self) -> str:
-        """Why the log takes no appends, or could not be opened when that was tried last; empty if nothing is wrong."""
-        return self.fault or self._wake_failure
+        """Why the log takes no appends, or why the last attempt to open it failed; empty if nothing is wrong."""
+        return self.fault or self._open_failure
 
-    def wake(self) -> None:
-        """Open the log if it is asleep; CorruptLog if it is not what it was when it was closed, LogOffline."""
+    def ensure_open(self) -> None:
+        """Open the log if it is not open; CorruptLog if its files have changed since it was closed, LogOffline."""
         self._open()
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpenState:
         state = self._state
-        return self._wake(state) if isinstance(state, Rest) else state
+        return self._open_files(state) if isinstance(state, ClosedState) else state
 
-    def _wake(self, rest: Rest) -> Opened:
-        if self.wake_error is not None:
-            raise self.wake_error.without_frames()
+    def _open_files(self, closed: ClosedState) -> OpenState:
+        if self.open_error is not None:
+            raise self.open_error.without_frames()
         if self.fault:
-            # It is closed, or its topic is being deleted: nobody may touch its files any more.
+            # It is closed, or its topic is being deleted: its files must not be touched any more.
             raise LogOffline(f"{self.directory} is not open: {self.fault}")
         try:
-            state = self._found(rest)
+            state = self._opener.reopen(closed, self.settings)
         except Unavailable as error:
-            # The disk may answer the next time, so this is tried again with the next use.
-            if error.message != self._wake_failure:
-                self._wake_failure = error.message
+            # The disk may answer the next time, so the next use tries again.
+            if error.message != self._open_failure:
+                self._open_failure = error.message
                 self._sink.emit(OpenFailed(str(self.directory), error.message))
             raise
         except GoQueueError as error:
-            self.wake_error = error
+            self.open_error = error
             self.go_offline(f"it cannot be opened: {error}")
             raise
-        self._wake_failure = ""
+        self._open_failure = ""
         opened = self._state = self._load(state)
-        opened.books.is_unmade = rest is NEW
-        if self.on_wake is not None:
-            self.on_wake()
+        opened.durability.is_unmade = closed is NEVER_WRITTEN
+        if self.on_open is not None:
+            self.on_open()
         return opened
 
-    def _found(self, rest: Rest) -> LogState:
-        """Return what the files of a log hold that was asleep, if they are still there."""
-        if rest is NEW:
-            return never_written(self.directory)
-        if not self._disk.exists(self.directory):
-            raise changed(self.directory, rest, "its directory is missing")
-        state = self._recover()
-        found = (state.start_offset, state.segments[-1].next_offset)
-        if found[0] < rest.start_offset or found[1] < rest.end_offset:
-            raise changed(self.directory, rest, f"it holds offsets {found[0]} to {found[1]}")
-        return state
+    def closed_state_check(self) -> Callable[[], str] | None:
+        """Return a check of the files of a closed log, which any thread may run; None if there is nothing to check.
 
-    def look_at_rest(self) -> Callable[[], str] | None:
-        """Return a look at the files of a log that is asleep, which any thread may take; None if there are none.
-
-        It tells how they differ from what they were when the log was closed; if they do, `wake` the log.
+        It returns how the files differ from the closed state; if they do, call `ensure_open`.
         """
         state = self._state
-        if not isinstance(state, Rest) or state is NEW or self.fault:
+        if not isinstance(state, ClosedState) or state is NEVER_WRITTEN or self.fault:
             return None
         return partial(difference, self._disk, self.directory, state)
 
-    def resting(self) -> Rest | None:
-        """Return what the next start must know of this log, which is closed, to leave it closed; None if it cannot."""
+    def closed_state(self) -> ClosedState | None:
+        """Return what lets the next start leave this closed log unopened; None if it must open it."""
         state = self._state
-        if isinstance(state, Rest):
-            return None if state is NEW or self.wake_error is not None else state
-        if not self._is_closed_cleanly or state.books.is_unmade or state.first_open_offset is not None:
+        if isinstance(state, ClosedState):
+            return None if state is NEVER_WRITTEN or self.open_error is not None else state
+        if not self._is_closed_cleanly or state.durability.is_unmade or state.first_open_offset is not None:
             return None
-        return Rest.of(self.start_offset, self.leader_epoch, state.segments)
+        return ClosedState.of(self.start_offset, self.leader_epoch, state.segments)
 
     def due_ms(self) -> int:
         """Return the wall-clock moment at which time alone gives upkeep something to do; 0 if it may be now."""
         if self.fault:
             return NEVER_MS
         state = self._state
-        rest = state if isinstance(state, Rest) else Rest.of(self.start_offset, self.leader_epoch, state.segments)
-        return rest.due_ms(self.settings)
+        if not isinstance(state, ClosedState):
+            state = ClosedState.of(self.start_offset, self.leader_epoch, state.segments)
+        return state.due_ms(self.settings)
 
     @property
     def owes_upkeep(self) -> bool:
@@ -215,11 +204,8 @@ class Log:
         """How many segments there are."""
         return self._state.segment_count
 
-    def _recover(self) -> LogState:
-        return recovered(self._disk, self.directory, self.settings, self._sink, self._checkpoint_file)
-
-    def _load(self, state: LogState) -> Opened:
-        opened = Opened.of(state, self._disk, self._checkpoint_file, self._handles, self.settings, self._sink)
+    def _load(self, state: LogState) -> OpenState:
+        opened = self._opener.build(state, self.settings)
         self.leader_epoch = max(state.leader_epoch, opened.epochs.latest, 0)
         self.start_offset = state.start_offset
         self.fault = "the disk is read-only" if state.is_read_only else ""
@@ -254,7 +240,7 @@ class Log:
     def configure(self, settings: LogSettings) -> None:
         """Go on with other settings; what was written with the old ones stays as it is."""
         self.settings = settings
-        if not isinstance(self._state, Rest):
+        if not isinstance(self._state, ClosedState):
             self._state.configure(settings)
 
     def append(self, batches: Sequence[NewBatch], *, leader_epoch: int) -> list[BatchHeader]:
@@ -289,7 +275,7 @@ class Log:
         if batches:
             self._write(opened, [batch.header for batch in batches], batches)
 
-    def _write(self, opened: Opened, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
+    def _write(self, opened: OpenState, headers: Sequence[BatchHeader], batches: Sequence[NewBatch]) -> None:
         self._require_online()
         try:
             opened.appender.append(headers, batches)
@@ -343,9 +329,9 @@ class Log:
         return opened.epochs.end_of(epoch, opened.end_offset)
 
     def end_up_to(self, epoch: int) -> int:
-        """Return where the leader epochs up to a given one end; a log that is asleep has lost nothing since."""
+        """Return where the leader epochs up to a given one end; a closed log has lost nothing since."""
         state = self._state
-        return state.end_offset if isinstance(state, Rest) else state.epochs.end_up_to(epoch, state.end_offset)
+        return state.end_offset if isinstance(state, ClosedState) else state.epochs.end_up_to(epoch, state.end_offset)
 
     def flush(self) -> Flush | None:
         """Return the work that makes all of the log durable; None if it is, or if a flush is under way.
@@ -353,10 +339,10 @@ class Log:
         Once it has run, tell `flushed`; if it raised, tell `go_offline`.
         """
         state = self._state
-        if self.fault or isinstance(state, Rest):
+        if self.fault or isinstance(state, ClosedState):
             return None
         index = state.appender.index_of_active() if self._is_checkpoint_due else None
-        flush = state.books.flush(self._checkpoint_of(state), state.first_open_offset, index)
+        flush = state.durability.flush(self._checkpoint_of(state), state.first_open_offset, index)
         self._is_checkpoint_due = self._is_checkpoint_due and flush is None
         return flush
 
@@ -367,30 +353,30 @@ class Log:
         """
         opened = self._open()
         if self.fault:
-            opened.books.flush_was_in_vain(flush)
+            opened.durability.flush_was_in_vain(flush)
         else:
-            opened.books.flushed(flush, opened.segments.active)
+            opened.durability.flushed(flush, opened.segments.active)
             self.is_unmarked = False
 
     def checkpoint(self) -> None:
         """Ask for an index file of the segment that takes the appends, so that less must be read after a crash."""
         state = self._state
-        if isinstance(state, Rest) or not state.wants_checkpoint:
+        if isinstance(state, ClosedState) or not state.wants_checkpoint:
             return
-        if state.books.end == state.end_offset:
-            state.books.owe_index(state.appender.index_of_active())
+        if state.durability.end == state.end_offset:
+            state.durability.owe_index(state.appender.index_of_active())
         else:
             self._is_checkpoint_due = True
 
     def upkeep(self) -> Upkeep | None:
         """Return the work that can wait; None if there is none, or if some is under way. Tell `upkept` how it went."""
         state = self._state
-        return None if self.fault or isinstance(state, Rest) else state.books.upkeep(state.segments.first)
+        return None if self.fault or isinstance(state, ClosedState) else state.durability.upkeep(state.segments.first)
 
     def upkept(self, upkeep: Upkeep, error: OSError | None = None) -> None:
         """Take note that upkeep has run, or that it failed and must be tried again."""
         opened = self._open()
-        opened.books.upkept(upkeep, has_failed=error is not None)
+        opened.durability.upkept(upkeep, has_failed=error is not None)
         if error is not None:
             self.note_upkeep_failure(error)
             return
@@ -402,7 +388,7 @@ class Log:
             if write.segment is not opened.segments.active and write.covered == write.segment.size:
                 opened.segments.release(write.segment)
 
-    def _checkpoint_of(self, opened: Opened) -> Checkpoint:
+    def _checkpoint_of(self, opened: OpenState) -> Checkpoint:
         return Checkpoint.at(self.start_offset, opened.segments.active, self.leader_epoch)
 
     def delete_before(self, offset: int) -> None:
@@ -413,7 +399,7 @@ class Log:
         self._require_online()
         if offset > self.start_offset:
             self.start_offset = offset
-            opened.books.owe_start()
+            opened.durability.owe_start()
             opened.epochs.trim(offset)
         self._drop_before_start(opened)
 
@@ -426,28 +412,28 @@ class Log:
         self._require_online()
         if is_time_due:
             self._age(opened, now_ms)
-        end = opened.books.end if end_offset is None else min(end_offset, opened.books.end)
+        end = opened.durability.end if end_offset is None else min(end_offset, opened.durability.end)
         expired = retention.expired(opened.segments, self.settings, now_ms, end_offset=end, is_time_due=is_time_due)
         if expired:
             self.delete_before(max(self.start_offset, expired[-1].next_offset))
         else:
             self._drop_before_start(opened)
 
-    def _age(self, opened: Opened, now_ms: int) -> None:
+    def _age(self, opened: OpenState, now_ms: int) -> None:
         opened.producers.expire(now_ms, self.settings.producer_expiration_ms)
         if retention.is_due_to_roll(opened.segments.active, self.settings, now_ms):
             # A full disk must not keep records from expiring.
             with suppress(DiskFull):
                 self.roll()
 
-    def _drop_before_start(self, opened: Opened) -> None:
+    def _drop_before_start(self, opened: OpenState) -> None:
         """Take the segments that lie before the start out of the log; upkeep removes their files."""
-        if opened.books.has_swaps or opened.cleaner.is_busy:
+        if opened.durability.has_swaps or opened.compactor.is_busy:
             return
-        gone = opened.segments.drop_before(min(self.start_offset, opened.books.end))
+        gone = opened.segments.drop_before(min(self.start_offset, opened.durability.end))
         if not gone:
             return
-        opened.books.owe_removals(gone)
+        opened.durability.owe_removals(gone)
         if opened.segments.first is opened.segments.active:
             self.checkpoint()
         size = sum(segment.size for segment in gone)
@@ -459,21 +445,21 @@ class Log:
         None while another pass or its swap is under way. Tell `compacted` or `compaction_failed` what came of it.
         """
         state = self._state
-        if self.fault or isinstance(state, Rest):
+        if self.fault or isinstance(state, ClosedState):
             return None
-        end = state.books.stable if end_offset is None else min(state.books.stable, end_offset)
-        return state.cleaner.begin(now_ms, end, state.producers)
+        end = state.durability.stable if end_offset is None else min(state.durability.stable, end_offset)
+        return state.compactor.begin(now_ms, end, state.producers)
 
     def compacted(self, done: Compaction, replacements: Sequence[Replacement]) -> None:
         """Let compacted segments take the place of the others; upkeep swaps the files."""
-        self._open().cleaner.end(done, replacements)
+        self._open().compactor.end(done, replacements)
         before = sum(segment.size for segment in done.segments)
         after = sum(each.segment.size for each in replacements)
         self._sink.emit(Compacted(str(self.directory), len(done.segments), len(replacements), before, after))
 
     def compaction_failed(self, failed: Compaction, error: OSError | GoQueueError) -> None:
         """Take note that a pass has failed, or was given up for the time being (Draining), which is no fault."""
-        self._open().cleaner.give_up(failed, error)
+        self._open().compactor.give_up(failed, error)
         if not isinstance(error, Draining):
             self.note_upkeep_failure(error)
 
@@ -483,7 +469,7 @@ class Log:
 
     def truncate(self, offset: int) -> None:
         """Remove all batches that reach beyond an offset, at once and durably; blocks, nothing may be under way."""
-        self.wake()
+        self.ensure_open()
         if offset < self.start_offset:
             raise OffsetOutOfRange(offset, start=self.start_offset, end=self.end_offset)
         if offset < self.end_offset:
@@ -507,28 +493,28 @@ class Log:
     def _cut_back(self, start_offset: int, target: int) -> None:
         opened = self._open()
         self._require_online()
-        if opened.books.is_unmade:
+        if opened.durability.is_unmade:
             make_durable_directory(self._disk, self.directory)
         if opened.is_busy:
             raise Conflict(f"{self.directory} cannot be cut back while other work is under way", hint="wait for it")
-        intent = Checkpoint(start_offset, min(opened.books.end, target), segment_base=-1, truncate_to=target)
+        intent = Checkpoint(start_offset, min(opened.durability.end, target), segment_base=-1, truncate_to=target)
         try:
             # The intent is durable before the first byte goes, and recovery carries it out: now, or after a crash.
             # So if anything fails, the log must not go on: what it would append might be cut at the next start.
             self._checkpoint_file.commit(intent._replace(leader_epoch=self.leader_epoch))
             self._let_go(opened)
-            state = self._recover()
+            state = self._opener.recover(self.settings)
         except (OSError, GoQueueError) as error:
             raise self._fail("truncation", error) from error
         self._state = self._load(state)
         self._sink.emit(Truncated(str(self.directory), self.end_offset))
 
-    def rest(self) -> None:
+    def release_files(self) -> None:
         """Close the files of a log that is not being written to; the next append opens them again."""
         state = self._state
-        if isinstance(state, Rest):
+        if isinstance(state, ClosedState):
             return
-        if state.books.end == state.end_offset and not state.books.is_busy and not state.books.has_swaps:
+        if state.durability.end == state.end_offset and not state.durability.is_busy and not state.durability.has_swaps:
             self._let_go(state)
 
     def go_offline(self, reason: str) -> None:
@@ -540,7 +526,7 @@ class Log:
     def close(self) -> None:
         """Make everything durable and let go of all files; blocks. Closing twice is harmless."""
         state = self._state
-        if isinstance(state, Rest):
+        if isinstance(state, ClosedState):
             self.fault = self.fault or "it is closed"
             return
         if not self.fault and state.is_busy:
@@ -552,7 +538,7 @@ class Log:
             self.fault = self.fault or "it is closed"
             self._let_go(state)
 
-    def _settle(self, opened: Opened) -> None:
+    def _settle(self, opened: OpenState) -> None:
         flush = self.flush()
         if flush is not None:
             flush.run()
@@ -569,7 +555,7 @@ class Log:
         ending = self.ending()
         if ending is not None:
             ending()
-        self._is_closed_cleanly = not opened.books.owes
+        self._is_closed_cleanly = not opened.durability.owes
 
     def ending(self) -> Callable[[], None] | None:
         """Return the write that tells the next start that the log was closed; any thread may do it.
@@ -578,11 +564,11 @@ class Log:
         `close` may follow.
         """
         state = self._state
-        if self.fault or isinstance(state, Rest) or self._is_closed_cleanly:
+        if self.fault or isinstance(state, ClosedState) or self._is_closed_cleanly:
             return None
-        if state.is_busy or state.books.owes:
+        if state.is_busy or state.durability.owes:
             return None
-        if self.was_clean and not state.books.is_touched:
+        if self.was_clean and not state.durability.is_touched:
             return None
         return partial(self._checkpoint_file.commit, self._checkpoint_of(state)._replace(is_clean=1))
 
@@ -590,7 +576,7 @@ class Log:
         """Take note that what `ending` returned was done."""
         self._is_closed_cleanly = True
 
-    def _let_go(self, opened: Opened) -> None:
+    def _let_go(self, opened: OpenState) -> None:
         opened.segments.close_files()
         self._checkpoint_file.close()
 

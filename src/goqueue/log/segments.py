@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from goqueue.errors import Corrupt, CorruptLog, Unavailable, UnsupportedFormat
 from goqueue.log import names, reader
 from goqueue.log.events import DamageFound, IndexRebuilt
-from goqueue.log.handles import Handles
+from goqueue.log.file_cache import FileCache
 from goqueue.log.reader import TimedOffset
 from goqueue.log.rebuild import find_damages, read_or_rebuild
 from goqueue.log.segment import NO_TIMESTAMP, Details, Segment
@@ -22,12 +22,12 @@ class Segments:
     """A log's segments, never empty; the last one is being written to, the others are sealed."""
 
     def __init__(
-        self, segments: Sequence[Segment], disk: Disk, handles: Handles, settings: LogSettings, sink: Sink
+        self, segments: Sequence[Segment], disk: Disk, file_cache: FileCache, settings: LogSettings, sink: Sink
     ) -> None:
         self._segments = list(segments)
         self._bases = [segment.base_offset for segment in segments]
         self._disk = disk
-        self._handles = handles
+        self._file_cache = file_cache
         self.settings = settings
         self._sink = sink
 
@@ -92,7 +92,7 @@ class Segments:
             self._close_file(segment)
 
     def _close_file(self, segment: Segment) -> None:
-        self._handles.forget(segment.path)
+        self._file_cache.forget(segment.path)
         if segment.file is not None:
             segment.file.close()
             segment.file = None
@@ -115,7 +115,7 @@ class Segments:
         """Read from one segment; if the way there is damaged, look all of it over and go around the damage."""
         segment = self._segments[number]
         index = self.details(number).index
-        file = self._handles.file(segment)
+        file = self._file_cache.file(segment)
         try:
             return reader.read(segment, index, file, offset, bytes_max=bytes_max, end_offset=end_offset)
         except CorruptLog:
@@ -168,7 +168,7 @@ class Segments:
     def _first_at_time(self, number: int, timestamp: int, start_offset: int) -> TimedOffset | None:
         segment = self._segments[number]
         index = self.details(number).index
-        file = self._handles.file(segment)
+        file = self._file_cache.file(segment)
         try:
             return reader.first_at_time(segment, index, file, timestamp, start_offset=start_offset)
         except (Corrupt, UnsupportedFormat):
@@ -183,7 +183,7 @@ class Segments:
                 latest = max(latest, segment.max_timestamp)
             elif segment.next_offset > start_offset:
                 try:
-                    file = self._handles.file(segment)
+                    file = self._file_cache.file(segment)
                     latest = max(latest, reader.max_timestamp(segment, file, start_offset=start_offset))
                 except OSError as error:
                     raise Unavailable(f"{segment.path} cannot be read: {error}") from error
@@ -221,7 +221,7 @@ class Segments:
         """Return a segment's details, made again from its batches if its index file went bad."""
         segment = self._segments[number]
         try:
-            return self._handles.details(segment)
+            return self._file_cache.details(segment)
         except (Corrupt, FileNotFoundError) as error:
             fault = str(error)
         except OSError as error:

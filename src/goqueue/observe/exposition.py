@@ -22,8 +22,8 @@ from goqueue.broker.admission import BUCKETS_S, OperationKey
 from goqueue.model.visible_text import visible_lines
 from goqueue.observe.group_metrics import GroupSnapshot
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
-from goqueue.observe.pipeline_exposition import tell_pipelines
-from goqueue.observe.queue_exposition import tell_queues
+from goqueue.observe.pipeline_metrics import tell_pipelines
+from goqueue.observe.queue_metrics import tell_queues
 
 REASONS_MAX = 50
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]

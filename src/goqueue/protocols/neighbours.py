@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from goqueue.runtime.waiters import COURTEOUS_TURNS
-from goqueue.seams.cpu import yield_cpu
+from goqueue.seams.cooperative_yield import yield_cpu
 
 _RECENT_S = 0.02
 

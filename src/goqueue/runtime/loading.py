@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from goqueue.errors import GoQueueError
-from goqueue.log.handles import Handles
+from goqueue.log.file_cache import FileCache
 from goqueue.log.log import Log
 from goqueue.model.log_settings import LogSettings
 from goqueue.seams.disk import Disk
@@ -27,7 +27,7 @@ async def open_logs(
     disk: Disk,
     wanted: Iterable[tuple[PurePath, LogSettings]],
     sink: Sink,
-    handles: Handles,
+    file_cache: FileCache,
     threads: Executor | None = None,
 ) -> Loaded:
     """Open the logs in some directories, as many at a time as there are threads."""
@@ -36,7 +36,7 @@ async def open_logs(
 
     def open_one(directory: PurePath, settings: LogSettings) -> Log | GoQueueError | OSError:
         try:
-            return Log(disk, directory, settings, sink, handles)
+            return Log(disk, directory, settings, sink, file_cache)
         except (GoQueueError, OSError) as error:
             return error
 

@@ -55,8 +55,8 @@ from goqueue.records.layout import (
 )
 from goqueue.records.reader import DECOMPRESSED_BYTES_MAX
 from goqueue.runtime.flusher import Flusher
+from goqueue.runtime.maintenance import keep_up, write_ending
 from goqueue.runtime.opened_batches import OpenedBatches, StoredRecords
-from goqueue.runtime.upkeep import keep_up, write_ending
 from goqueue.runtime.waiters import Waiters, arrival
 from goqueue.seams.clock import Clock
 from goqueue.seams.syncs import Syncs
@@ -129,8 +129,8 @@ class Partition:
         self._threads = threads
         self._opened = OpenedBatches() if opened is None else opened
         self._raise_high_watermark()
-        if log.is_asleep:
-            log.on_wake = self._woken
+        if log.is_unopened:
+            log.on_open = self._log_opened
 
     @property
     def last_stable_offset(self) -> int:
@@ -377,7 +377,7 @@ class Partition:
         Retention moves the start from segment to segment, so a start inside of one tells it after a restart as well.
         """
         log = self.log
-        is_inside = not log.is_asleep and log.start_offset > log.segments.first.base_offset
+        is_inside = not log.is_unopened and log.start_offset > log.segments.first.base_offset
         return is_inside or 0 < log.start_offset <= self.deleted_before
 
     def check_epoch(self, known_epoch: int) -> None:
@@ -423,7 +423,7 @@ class Partition:
     async def close(self) -> None:
         """Make everything durable, wake who waits, and let go of the log."""
         await self.flusher.drain()
-        if not self.log.is_asleep:
+        if not self.log.is_unopened:
             # What takes long is done in a thread, beside that of other partitions.
             await keep_up(self.log, self._threads, is_checkpoint_due=True)
             await write_ending(self.log, self._threads)
@@ -440,8 +440,8 @@ class Partition:
             self._told_start = self.log.start_offset
             self.waiters.wake_watchers()
 
-    def _woken(self) -> None:
-        """Take note of what was found in a log that was asleep: its files may hold more than was known."""
+    def _log_opened(self) -> None:
+        """Take over the state of a log that was just opened: its files may hold more than was known."""
         self.leader_epoch = self.log.leader_epoch
         # It has files to be closed again, and perhaps producers that fall silent.
         self.flusher.note_change()

@@ -14,7 +14,7 @@ from itertools import count
 from types import coroutine
 from typing import TypeVar
 
-from goqueue.seams.cpu import yield_cpu
+from goqueue.seams.cooperative_yield import yield_cpu
 
 T = TypeVar("T")
 Wake = Callable[[], None]

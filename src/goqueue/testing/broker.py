@@ -138,7 +138,7 @@ class Broker:
     def advance(self, seconds: float) -> None:
         """Let time pass for the broker, and wait until it has looked after its logs at the new time."""
         self.clock.advance(seconds)
-        self._await(self._require_server().broker.tend)
+        self._await(self._require_server().broker.maintain)
 
     def _await(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         assert self._loop is not None

@@ -193,9 +193,9 @@ def test_log_directories_open_no_log_that_is_asleep() -> None:
             client = await server.client()
             await create_topic(client, "t")
             log = server.server.broker.topic("t").partition(0).log
-            assert log.is_asleep
+            assert log.is_unopened
             (found,) = (await client.call(DESCRIBE_LOG_DIRS, 4, {"topics": None}))["results"]
             assert found["topics"][0]["partitions"][0]["partition_size"] == 0
-            assert log.is_asleep
+            assert log.is_unopened
 
     simulate(main, 1)

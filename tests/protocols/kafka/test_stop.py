@@ -12,7 +12,7 @@ from goqueue.broker.events import DiskGuard, PartitionUnavailable, UnknownDirect
 from goqueue.errors import GoQueueError, PortInUse
 from goqueue.log.events import WentOffline
 from goqueue.protocols.kafka.wire.listener import RequestFailed
-from goqueue.runtime.resting import RESTING_LOG
+from goqueue.runtime.clean_shutdown import CLOSED_STATES_LOG
 from goqueue.runtime.tasks import TaskFailed
 from goqueue.seams.disk import remove_tree
 from goqueue.server.lifecycle import DrainTimedOut
@@ -245,7 +245,7 @@ def test_a_partition_that_cannot_be_opened_is_reported_and_the_others_work(seed:
                 await publish(client, "t", batch(b"x"), partition=index)
         if is_killed:
             # After a kill there is no word of a clean stop, so every log is opened at the start.
-            remove_tree(disk, server.server.broker.directory / RESTING_LOG)
+            remove_tree(disk, server.server.broker.directory / CLOSED_STATES_LOG)
         disk.fail(errno.EIO, operation="open", path=lambda path: "t-1" in path.parts, times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()

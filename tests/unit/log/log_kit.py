@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from goqueue.errors import Corrupt
 from goqueue.log.batches import check_batches
-from goqueue.log.handles import Handles
+from goqueue.log.file_cache import FileCache
 from goqueue.log.log import Log
 from goqueue.model.log_settings import LogSettings
 from goqueue.records.builder import NewRecord, build_batch
@@ -70,7 +70,7 @@ def abort(producer: int, *, epoch: int = 0, timestamp: int = NOW_MS) -> bytearra
 
 
 def open_log(
-    disk: Disk, settings: LogSettings = SETTINGS, sink: Sink | None = None, handles: Handles | None = None
+    disk: Disk, settings: LogSettings = SETTINGS, sink: Sink | None = None, handles: FileCache | None = None
 ) -> Log:
     """Open the log of these tests."""
     return Log(disk, DIRECTORY, settings, sink, handles)

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from goqueue.errors import Unavailable
 from goqueue.log import names
-from goqueue.log.aborted import AbortedRanges
+from goqueue.log.compaction import AbortedRanges
 from goqueue.log.log import Log
 from goqueue.machines.producer import AbortedRange
 from goqueue.model.log_settings import Cleanup

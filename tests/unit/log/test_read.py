@@ -13,7 +13,7 @@ import pytest
 from goqueue.errors import Conflict, CorruptLog, OffsetOutOfRange, TooLarge
 from goqueue.log import names
 from goqueue.log.batches import check_batches
-from goqueue.log.handles import Handles
+from goqueue.log.file_cache import FileCache
 from goqueue.log.log import Log
 from goqueue.log.segment import Details
 from goqueue.model.log_settings import LogSettings
@@ -205,7 +205,7 @@ def test_replica_takes_a_gap_of_any_size(offset: int, has_records: bool) -> None
 
 def test_open_files_are_bounded_however_many_segments_are_read(tmp_path: Path) -> None:
     disk = RealDisk()
-    handles = Handles(disk, files_max=4)
+    handles = FileCache(disk, files_max=4)
     open_before = open_file_count()
     log = Log(disk, tmp_path / "log", SETTINGS, None, handles)
     append_segments(log, *([batch(b"%d" % number)] for number in range(50)))
@@ -227,7 +227,7 @@ def open_file_count() -> int:
 
 def test_indexes_in_memory_are_bounded_however_many_segments_are_read() -> None:
     disk = SimDisk(0)
-    handles = Handles(disk, details_max=2)
+    handles = FileCache(disk, details_max=2)
     count_before = details_count()
     log = open_log(disk, handles=handles)
     append_segments(log, *([batch(b"%d" % number)] for number in range(30)))
@@ -246,7 +246,7 @@ def details_count() -> int:
 
 def test_two_logs_share_the_cache_of_open_files(tmp_path: Path) -> None:
     disk = RealDisk()
-    handles = Handles(disk, files_max=2)
+    handles = FileCache(disk, files_max=2)
     logs = [Log(disk, tmp_path / name, SETTINGS, None, handles) for name in ("a", "b")]
     for log in logs:
         append_segments(log, *([batch(b"%d" % number)] for number in range(6)))

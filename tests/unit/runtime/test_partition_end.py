@@ -180,7 +180,7 @@ def test_a_deletion_that_is_asked_for_twice_is_durable_for_both() -> None:
         await asyncio.sleep(0)
         for offset in (2, 1, -1):
             assert await partition.delete_before(offset) == 2
-            assert partition.log._open().books.start == 2
+            assert partition.log._open().durability.start == 2
         await first
 
     for seed in range(10):

@@ -13,14 +13,14 @@ import pytest
 from goqueue.errors import LogOffline
 from goqueue.log.batches import check_batches
 from goqueue.log.events import UpkeepFailed, WentOffline
-from goqueue.log.handles import Handles
+from goqueue.log.file_cache import FileCache
 from goqueue.log.log import Log
 from goqueue.model.log_settings import Cleanup, FlushPolicy, LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.reader import read_records
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.loading import open_logs
-from goqueue.runtime.upkeep import Caretaker
+from goqueue.runtime.maintenance import LogMaintenance
 from goqueue.testing import Fate, SimDisk, Simulation, simulate
 from goqueue.testing.sink import RecordingSink
 
@@ -164,13 +164,13 @@ def test_a_cancelled_waiter_disturbs_nobody() -> None:
 
 
 async def _tended(simulation: Simulation, flusher: Flusher, seconds: float) -> None:
-    caretaker = asyncio.create_task(Caretaker(lambda: [flusher], simulation.clock).run())
+    maintenance = asyncio.create_task(LogMaintenance(lambda: [flusher], simulation.clock).run())
     await asyncio.sleep(seconds)
-    caretaker.cancel()
-    await asyncio.gather(caretaker, return_exceptions=True)
+    maintenance.cancel()
+    await asyncio.gather(maintenance, return_exceptions=True)
 
 
-def test_the_caretaker_expires_old_segments_and_removes_their_files() -> None:
+def test_maintenance_expires_old_segments_and_removes_their_files() -> None:
     disk = SimDisk(0)
 
     async def main(simulation: Simulation) -> None:
@@ -193,28 +193,28 @@ def test_the_caretaker_expires_old_segments_and_removes_their_files() -> None:
     assert Log(disk, DIRECTORY, LogSettings()).start_offset == 40
 
 
-def test_the_caretaker_compacts_while_writers_go_on() -> None:
+def test_maintenance_compacts_while_producers_write() -> None:
     disk = SimDisk(0)
 
     async def main(simulation: Simulation) -> None:
         settings = LogSettings(segment_bytes=1024, cleanup=Cleanup.COMPACT)
         log = Log(disk, DIRECTORY, settings)
         flusher = Flusher(log)
-        caretaker = asyncio.create_task(Caretaker(lambda: [flusher], simulation.clock).run())
+        maintenance = asyncio.create_task(LogMaintenance(lambda: [flusher], simulation.clock).run())
         for number in range(200):
             offset = _append(log, b"%d" % number, key=b"key-%d" % (number % 4), timestamp=simulation.clock.now_ms())
             flusher.note_append()
             await flusher.durable(offset)
             await asyncio.sleep(0.1)
-        caretaker.cancel()
-        await asyncio.gather(caretaker, return_exceptions=True)
+        maintenance.cancel()
+        await asyncio.gather(maintenance, return_exceptions=True)
         assert log.segments.size_bytes < 4096
         assert log.end_offset == 200
 
     simulate(main, 0)
 
 
-def test_a_caretaker_survives_a_disk_that_refuses_upkeep() -> None:
+def test_maintenance_survives_a_disk_that_refuses_upkeep() -> None:
     disk = SimDisk(0)
     sink = RecordingSink()
 
@@ -257,7 +257,7 @@ def test_a_log_that_cannot_be_opened_does_not_keep_the_others_from_it() -> None:
         Log(disk, directory, settings).close()
     disk.fail(errno.EIO, operation="list", path="data/topic-3", times=None)
 
-    loaded = asyncio.run(open_logs(disk, wanted, RecordingSink(), Handles(disk)))
+    loaded = asyncio.run(open_logs(disk, wanted, RecordingSink(), FileCache(disk)))
 
     assert sorted(loaded.faults) == [PurePath("data/topic-3")]
     assert len(loaded.logs) == 9
@@ -281,7 +281,7 @@ def test_a_log_that_nobody_writes_to_gives_its_files_back() -> None:
     simulate(main, 0)
 
 
-def test_a_sick_log_does_not_keep_the_caretaker_from_the_others() -> None:
+def test_failing_log_does_not_stop_maintenance_of_others() -> None:
     disk = SimDisk(0)
     sink = RecordingSink()
 
@@ -296,10 +296,10 @@ def test_a_sick_log_does_not_keep_the_caretaker_from_the_others() -> None:
             await flusher.durable(offset)
         disk.fail(errno.EIO, operation="open", path="data/sick/*.log", times=None)
         await asyncio.sleep(2)
-        caretaker = Caretaker(lambda: [sick, well], simulation.clock)
-        tending = asyncio.create_task(caretaker.run())
+        maintenance = LogMaintenance(lambda: [sick, well], simulation.clock)
+        tending = asyncio.create_task(maintenance.run())
         await asyncio.sleep(5)
-        caretaker.stop()
+        maintenance.stop()
         await tending
         assert sick.log.fault
         assert well.log.start_offset == 30
@@ -319,11 +319,11 @@ def test_a_log_can_be_closed_after_its_upkeep_was_cancelled(seed: int) -> None:
             offset = _append(log, b"%d" % number, key=b"key")
             flusher.note_append()
         await flusher.durable(offset)
-        caretaker = asyncio.create_task(Caretaker(lambda: [flusher], simulation.clock).run())
+        maintenance = asyncio.create_task(LogMaintenance(lambda: [flusher], simulation.clock).run())
         await asyncio.sleep(simulation.entropy.fraction() * 0.01)
-        caretaker.cancel()
+        maintenance.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await caretaker
+            await maintenance
         await flusher.drain()
         log.close()
 

@@ -12,7 +12,7 @@ import pytest
 
 from goqueue.errors import Corrupt, DiskFull, Invalid, LogOffline
 from goqueue.records.layout import HEADER_BYTES, headers
-from goqueue.runtime.upkeep import tend
+from goqueue.runtime.maintenance import maintain
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.unit.log.log_kit import batch
 from tests.unit.runtime.shard_kit import open_shard
@@ -354,7 +354,7 @@ def test_a_compacted_log_makes_the_same_state() -> None:
             await shard.submit(f"w{number % 7} x{number % 5}")
             if number % 20 == 0:
                 await shard.submit(f"-w{number % 7}")
-                await tend(shard.partition.flusher, simulation.clock.now_ms() + number * 10_000)
+                await maintain(shard.partition.flusher, simulation.clock.now_ms() + number * 10_000)
         assert len(shard.partition.log.segments) < 10
         disk.crash()
         _, again = open_shard(disk, simulation)

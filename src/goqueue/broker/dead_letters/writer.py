@@ -324,7 +324,7 @@ class Undertaker:
         opened = self._broker.topic(name)
         partition = opened.partition(where.partition % len(opened.partitions))
         # A partition that takes no dead letters need never be searched for them, so this is found out first.
-        partition.log.wake()
+        partition.log.ensure_open()
         if partition.log.fault:
             raise partition.offline()
         return _Target(opened.topic.id, partition)

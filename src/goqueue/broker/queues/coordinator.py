@@ -21,8 +21,8 @@ from goqueue.errors import GoQueueError
 from goqueue.machines.queues.commands import Command, DeleteQueue, DropQueueTopic, MarkDeadLettered, Receive, Settle
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import QueueMachine
-from goqueue.runtime.in_hand import InHand
-from goqueue.runtime.rounds import Rounds
+from goqueue.runtime.message_memory import MessageMemory
+from goqueue.runtime.request_batcher import RequestBatcher
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -42,13 +42,13 @@ class QueueCoordinator(Coordinator[QueueMachine, Command]):
         self.receipts: Receipts  # once the broker has started, which knows the key
         self.waits = Waits()
         self.stretches = Stretches()
-        self.in_hand = InHand()
+        self.message_memory = MessageMemory()
         self.tallies = QueueTallies()
         self.timestamps = Timestamps()
         self.undertaker = Undertaker(broker)
-        self.receives = Rounds(broker.tasks, partial(receive_together, broker), size_max=ROUND_MESSAGES_MAX)
+        self.receives = RequestBatcher(broker.tasks, partial(receive_together, broker), size_max=ROUND_MESSAGES_MAX)
         # What somebody has said holds, though they may have left since.
-        self.settlements = Rounds(
+        self.settlements = RequestBatcher(
             broker.tasks, partial(settle_together, broker), size_max=ROUND_MESSAGES_MAX, holds_on=True
         )
 

@@ -24,7 +24,7 @@ from goqueue.model.queue_settings import Ordering
 from goqueue.model.topic import TopicPartition
 from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
-from goqueue.runtime.rounds import Take
+from goqueue.runtime.request_batcher import Take
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -121,10 +121,10 @@ class Looked(NamedTuple):
 
 async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> list[Looked]:
     """Lease messages to consumers, as far as there are any now; return what each of them gets."""
-    in_hand = broker.queues.in_hand
+    message_memory = broker.queues.message_memory
     group, partitions = await prepare(broker, *source)
-    while not in_hand.room_bytes:
-        await in_hand.room()
+    while not message_memory.room_bytes:
+        await message_memory.room()
         group, partitions = await prepare(broker, *source)
     # From here on there is no pause: nobody who is served can have left.
     wishes = take()
@@ -134,12 +134,12 @@ async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> 
     takers = [_taker(broker, group, wishes[number]) for number in served]
     limit = sum([taker.limit for taker in takers])
     while True:
-        bytes_max = min(_BYTES_MAX, in_hand.room_bytes)
+        bytes_max = min(_BYTES_MAX, message_memory.room_bytes)
         looks, fault = _look_around(broker.queues.stretches, group, promising, takers, limit, bytes_max)
         if not looks:
             return [each if each.sight.shortfall else each._replace(fault=fault) for each in told]
         try:
-            with in_hand.hold(sum(each.size_bytes for each in looks)):
+            with message_memory.hold(sum(each.size_bytes for each in looks)):
                 receive = Receive(group.name, takers, [each.offer for each in looks])
                 leased = await broker.queues.submit(group.name, receive)
             break

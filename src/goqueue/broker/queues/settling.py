@@ -11,7 +11,7 @@ from goqueue.errors import TooLarge, UnknownQueue
 from goqueue.machines.queues.commands import Claim, Settle
 from goqueue.machines.queues.steps import Result, all_stale
 from goqueue.machines.queues.values import AckType
-from goqueue.runtime.rounds import Take
+from goqueue.runtime.request_batcher import Take
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker

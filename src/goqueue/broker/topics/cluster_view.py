@@ -53,7 +53,7 @@ async def describe_logs(broker: Broker, caller: Caller, wanted: Sequence[TopicPa
         for each in piece:
             partition = _find(broker, each)
             if partition is not None:
-                # Not that of its segments: asking for these opens a log that is asleep.
+                # Not that of its segments: asking for these opens a closed log.
                 sizes[each] = partition.log.size_bytes
     return LogDirectory(broker.directory.name, sizes)
 

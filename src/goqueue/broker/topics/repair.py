@@ -58,7 +58,7 @@ from goqueue.model.sinks import is_sink_key
 from goqueue.model.topic import PARTITIONS_MAX, is_internal, is_name
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.reader import Record
-from goqueue.runtime.resting import RESTING_LOG
+from goqueue.runtime.clean_shutdown import CLOSED_STATES_LOG
 from goqueue.seams.disk import Disk, make_durable_directory, remove_tree
 from goqueue.seams.entropy import Entropy
 
@@ -163,7 +163,7 @@ def _is_being_repaired(name: str) -> bool:
 def _is_own(name: str) -> bool:
     """Tell whether a name is that of a log of the broker's own, or of one that a repair has begun to write."""
     found = _PARTITION_NAME.fullmatch(name.removesuffix(REPAIR_SUFFIX))
-    return found is not None and is_internal(found[1]) and SET_ASIDE not in name and name != RESTING_LOG
+    return found is not None and is_internal(found[1]) and SET_ASIDE not in name and name != CLOSED_STATES_LOG
 
 
 def _plan_internal(disk: Disk, directory: PurePath, name: str) -> Iterable[RepairPlan]:

@@ -7,9 +7,9 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
-from goqueue.log.retention import UNLIMITED
-from goqueue.log.retention_forecast import Leaving, forecast, ms_left_at
+from goqueue.log.retention import Leaving, forecast, ms_left_at
 from goqueue.model.log_settings import LogSettings
+from goqueue.model.topic_settings import UNLIMITED
 from goqueue.runtime.partition import Partition
 
 _WARN_WITHIN_MS = 3_600_000
@@ -57,7 +57,7 @@ def leaving_of(partition: Partition, now_ms: int) -> Iterator[Leaving]:
 def leaving_soon(partition: Partition, now_ms: int) -> list[Leaving]:
     """Return the segments of a partition that are expected to leave soon."""
     within_ms = warn_within_ms(partition.log.settings)
-    if partition.log.is_asleep and partition.log.due_ms() > now_ms + within_ms:
+    if partition.log.is_unopened and partition.log.due_ms() > now_ms + within_ms:
         return []
     return list(takewhile(lambda each: each.left_ms <= within_ms, leaving_of(partition, now_ms)))
 

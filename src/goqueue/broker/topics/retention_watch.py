@@ -22,8 +22,7 @@ from goqueue.broker.slices import CutShort, Slices
 from goqueue.broker.topics.retention_risk import Danger, Risk, leaving_of, leaving_soon, risk_of
 from goqueue.log import retention
 from goqueue.log.log import Log
-from goqueue.log.retention_forecast import Leaving, can_reach
-from goqueue.log.retention_hold import DuePartition, DueSegment, judge
+from goqueue.log.retention import DuePartition, DueSegment, Leaving, can_reach, limit_retention
 from goqueue.model.topic import TopicPartition
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.partition import Partition
@@ -89,7 +88,7 @@ class _Trouble:
 
 
 class RetentionWatch:
-    """Watches over the readers of one broker; see `runtime/upkeep.Holds` for when it is asked what."""
+    """Watches over the readers of one broker; see `runtime/maintenance.RetentionHolds` for when it is asked what."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -208,7 +207,7 @@ class RetentionWatch:
                 due.append(_due(each, now_ms))
                 if slices.note(_PIECES_OF_A_PARTITION + len(due[-1].segments)):
                     await slices.give_way()
-            verdicts = judge(due, budget_bytes)
+            verdicts = limit_retention(due, budget_bytes)
             for each, verdict in zip(reached, verdicts, strict=True):
                 limits[each.partition.log] = _Limit(topic.settings, verdict.expires_before)
             held_bytes[name] = sum(verdict.held_bytes for verdict in verdicts)
@@ -271,7 +270,7 @@ def _note(reader: Reader, reached: _Reached, troubles: dict[tuple[str, str], _Tr
 
 def _due(reached: _Reached, now_ms: int) -> DuePartition:
     log = reached.partition.log
-    if log.is_asleep:
+    if log.is_unopened:
         # If anything of it were due, the look at what leaves soon would have woken it.
         return DuePartition([], reached.first_unread)
     due = retention.expired(log.segments, log.settings, now_ms, end_offset=log.durable_end)

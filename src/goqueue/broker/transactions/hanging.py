@@ -165,7 +165,7 @@ async def abort_transactions_of(
 
 
 def _open_in(broker: Broker, partition: Partition) -> Iterator[OpenTransaction]:
-    if partition.log.is_asleep:
+    if partition.log.is_unopened:
         # A log with an open transaction is opened at the start.
         return
     producers = partition.log.producers

@@ -14,7 +14,7 @@ from goqueue.broker.queues.admin import delete_queue
 from goqueue.errors import GroupNotEmpty
 from goqueue.machines.queues.commands import DeleteQueue
 from goqueue.machines.queues.steps import HELD_MAX
-from goqueue.runtime.rounds import Rounds
+from goqueue.runtime.request_batcher import RequestBatcher
 from goqueue.runtime.waiters import turns
 from goqueue.testing import Simulation, simulate
 from tests.protocols.http.raw import RawHttp, SimServer, request, serving
@@ -357,7 +357,7 @@ def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
             await publish(server, "a")
             waiter.write(request("POST", RECEIVE, {"topic": "t", "wait": "60s"}))
             await asyncio.sleep(1)
-            asks = Calls(monkeypatch, Rounds, "ask")
+            asks = Calls(monkeypatch, RequestBatcher, "ask")
             (got,) = (await client.call("POST", f"/groups/{other}/receive", {"topic": "t"})).json()["messages"]
             await client.call("POST", "/messages/ack", {"receipt_handle": got["receipt_handle"]})
             assert asks.count == 2

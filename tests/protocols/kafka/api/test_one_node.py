@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from goqueue.runtime.resting import RESTING_LOG
+from goqueue.runtime.clean_shutdown import CLOSED_STATES_LOG
 from goqueue.seams.disk import remove_tree
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.protocols.kafka.api_kit import UNKNOWN_TOPIC, configs, run
@@ -67,7 +67,7 @@ def test_log_directory_tells_sizes_without_opening_logs() -> None:
             sizes = [part["partition_size"] for topic in everything["topics"] for part in topic["partitions"]]
             assert sizes == [0, len(written)]
             logs = [server.server.broker.topic("a").partition(index).log for index in (0, 1)]
-            assert all(log.is_asleep for log in logs)
+            assert all(log.is_unopened for log in logs)
 
     simulate(main, 0)
 
@@ -96,7 +96,7 @@ def test_partition_whose_log_cannot_be_used_has_no_other_leader() -> None:
             await create_topic(client, "a")
             await publish(client, "a", batch(b"x"))
         # After a kill there is no record of a clean stop, so every log is opened at the start.
-        remove_tree(disk, server.server.broker.directory / RESTING_LOG)
+        remove_tree(disk, server.server.broker.directory / CLOSED_STATES_LOG)
         disk.fail(errno.EIO, operation="open", path="a-0/*", times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()

@@ -1,15 +1,15 @@
-"""What a clean stop leaves for the next start, so that it need not open every log: a `Rest` of each.
+"""Stores the closed state of every log at a clean stop, so that the next start need not open the logs.
 
-It is a log of its own, `__resting-0`, written when all other logs are closed. It counts only if it is whole: its last
-record says how many there are. The start that reads it empties it durably before any other log may change. So after a
-kill it is empty, and all logs are opened and looked at, as if it had never been.
+The states are in a log of their own, `__resting-0`, which is written when all other logs are closed. It is valid only
+if it is complete: its last record says how many there are. The start that reads it empties it durably before any other
+log may change. So after a kill it is empty, and the start opens all logs.
 
 | key              | value                                                        |
 |------------------|--------------------------------------------------------------|
-| id of a topic    | for some of its partitions: partition i32, then its `Rest`   |
+| id of a topic    | for some of its partitions: partition i32, then its state     |
 | `complete`       | how many records there are before this one, u64; the last    |
 
-All calls block. It holds nothing that the other logs do not know: if it cannot be read, it is removed.
+All calls block. The other logs know everything that it holds: if it cannot be read, it is removed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from uuid import UUID
 
 from goqueue.errors import Corrupt, GoQueueError
 from goqueue.log.batches import own_batch
-from goqueue.log.events import RestLost
+from goqueue.log.closed_state import CLOSED_STATE_BYTES, ClosedState, decode, encode
+from goqueue.log.events import ClosedStatesLost
 from goqueue.log.log import Log
-from goqueue.log.rest import REST_BYTES, Rest, decode, encode
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.layout import headers, validate
@@ -33,7 +33,7 @@ from goqueue.records.reader import read_pairs
 from goqueue.seams.disk import Disk, remove_tree
 from goqueue.seams.sink import Sink
 
-RESTING_LOG = "__resting-0"
+CLOSED_STATES_LOG = "__resting-0"
 
 _SETTINGS = LogSettings(cleanup=Cleanup.DELETE, retention_ms=-1)
 _COMPLETE = b"complete"
@@ -45,19 +45,19 @@ _BATCH_BYTES = 512 * 1024
 _READ_BYTES = 1024 * 1024
 
 
-class Place(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition, by the id of its topic."""
 
     topic_id: UUID
     partition: int
 
 
-def take_rests(disk: Disk, directory: PurePath, sink: Sink) -> Mapping[Place, Rest]:
-    """Return what the last stop left, and see to it that no later start finds it; nothing after a kill.
+def take_closed_states(disk: Disk, directory: PurePath, sink: Sink) -> Mapping[TopicIdPartition, ClosedState]:
+    """Return the states that the last stop stored, and remove them durably; none after a kill.
 
-    OSError or LogOffline if it can neither be emptied nor removed: then no log may be changed.
+    OSError or LogOffline if they cannot be removed: then no log may be changed.
     """
-    path = directory / RESTING_LOG
+    path = directory / CLOSED_STATES_LOG
     if not disk.exists(path):
         return {}
     try:
@@ -68,21 +68,23 @@ def take_rests(disk: Disk, directory: PurePath, sink: Sink) -> Mapping[Place, Re
         finally:
             log.close()
     except (GoQueueError, OSError, ValueError, struct.error) as error:
-        sink.emit(RestLost(str(path), str(error)))
+        sink.emit(ClosedStatesLost(str(path), str(error)))
         remove_tree(disk, path)
         return {}
     return found
 
 
-def leave_rests(disk: Disk, directory: PurePath, sink: Sink, rests: Iterable[tuple[UUID, Mapping[int, Rest]]]) -> None:
-    """Store what the next start is to find; all other logs are closed, and nothing follows."""
-    path = directory / RESTING_LOG
+def store_closed_states(
+    disk: Disk, directory: PurePath, sink: Sink, states: Iterable[tuple[UUID, Mapping[int, ClosedState]]]
+) -> None:
+    """Store the states for the next start; all other logs must be closed by now."""
+    path = directory / CLOSED_STATES_LOG
     try:
         log = Log(disk, path, _SETTINGS, sink)
         try:
             _empty(log)
             count = 0
-            for batch in _batches(_records(rests)):
+            for batch in _batches(_records(states)):
                 log.append([own_batch(build_batch(batch))], leader_epoch=log.leader_epoch)
                 count += len(batch)
             complete = NewRecord(-1, _COMPLETE, _COUNT.pack(count))
@@ -90,15 +92,15 @@ def leave_rests(disk: Disk, directory: PurePath, sink: Sink, rests: Iterable[tup
         finally:
             log.close()
     except (GoQueueError, OSError) as error:
-        # Without it the next start takes longer, and that is all.
-        sink.emit(RestLost(str(path), str(error)))
+        # Without the states, the next start only takes longer.
+        sink.emit(ClosedStatesLost(str(path), str(error)))
 
 
-def _records(rests: Iterable[tuple[UUID, Mapping[int, Rest]]]) -> Iterator[NewRecord]:
-    for topic_id, by_partition in rests:
+def _records(states: Iterable[tuple[UUID, Mapping[int, ClosedState]]]) -> Iterator[NewRecord]:
+    for topic_id, by_partition in states:
         items = iter(by_partition.items())
         while part := list(islice(items, _PARTITIONS_PER_RECORD)):
-            value = b"".join([_PARTITION.pack(index) + encode([rest]) for index, rest in part])
+            value = b"".join([_PARTITION.pack(index) + encode([state]) for index, state in part])
             yield NewRecord(-1, topic_id.bytes, value)
 
 
@@ -115,23 +117,23 @@ def _batches(records: Iterable[NewRecord]) -> Iterator[list[NewRecord]]:
         yield batch
 
 
-def _read(log: Log) -> Iterator[tuple[Place, Rest]]:
-    """Yield what is stored, all of it or nothing."""
+def _read(log: Log) -> Iterator[tuple[TopicIdPartition, ClosedState]]:
+    """Yield all stored states, or none if the log is empty; Corrupt if it is incomplete."""
     pairs = list(_pairs(log))
     if not pairs:
         return
     *records, (key, value) = pairs
     if key != _COMPLETE or value is None or _COUNT.unpack(value)[0] != len(records):
-        raise Corrupt("the stop that wrote it did not get to its end")
-    width = _PARTITION.size + REST_BYTES
+        raise Corrupt("the stop that wrote it was interrupted")
+    width = _PARTITION.size + CLOSED_STATE_BYTES
     for key, value in records:
         if key is None or value is None or len(value) % width:
-            raise Corrupt("a record of it is not of this version")
+            raise Corrupt("it was written by another version")
         topic_id = UUID(bytes=key)
         for start in range(0, len(value), width):
             (index,) = _PARTITION.unpack_from(value, start)
-            (rest,) = decode(value[start + _PARTITION.size : start + width])
-            yield Place(topic_id, index), rest
+            (state,) = decode(value[start + _PARTITION.size : start + width])
+            yield TopicIdPartition(topic_id, index), state
 
 
 def _pairs(log: Log) -> Iterator[tuple[bytes | None, bytes | None]]:

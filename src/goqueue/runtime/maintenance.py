@@ -1,8 +1,8 @@
-"""The work on logs that nobody waits for: retention, compaction, checkpoints, index files.
+"""Background work on logs: retention, compaction, checkpoints, index files.
 
-One caretaker looks after all logs of a process, one log and one piece of blocking work at a time, so that upkeep takes
-at most one thread from those who flush. In a round it visits the logs that have changed since the last one, and those
-for which something is due: a heap knows when. So logs that nobody uses cost nothing, however many they are.
+`LogMaintenance` serves all logs of a process, one log and one piece of blocking work at a time, so it takes at most
+one thread from flushes. In a round it visits the logs that have changed since the last one, and those for which
+something is due: a heap knows when. So unused logs cost nothing, however many they are.
 
 | a log is visited                                 | because                                                         |
 |--------------------------------------------------|-----------------------------------------------------------------|
@@ -12,8 +12,8 @@ for which something is due: a heap knows when. So logs that nobody uses cost not
 | every `retention_interval_s`                     | records, segments or producers may have grown old; a log whose  |
 |                                                  | next such moment is known and not yet there is not touched      |
 
-Logs that are asleep are looked at once after the start, a few in each round: whether their files are what they were
-when they were closed. One whose files are not is opened, so that damage is known before somebody needs the log.
+The files of unopened logs are checked once after the start, a few logs in each round, against the state in which they
+were closed. A log whose files differ is opened, so that damage is reported before a client needs the log.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from itertools import count
 from typing import Protocol, TypeVar
 
 from goqueue.errors import GoQueueError, Unavailable
+from goqueue.log.closed_state import NEVER_MS
 from goqueue.log.log import Log
-from goqueue.log.rest import NEVER_MS
 from goqueue.runtime.flusher import Flusher
 from goqueue.runtime.waiters import turns
 from goqueue.seams.clock import Clock
-from goqueue.seams.cooperative_yield import ThreadBreath, no_breath
+from goqueue.seams.cooperative_yield import ThreadPauses, no_pause
 
 ROUND_INTERVAL_S = 1.0
 _LOGS_AT_A_TIME = 50
 # One takes some 0.1 ms: so they cost an idle broker 0.2 % of a core while there are any, and 10,000 take 9 minutes.
-_RESTS_PER_ROUND = 20
+_CHECKS_PER_ROUND = 20
 # With more of them to compact, a log grows faster than it is compacted.
 _DIRTY_SEGMENTS_MAX = 8
 
 T = TypeVar("T")
 
 
-class Holds(Protocol):
-    """What keeps records from expiring though retention would have it."""
+class RetentionHolds(Protocol):
+    """Keeps records beyond retention."""
 
     async def look(self) -> None:
-        """Find out anew what is to be kept, unless that is known well enough."""
+        """Update what must be kept, unless that is recent enough."""
         ...
 
     def expires_before(self, log: Log) -> int | None:
@@ -59,11 +59,11 @@ class Holds(Protocol):
         ...
 
     def stop(self) -> None:
-        """Look no more; a look under way ends soon."""
+        """Stop looking; a look under way ends soon."""
         ...
 
 
-async def tend(
+async def maintain(
     flusher: Flusher,
     now_ms: int,
     threads: Executor | None = None,
@@ -71,12 +71,12 @@ async def tend(
     is_checkpoint_due: bool = False,
     is_time_due: bool = True,
     expires_before: int | None = None,
-    breath: ThreadBreath | None = None,
+    pause: ThreadPauses | None = None,
 ) -> None:
-    """Do one round of upkeep on a log: expire, compact, checkpoint, and bring the files into order.
+    """Do one round of maintenance on a log: expire, compact, write the checkpoint, and tidy the files.
 
-    Records from `expires_before` on do not expire, and none by their age unless `is_time_due`. If it is cancelled, what
-    a thread has begun is ended first, since the log must learn what came of it. The owner of the `breath` can end it.
+    Records from `expires_before` on do not expire, and none by age unless `is_time_due`. When cancelled, it first waits
+    for the thread, since the log needs the outcome. The owner of the `pause` can end the work.
     """
     log = flusher.log
     if log.fault:
@@ -84,15 +84,15 @@ async def tend(
     start = log.start_offset
     log.expire(now_ms, end_offset=expires_before, is_time_due=is_time_due)
     if log.start_offset > start:
-        # Whoever waits for the end of a message that is gone hears of it by the next flush.
+        # Waiters for the end of a removed message wake at the next flush.
         flusher.hurry()
     elif log.wants_flush:
         flusher.note_append()
     compaction = log.compaction(now_ms)
     if compaction is not None:
-        if breath is not None and compaction.dirty > _DIRTY_SEGMENTS_MAX:
-            breath.hurry()
-        async with _ended(threads, partial(compaction.run, breath or no_breath)) as compacting:
+        if pause is not None and compaction.dirty > _DIRTY_SEGMENTS_MAX:
+            pause.hurry()
+        async with _ended(threads, partial(compaction.run, pause or no_pause)) as compacting:
             try:
                 log.compacted(compaction, compacting.result())
             except (OSError, GoQueueError) as error:
@@ -101,7 +101,7 @@ async def tend(
 
 
 async def keep_up(log: Log, threads: Executor | None = None, *, is_checkpoint_due: bool = False) -> None:
-    """Bring the files of a log into order, and write the index of the segment that grows if that is due."""
+    """Tidy the files of a log, and write the index of the segment that grows if it is due."""
     if is_checkpoint_due and not log.fault:
         log.checkpoint()
     upkeep = log.upkeep()
@@ -114,7 +114,7 @@ async def keep_up(log: Log, threads: Executor | None = None, *, is_checkpoint_du
 
 
 async def write_ending(log: Log, threads: Executor | None = None) -> None:
-    """Write what tells the next start that a log was closed, if nothing else is left to do for it."""
+    """Mark a log as cleanly closed for the next start, if nothing else is left to do."""
     ending = log.ending()
     if ending is not None:
         async with _ended(threads, ending) as writing:
@@ -124,7 +124,7 @@ async def write_ending(log: Log, threads: Executor | None = None) -> None:
 
 @asynccontextmanager
 async def _ended(threads: Executor | None, work: Callable[[], T]) -> AsyncIterator[asyncio.Future[T]]:
-    """Run work in a thread to its end, whatever happens here meanwhile; then let the block see its outcome."""
+    """Run work in a thread to its end, even if this task is cancelled; then pass the outcome to the block."""
     job = asyncio.get_running_loop().run_in_executor(threads, work)
     cancelled: asyncio.CancelledError | None = None
     while not job.done():
@@ -139,7 +139,7 @@ async def _ended(threads: Executor | None, work: Callable[[], T]) -> AsyncIterat
 
 @dataclass(slots=True)
 class _Visit:
-    """What is remembered of a log; moments are monotonic. `due_at` is None if only a change can give it work."""
+    """The last visit of a log, in monotonic time. `due_at` is None if only a change can give it work."""
 
     checkpointed_at: float
     timed_at: float
@@ -147,15 +147,15 @@ class _Visit:
     due_at: float | None = None
 
 
-class Caretaker:
-    """Tends the logs of a process, for ever: `logs` when it begins, and those that are added."""
+class LogMaintenance:
+    """Maintains the logs of a process: `logs` when `run` begins, and those that are added."""
 
     def __init__(
         self,
         logs: Callable[[], Iterable[Flusher]],
         clock: Clock,
         threads: Executor | None = None,
-        holds: Holds | None = None,
+        holds: RetentionHolds | None = None,
         *,
         before_round: Callable[[], None] | None = None,
         interval_s: float = ROUND_INTERVAL_S,
@@ -171,23 +171,23 @@ class Caretaker:
         self._stopped = asyncio.Event()
         self._visited: Flusher | None = None
         self._left = asyncio.Event()
-        self._breath: ThreadBreath | None = None
+        self._pauses: ThreadPauses | None = None
         self._visits: dict[Flusher, _Visit] = {}
         self._changed: dict[Flusher, None] = {}
         self._due: list[tuple[float, int, Flusher]] = []
-        self._unseen: deque[Flusher] = deque()
+        self._unchecked: deque[Flusher] = deque()
         self._numbers = count()
 
     def add(self, flusher: Flusher) -> None:
-        """Look after a log from now on."""
+        """Maintain a log from now on."""
         flusher.on_change = self._note_change
         log = flusher.log
-        if not log.is_asleep:
+        if not log.is_unopened:
             # Opening it may have left something to do.
             self._note_change(flusher)
             return
-        if log.look_at_rest() is not None:
-            self._unseen.append(flusher)
+        if log.closed_state_check() is not None:
+            self._unchecked.append(flusher)
         if log.due_ms() != NEVER_MS:
             now = self._clock.monotonic()
             self._schedule(flusher, self._visit_of(flusher, now), now + self._retention_interval_s)
@@ -197,26 +197,26 @@ class Caretaker:
         self._changed[flusher] = None
 
     async def run(self) -> None:
-        """Go round until stopped or cancelled; a round begins every interval, or when the one before has ended."""
+        """Run rounds until stopped or cancelled; a round begins every interval, or when the one before has ended."""
         for flusher in self._logs():
             if flusher.on_change != self._note_change:
                 self.add(flusher)
         while not self._stopped.is_set():
             began = self._clock.monotonic()
-            await self._go_round(self._due_now)
-            await self._look_at_rests()
+            await self._run_round(self._due_now)
+            await self._check_closed_logs()
             with suppress(TimeoutError):
                 async with asyncio.timeout(began + self._interval_s - self._clock.monotonic()):
                     await self._stopped.wait()
 
-    async def go_round(self) -> None:
-        """Tend each log once, whether anything is due or not, unless it is time to stop."""
-        await self._go_round(lambda: [(flusher, True) for flusher in self._logs()])
+    async def run_once(self) -> None:
+        """Maintain each log once, whether anything is due or not, unless it was stopped."""
+        await self._run_round(lambda: [(flusher, True) for flusher in self._logs()])
 
-    async def _look_at_rests(self) -> None:
-        """Look at the files of some logs that are asleep; open those that are not what they were."""
-        some = [self._unseen.popleft() for _ in range(min(len(self._unseen), _RESTS_PER_ROUND))]
-        looks = [(flusher, look) for flusher in some if (look := flusher.log.look_at_rest()) is not None]
+    async def _check_closed_logs(self) -> None:
+        """Check the files of some unopened logs; open those that differ."""
+        some = [self._unchecked.popleft() for _ in range(min(len(self._unchecked), _CHECKS_PER_ROUND))]
+        looks = [(flusher, look) for flusher in some if (look := flusher.log.closed_state_check()) is not None]
         if not looks or self._stopped.is_set():
             return
 
@@ -227,17 +227,17 @@ class Caretaker:
             for (flusher, _), difference in zip(looks, looking.result(), strict=True):
                 if not difference and not flusher.log.obstacle:
                     continue
-                # It tells itself why it cannot be opened.
+                # The log reports by itself why it cannot be opened.
                 try:
-                    flusher.log.wake()
+                    flusher.log.ensure_open()
                 except Unavailable:
                     # The disk may answer the next time.
-                    self._unseen.append(flusher)
+                    self._unchecked.append(flusher)
                 except GoQueueError:
                     continue
 
     def _due_now(self) -> list[tuple[Flusher, bool]]:
-        """Take out the logs that have changed or are due, and whether what depends on time is due for them."""
+        """Take the logs that have changed or are due, each with whether time-based work is due."""
         now, now_ms = self._clock.monotonic(), self._clock.now_ms()
         found = self._changed
         self._changed = {}
@@ -246,7 +246,7 @@ class Caretaker:
             visit = self._visits.get(flusher)
             if visit is None or visit.due_at != due_at:
                 continue
-            if flusher.log.is_asleep and flusher.log.due_ms() > now_ms:
+            if flusher.log.is_unopened and flusher.log.due_ms() > now_ms:
                 visit.timed_at = now
                 self._schedule(flusher, visit, now + self._retention_interval_s)
             else:
@@ -257,35 +257,35 @@ class Caretaker:
         visit = self._visit_of(flusher, now)
         return now - visit.timed_at >= self._retention_interval_s or self._retention_interval_s <= self._interval_s
 
-    async def _go_round(self, chosen: Callable[[], list[tuple[Flusher, bool]]]) -> None:
+    async def _run_round(self, chosen: Callable[[], list[tuple[Flusher, bool]]]) -> None:
         await self._look()
         if self._before_round is not None:
             self._before_round()
         for number, (flusher, is_time_due) in enumerate(chosen(), 1):
             if number % _LOGS_AT_A_TIME == 0:
-                # Most logs need nothing, and looking at thousands of them is no reason to keep others waiting.
+                # Most logs need nothing, but checking thousands of them at once would delay requests.
                 await turns(1)
             if self._stopped.is_set():
                 return
             self._visited = flusher
             self._left.clear()
-            was_asleep = flusher.log.is_asleep
+            was_unopened = flusher.log.is_unopened
             try:
                 await self._visit(flusher, is_time_due=is_time_due)
             except (OSError, GoQueueError) as error:
-                # One sick log must not keep the others from being tended.
+                # One failing log must not stop the maintenance of the others.
                 flusher.log.note_upkeep_failure(error)
             finally:
                 self._visited = None
                 self._left.set()
-            if was_asleep and not flusher.log.is_asleep:
-                # It was opened, which blocks for a few reads: thousands of logs may be due at the same time.
+            if was_unopened and not flusher.log.is_unopened:
+                # Opening it blocked for a few reads, and thousands of logs may be due at the same time.
                 await turns(1)
 
     async def leave(self, flusher: Flusher) -> None:
-        """Wait until nothing is being done to a log, which is going and is not visited again."""
-        if self._visited is flusher and self._breath is not None:
-            self._breath.stop()
+        """Wait until no work is under way on a log that is going; it is not visited again."""
+        if self._visited is flusher and self._pauses is not None:
+            self._pauses.stop()
         while self._visited is flusher:
             await self._left.wait()
         flusher.on_change = None
@@ -293,20 +293,20 @@ class Caretaker:
         self._changed.pop(flusher, None)
 
     def stop(self) -> None:
-        """End `run` soon: what takes long, a look or a compaction, is not brought to its end."""
+        """End `run` soon: long work, a look or a compaction, is interrupted."""
         self._stopped.set()
-        if self._breath is not None:
-            self._breath.stop()
+        if self._pauses is not None:
+            self._pauses.stop()
         if self._holds is not None:
             self._holds.stop()
 
     async def _look(self) -> None:
         if self._holds is None:
             return
-        # A task of its own: if it fails, logs are tended by what the look before has found.
+        # A task of its own: if it fails, the result of the look before is used.
         (outcome,) = await asyncio.gather(self._holds.look(), return_exceptions=True)
         if isinstance(outcome, Exception):
-            message = "who has not read what could not be found out"
+            message = "unread records could not be determined"
             asyncio.get_running_loop().call_exception_handler({"message": message, "exception": outcome})
 
     def _visit_of(self, flusher: Flusher, now: float) -> _Visit:
@@ -325,22 +325,22 @@ class Caretaker:
         is_checkpoint_due = (now - visit.checkpointed_at) * 1000 >= log.settings.checkpoint_interval_ms
         if is_checkpoint_due:
             visit.checkpointed_at = now
-        # Without threads it is the loop that waits, and nobody else has anything of a pause.
-        self._breath = None if self._threads is None else ThreadBreath()
+        # Without threads the loop itself works, and a pause would help no other thread.
+        self._pauses = None if self._threads is None else ThreadPauses()
         try:
-            await tend(
+            await maintain(
                 flusher,
                 self._clock.now_ms(),
                 self._threads,
                 is_checkpoint_due=is_checkpoint_due,
                 is_time_due=is_time_due,
                 expires_before=None if self._holds is None else self._holds.expires_before(log),
-                breath=self._breath,
+                pause=self._pauses,
             )
             has_grown = log.end_offset != visit.end_offset
-            # Open files are few, logs may be many: those that nobody writes to give theirs back.
+            # Open files are few, logs may be many: logs that do not grow close theirs.
             if not has_grown:
-                log.rest()
+                log.release_files()
             visit.end_offset = log.end_offset
         except BaseException:
             self._schedule(flusher, visit, now + self._interval_s)
@@ -348,7 +348,7 @@ class Caretaker:
         self._schedule(flusher, visit, self._next_at(log, visit, now, has_grown=has_grown))
 
     def _next_at(self, log: Log, visit: _Visit, now: float, *, has_grown: bool) -> float | None:
-        """Return when a log is to be visited next if nothing changes; None if never."""
+        """Return when to visit a log next if nothing changes; None if never."""
         if log.fault:
             return None
         if has_grown or log.owes_upkeep:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from goqueue.broker.broker import Broker
 from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import QueueSettings
-from goqueue.runtime.in_hand import InHand
+from goqueue.runtime.message_memory import MessageMemory
 from goqueue.testing import SimDisk
 from tests.simulation.group_calls import MakeTopic
 from tests.simulation.group_stage import live, shrink
@@ -24,7 +24,7 @@ GROUPS = [f"group-{number}" for number in range(12)]
 BYTES_MAX = 5_000
 
 
-class _Watched(InHand):
+class _Watched(MessageMemory):
     """Remembers the most that was held at a time."""
 
     most = 0
@@ -49,7 +49,7 @@ def test_receives_of_many_groups_hold_no_more_than_a_limit_together_and_get_ever
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         await publish_values(broker, VALUES)
-        in_hand = broker.queues.in_hand = _Watched(BYTES_MAX)
+        message_memory = broker.queues.message_memory = _Watched(BYTES_MAX)
 
         async def receive_all(group: str) -> list[str]:
             await SetQueue(group, QueueSettings()).perform(broker)
@@ -60,7 +60,7 @@ def test_receives_of_many_groups_hold_no_more_than_a_limit_together_and_get_ever
             return found
 
         assert await asyncio.gather(*map(receive_all, GROUPS)) == [VALUES] * len(GROUPS)
-        assert BYTES_MAX / 2 < in_hand.most <= BYTES_MAX + len(VALUES[0])
-        assert in_hand.room_bytes == BYTES_MAX
+        assert BYTES_MAX / 2 < message_memory.most <= BYTES_MAX + len(VALUES[0])
+        assert message_memory.room_bytes == BYTES_MAX
 
     live(SimDisk(1), 1, act, stops=True)

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages.reading import Polls, Reading, read_messages
-from goqueue.runtime import upkeep
+from goqueue.runtime import maintenance
 from goqueue.runtime.flusher import Flusher
 from goqueue.testing import Fate, SimDisk
 from tests.simulation.group_calls import CALLER, MakeTopic
@@ -40,11 +40,11 @@ def test_a_kill_while_logs_sleep_loses_nothing(fate: Fate | None, *, stops_betwe
             await publish_values(broker, ["one", "two"], topic)
 
     async def use(broker: Broker) -> None:
-        assert all(broker.topic(topic).partition(0).log.is_asleep for topic in TOPICS)
+        assert all(broker.topic(topic).partition(0).log.is_unopened for topic in TOPICS)
         await publish_values(broker, ["three"], "used")
         await publish_values(broker, ["first"], "new")
         assert await _values(broker, "read") == [b"one", b"two"]
-        assert broker.topic("asleep").partition(0).log.is_asleep
+        assert broker.topic("asleep").partition(0).log.is_unopened
 
     async def look(broker: Broker) -> None:
         await let_pass(5)
@@ -68,11 +68,11 @@ def test_upkeep_visits_a_log_that_a_read_has_opened_and_leaves_those_that_sleep(
 ) -> None:
     disk = SimDisk(1)
     tended: list[str] = []
-    tend = upkeep.tend
+    maintain = maintenance.maintain
 
     async def note(flusher: Flusher, *which: Any, **how: Any) -> None:
         tended.append(flusher.log.directory.name)
-        await tend(flusher, *which, **how)
+        await maintain(flusher, *which, **how)
 
     async def fill(broker: Broker) -> None:
         for topic in TOPICS:
@@ -88,5 +88,5 @@ def test_upkeep_visits_a_log_that_a_read_has_opened_and_leaves_those_that_sleep(
         assert not {"used-0", "asleep-0"} & {*tended}
 
     live(disk, 1, fill, stops=True)
-    monkeypatch.setattr(upkeep, "tend", note)
+    monkeypatch.setattr(maintenance, "maintain", note)
     live(disk, 2, use, stops=True)

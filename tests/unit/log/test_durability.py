@@ -80,7 +80,9 @@ def test_index_owed_to_a_segment_is_forgotten_when_compaction_replaces_it() -> N
     replacements = work.run()
     # As if the index of a segment had to be made anew while the pass was under way.
     old = work.segments[0]
-    log._open().books.owe_index(IndexWrite(old, old.size, old.next_offset, disk.read_file(names.index_path(old.path))))
+    log._open().durability.owe_index(
+        IndexWrite(old, old.size, old.next_offset, disk.read_file(names.index_path(old.path)))
+    )
     log.compacted(work, replacements)
     settle(log)
     sink = RecordingSink()

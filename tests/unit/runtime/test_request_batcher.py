@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from goqueue.errors import Invalid
-from goqueue.runtime.rounds import Rounds, Take
+from goqueue.runtime.request_batcher import RequestBatcher, Take
 from goqueue.runtime.tasks import TaskFailed, Tasks
 from goqueue.testing import RecordingSink, Simulation, simulate
 
@@ -17,9 +17,9 @@ Act = Callable[[Sequence[int]], Awaitable[None]]
 
 
 class Stage:
-    """Rounds of numbers, each of which is answered with its double after a second; `asked` are the rounds so far.
+    """Batches of numbers, each answered with its double after a second; `asked` are the batches so far.
 
-    They take half a second to find out who asks.
+    A batch takes half a second to collect its requests.
     """
 
     def __init__(self, act: Act | None = None, *, holds_on: bool = False) -> None:
@@ -27,7 +27,7 @@ class Stage:
         self.tasks = Tasks(self.sink)
         self.asked: list[tuple[str, list[int]]] = []
         self._act = act
-        self.rounds = Rounds(self.tasks, self._carry_out, size_max=SIZE_MAX, holds_on=holds_on)
+        self.rounds = RequestBatcher(self.tasks, self._carry_out, size_max=SIZE_MAX, holds_on=holds_on)
 
     async def _carry_out(self, key: str, take: Take[int]) -> list[int]:
         await asyncio.sleep(0.5)
@@ -146,7 +146,7 @@ def test_what_forbids_a_round_before_it_looks_is_told_as_well() -> None:
             del key, take
             raise Invalid("no")
 
-        rounds = Rounds(Tasks(RecordingSink()), carry_out, size_max=SIZE_MAX)
+        rounds = RequestBatcher(Tasks(RecordingSink()), carry_out, size_max=SIZE_MAX)
         async with asyncio.timeout(5):
             told = await asyncio.gather(*(rounds.join("k", each, 80) for each in range(3)), return_exceptions=True)
         assert [type(each) for each in told] == [Invalid] * 3

@@ -14,7 +14,7 @@ from goqueue.log.segment import Details, Segment
 from goqueue.seams.disk import Disk, File
 
 
-class Handles:
+class FileCache:
     """A bounded cache of files open for reading and of index bodies."""
 
     def __init__(self, disk: Disk, *, files_max: int = 256, details_max: int = 64) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from goqueue.errors import CorruptLog, LogOffline
 from goqueue.log.batches import check_batches
+from goqueue.log.closed_state import NEVER_MS, NEVER_WRITTEN, ClosedState, decode, encode
 from goqueue.log.events import CheckpointLost, OpenFailed
 from goqueue.log.log import Log
-from goqueue.log.rest import NEVER_MS, NEW, Rest, decode, encode
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.seams.disk import remove_tree
 from goqueue.testing import Fate, RecordingSink, SimDisk
@@ -33,11 +33,11 @@ def _flush(log: Log) -> None:
         log.flushed(flush)
 
 
-def _closed(disk: SimDisk, count: int = 20) -> Rest:
+def _closed(disk: SimDisk, count: int = 20) -> ClosedState:
     log = Log(disk, DIRECTORY, SETTINGS)
     _append(log, count)
     log.close()
-    rest = log.resting()
+    rest = log.closed_state()
     assert rest is not None
     return rest
 
@@ -45,23 +45,23 @@ def _closed(disk: SimDisk, count: int = 20) -> Rest:
 def test_a_log_that_was_never_written_to_has_no_files_and_can_be_asked_everything() -> None:
     disk = SimDisk(0)
     disk.make_directory(PurePath("data"))
-    log = Log(disk, DIRECTORY, SETTINGS, rest=NEW)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=NEVER_WRITTEN)
     assert (log.start_offset, log.end_offset, log.durable_end, log.last_stable_offset) == (0, 0, 0, 0)
     assert log.read(0, bytes_max=1000) == b""
     assert log.offset_for_time(0) is None
     assert log.due_ms() == NEVER_MS
-    assert log.is_asleep
+    assert log.is_unopened
     assert log.end_of_epoch(5) is None
     log.expire(10**12)
     assert log.flush() is None
     log.close()
-    assert log.resting() is None
+    assert log.closed_state() is None
     assert not disk.exists(DIRECTORY)
 
 
 def test_the_first_append_makes_the_files_and_the_first_flush_makes_them_durable() -> None:
     disk = SimDisk(0)
-    log = Log(disk, DIRECTORY, SETTINGS, rest=NEW)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=NEVER_WRITTEN)
     _append(log)
     assert (log.end_offset, log.durable_end, log.is_unmarked) == (1, 0, True)
     _flush(log)
@@ -77,7 +77,7 @@ def test_a_crash_before_the_first_flush_leaves_a_log_that_can_be_used(fate: Fate
     disk = SimDisk(0)
     disk.make_directory(PurePath("data"))
     disk.sync_directory(PurePath())
-    log = Log(disk, DIRECTORY, SETTINGS, rest=NEW)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=NEVER_WRITTEN)
     _append(log)
     disk.crash(fate)
     sink = RecordingSink()
@@ -93,13 +93,13 @@ def test_a_log_asleep_knows_its_bounds_without_its_files_and_wakes_when_it_is_re
     disk = SimDisk(0)
     rest = _closed(disk)
     assert next(decode(encode([rest]))) == rest
-    log = Log(disk, DIRECTORY, SETTINGS, rest=rest)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=rest)
     known = (log.start_offset, log.end_offset, log.durable_end, log.size_bytes, log.segment_count, log.leader_epoch)
-    assert log.is_asleep
+    assert log.is_unopened
     assert log.read(20, bytes_max=1000) == b""
-    assert log.is_asleep
+    assert log.is_unopened
     assert log.read(0, bytes_max=10_000)
-    assert not log.is_asleep
+    assert not log.is_unopened
     woken = (log.start_offset, log.end_offset, log.durable_end, log.size_bytes, log.segment_count, log.leader_epoch)
     assert woken == known
     assert log.was_clean
@@ -112,9 +112,9 @@ def test_closing_a_log_that_nothing_woke_touches_no_file() -> None:
     disk = SimDisk(0)
     rest = _closed(disk)
     before = {name: disk.open(DIRECTORY / name).read_at(0, 5000) for name in disk.list_directory(DIRECTORY)}
-    log = Log(disk, DIRECTORY, SETTINGS, rest=rest)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=rest)
     log.close()
-    assert log.resting() == rest
+    assert log.closed_state() == rest
     assert {name: disk.open(DIRECTORY / name).read_at(0, 5000) for name in disk.list_directory(DIRECTORY)} == before
 
 
@@ -124,12 +124,12 @@ def test_a_log_whose_files_are_gone_is_reported_and_not_taken_for_an_empty_one()
     for name in disk.list_directory(DIRECTORY):
         disk.remove(DIRECTORY / name)
     disk.remove(DIRECTORY)
-    log = Log(disk, DIRECTORY, SETTINGS, rest=rest)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=rest)
     for _ in range(2):
         with pytest.raises(CorruptLog, match="its directory is missing"):
             log.read(0, bytes_max=1000)
     assert log.fault
-    assert log.resting() is None
+    assert log.closed_state() is None
     assert not disk.exists(DIRECTORY)
 
 
@@ -138,7 +138,7 @@ def test_a_log_that_lost_its_end_while_it_slept_takes_no_appends() -> None:
     rest = _closed(disk)
     for name in disk.list_directory(DIRECTORY):
         disk.remove(DIRECTORY / name)
-    log = Log(disk, DIRECTORY, SETTINGS, rest=rest)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=rest)
     with pytest.raises(CorruptLog, match="it holds offsets 0 to 0"):
         _append(log)
 
@@ -149,7 +149,7 @@ def test_a_log_that_has_grown_since_it_was_described_is_taken_as_it_is() -> None
     other = Log(disk, DIRECTORY, SETTINGS)
     _append(other)
     other.close()
-    log = Log(disk, DIRECTORY, SETTINGS, rest=rest)
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=rest)
     _append(log)
     assert log.end_offset == 22
 
@@ -165,16 +165,16 @@ def test_a_log_that_has_grown_since_it_was_described_is_taken_as_it_is() -> None
 )
 def test_a_log_asleep_knows_when_upkeep_has_something_to_do(settings: LogSettings, due_ms: int) -> None:
     disk = SimDisk(0)
-    log = Log(disk, DIRECTORY, settings, rest=_closed(disk))
+    log = Log(disk, DIRECTORY, settings, closed_state=_closed(disk))
     assert log.due_ms() == due_ms
-    assert log.is_asleep
+    assert log.is_unopened
 
 
 def test_a_log_that_the_disk_does_not_give_now_is_reported_once_and_opened_when_it_can_be() -> None:
     disk = SimDisk(0)
     rest = _closed(disk)
     sink = RecordingSink()
-    log = Log(disk, DIRECTORY, SETTINGS, sink, rest=rest)
+    log = Log(disk, DIRECTORY, SETTINGS, sink, closed_state=rest)
     disk.fail(errno.EIO, operation="list", times=None)
     for _ in range(3):
         with pytest.raises(LogOffline, match="cannot be opened"):
@@ -217,12 +217,12 @@ def test_a_look_at_a_log_asleep_tells_when_its_files_are_others_and_opens_nothin
     change: Callable[[SimDisk], None],
 ) -> None:
     disk = SimDisk(0)
-    log = Log(disk, DIRECTORY, SETTINGS, rest=_closed(disk))
-    look = log.look_at_rest()
+    log = Log(disk, DIRECTORY, SETTINGS, closed_state=_closed(disk))
+    look = log.closed_state_check()
     assert look is not None
     assert look() == ""
     change(disk)
     before = disk.tree()
     assert look() != ""
-    assert log.is_asleep
+    assert log.is_unopened
     assert disk.tree() == before

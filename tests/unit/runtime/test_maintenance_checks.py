@@ -1,4 +1,4 @@
-"""The caretaker and what keeps records from expiring: a look may fail or take long, and upkeep goes on."""
+"""The maintenance and what keeps records from expiring: a look may fail or take long, and upkeep goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from goqueue.log.log import Log
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.flusher import Flusher
-from goqueue.runtime.upkeep import Caretaker
+from goqueue.runtime.maintenance import LogMaintenance
 from goqueue.seams.disk import remove_tree
 from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
 
@@ -56,14 +56,14 @@ def test_a_look_at_what_is_kept_that_fails_is_reported_and_logs_are_tended_all_t
             flusher.note_append()
         await flusher.durable(offset)
         await asyncio.sleep(5)
-        caretaker = Caretaker(lambda: [flusher], simulation.clock, holds=_Keeper(4))
-        tending = asyncio.create_task(caretaker.run())
+        maintenance = LogMaintenance(lambda: [flusher], simulation.clock, holds=_Keeper(4))
+        tending = asyncio.create_task(maintenance.run())
         await asyncio.sleep(10)
         assert 0 < flusher.log.start_offset <= 20
         assert reported == ["one offset cannot be read"] * 3
         # The look that is under way would never end.
         assert not tending.done()
-        caretaker.stop()
+        maintenance.stop()
         async with asyncio.timeout(1):
             await tending
 
@@ -81,18 +81,20 @@ def test_damage_of_logs_that_nobody_uses_is_found_within_rounds_and_others_stay_
             log = Log(disk, path, LogSettings(retention_ms=-1))
             log.append(_batch(simulation), leader_epoch=0)
             log.close()
-            flushers.append(Flusher(Log(disk, path, LogSettings(retention_ms=-1), sink, rest=log.resting())))
+            flushers.append(
+                Flusher(Log(disk, path, LogSettings(retention_ms=-1), sink, closed_state=log.closed_state()))
+            )
         remove_tree(disk, PurePath("data/topic-7"))
         disk.write_file(PurePath("data/topic-48/00000000000000000000.log"), b"")
-        caretaker = Caretaker(lambda: flushers, simulation.clock)
-        tending = asyncio.create_task(caretaker.run())
+        maintenance = LogMaintenance(lambda: flushers, simulation.clock)
+        tending = asyncio.create_task(maintenance.run())
         await asyncio.sleep(5)
         assert [number for number, flusher in enumerate(flushers) if flusher.log.obstacle] == [7]
         assert [event.directory for event in sink.of(WentOffline)] == ["data/topic-7"]
         # This one can be opened: it goes on after the record that is gone.
         assert [event.directory for event in sink.of(DamageFound)] == ["data/topic-48"]
-        assert [number for number, flusher in enumerate(flushers) if not flusher.log.is_asleep] == [48]
-        caretaker.stop()
+        assert [number for number, flusher in enumerate(flushers) if not flusher.log.is_unopened] == [48]
+        maintenance.stop()
         await tending
 
     simulate(main, 0)
@@ -109,8 +111,8 @@ def test_others_have_a_turn_after_each_log_that_upkeep_has_to_open() -> None:
             for _ in range(30):
                 log.append(_batch(simulation), leader_epoch=0)
             log.close()
-            flushers.append(Flusher(Log(disk, log.directory, settings, rest=log.resting())))
-        caretaker = Caretaker(lambda: flushers, simulation.clock)
+            flushers.append(Flusher(Log(disk, log.directory, settings, closed_state=log.closed_state())))
+        maintenance = LogMaintenance(lambda: flushers, simulation.clock)
         woken: list[int] = []
         seen: list[int] = []
 
@@ -119,12 +121,12 @@ def test_others_have_a_turn_after_each_log_that_upkeep_has_to_open() -> None:
             simulation.loop.call_soon(lambda: seen.append(len(woken)))
 
         for flusher in flushers:
-            flusher.log.on_wake = note
-        tending = asyncio.create_task(caretaker.run())
+            flusher.log.on_open = note
+        tending = asyncio.create_task(maintenance.run())
         await asyncio.sleep(10)
         # The order of callbacks is left to chance.
         assert len(set(seen)) > len(flushers) / 2
-        caretaker.stop()
+        maintenance.stop()
         await tending
 
     simulate(main, 0)

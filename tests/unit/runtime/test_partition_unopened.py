@@ -7,8 +7,8 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.errors import LogOffline
+from goqueue.log.closed_state import ClosedState
 from goqueue.log.log import Log
-from goqueue.log.rest import Rest
 from goqueue.model.log_settings import LogSettings
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.partition import Appended, Partition
@@ -19,18 +19,18 @@ DIRECTORY = PurePath("data/orders-0")
 SETTINGS = TopicSettings(log=LogSettings(segment_bytes=1024, retention_ms=-1))
 
 
-def _asleep(disk: SimDisk, simulation: Simulation, rest: Rest) -> Partition:
-    log = Log(disk, DIRECTORY, SETTINGS.log, rest=rest)
+def _asleep(disk: SimDisk, simulation: Simulation, rest: ClosedState) -> Partition:
+    log = Log(disk, DIRECTORY, SETTINGS.log, closed_state=rest)
     return Partition("orders", 0, log, SETTINGS, simulation.clock)
 
 
-async def _closed(disk: SimDisk, simulation: Simulation, count: int = 20) -> Rest:
+async def _closed(disk: SimDisk, simulation: Simulation, count: int = 20) -> ClosedState:
     partition = Partition("orders", 0, Log(disk, DIRECTORY, SETTINGS.log), SETTINGS, simulation.clock)
     for _ in range(count):
         (outcome,) = partition.append([batch(b"x" * 100)])
         assert isinstance(outcome, Appended)
     await partition.close()
-    rest = partition.log.resting()
+    rest = partition.log.closed_state()
     assert rest is not None
     return rest
 
@@ -60,6 +60,6 @@ def test_a_log_that_is_closed_or_deleted_is_not_opened_any_more() -> None:
         with pytest.raises(LogOffline, match="it is closed"):
             partition.offset_for_time(0)
         assert disk.tree() == before
-        assert partition.log.is_asleep
+        assert partition.log.is_unopened
 
     simulate(main, 0)

@@ -1,4 +1,4 @@
-"""A caretaker that is told to stop does not bring a long compaction to its end."""
+"""A maintenance that is told to stop does not bring a long compaction to its end."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from goqueue.log.log import Log
 from goqueue.model.log_settings import Cleanup, LogSettings
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.runtime.flusher import Flusher
-from goqueue.runtime.upkeep import Caretaker
+from goqueue.runtime.maintenance import LogMaintenance
 from goqueue.seams.clock import SystemClock
-from goqueue.seams.cooperative_yield import Breath
+from goqueue.seams.cooperative_yield import Pause
 from goqueue.seams.disk import RealDisk
 from goqueue.testing import RecordingSink
 
 SETTINGS = LogSettings(cleanup=Cleanup.COMPACT, segment_bytes=64 * 1024, min_cleanable_dirty_ratio=0.0)
-End = Callable[[Caretaker, Flusher], Awaitable[None]]
+End = Callable[[LogMaintenance, Flusher], Awaitable[None]]
 
 
-async def _stop(caretaker: Caretaker, flusher: Flusher) -> None:
+async def _stop(maintenance: LogMaintenance, flusher: Flusher) -> None:
     del flusher
-    caretaker.stop()
+    maintenance.stop()
 
 
-async def _leave(caretaker: Caretaker, flusher: Flusher) -> None:
-    await caretaker.leave(flusher)
+async def _leave(maintenance: LogMaintenance, flusher: Flusher) -> None:
+    await maintenance.leave(flusher)
 
 
 def _filled(directory: Path, sink: RecordingSink) -> Log:
@@ -60,7 +60,7 @@ def test_a_compaction_is_given_up_and_leaves_nothing_behind(
         loop = asyncio.get_running_loop()
         compacting = asyncio.Event()
 
-        def latest_offsets(self: Compaction, breathe: Breath) -> dict[bytes, int]:
+        def latest_offsets(self: Compaction, breathe: Pause) -> dict[bytes, int]:
             loop.call_soon_threadsafe(compacting.set)
             # For ever, unless somebody says that it is enough.
             while real(self, breathe):
@@ -71,12 +71,12 @@ def test_a_compaction_is_given_up_and_leaves_nothing_behind(
         log = _filled(tmp_path / "log", sink)
         with ThreadPoolExecutor(2) as threads:
             flusher = Flusher(log, threads)
-            caretaker = Caretaker(lambda: [flusher], SystemClock(), threads)
-            tending = asyncio.create_task(caretaker.run())
+            maintenance = LogMaintenance(lambda: [flusher], SystemClock(), threads)
+            tending = asyncio.create_task(maintenance.run())
             await compacting.wait()
             async with asyncio.timeout(30):
-                await end(caretaker, flusher)
-                caretaker.stop()
+                await end(maintenance, flusher)
+                maintenance.stop()
                 await tending
             await flusher.drain()
             log.close()

@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import PurePath
 from uuid import UUID
 
-from goqueue.log.events import RestLost
-from goqueue.log.rest import Rest
-from goqueue.runtime.resting import RESTING_LOG, Place, leave_rests, take_rests
+from goqueue.log.closed_state import ClosedState
+from goqueue.log.events import ClosedStatesLost
+from goqueue.runtime.clean_shutdown import CLOSED_STATES_LOG, TopicIdPartition, store_closed_states, take_closed_states
 from goqueue.testing import Fate, PowerLoss, RecordingSink, SimDisk
 
 DIRECTORY = PurePath("data")
 TOPICS = [UUID(int=number) for number in range(501)]
 RESTS = [
-    (topic, {index: Rest(1, number + 1, 2, 3, 4, 5, 6, 7) for index in (0, 2)}) for number, topic in enumerate(TOPICS)
+    (topic, {index: ClosedState(1, number + 1, 2, 3, 4, 5, 6, 7) for index in (0, 2)})
+    for number, topic in enumerate(TOPICS)
 ]
-FOUND = {Place(topic, index): rest for topic, rests in RESTS for index, rest in rests.items()}
+FOUND = {TopicIdPartition(topic, index): rest for topic, rests in RESTS for index, rest in rests.items()}
 
 
 def _disk() -> SimDisk:
@@ -28,17 +29,17 @@ def _disk() -> SimDisk:
 def test_the_next_start_finds_what_a_stop_left_and_the_one_after_it_nothing() -> None:
     disk = _disk()
     for _ in range(3):
-        leave_rests(disk, DIRECTORY, RecordingSink(), RESTS)
+        store_closed_states(disk, DIRECTORY, RecordingSink(), RESTS)
         disk.crash(Fate.NONE)
-        assert take_rests(disk, DIRECTORY, RecordingSink()) == FOUND
+        assert take_closed_states(disk, DIRECTORY, RecordingSink()) == FOUND
         disk.crash(Fate.NONE)
-        assert take_rests(disk, DIRECTORY, RecordingSink()) == {}
+        assert take_closed_states(disk, DIRECTORY, RecordingSink()) == {}
 
 
 def test_without_a_stop_there_is_nothing() -> None:
     disk = _disk()
-    assert take_rests(disk, DIRECTORY, RecordingSink()) == {}
-    assert not disk.exists(DIRECTORY / RESTING_LOG)
+    assert take_closed_states(disk, DIRECTORY, RecordingSink()) == {}
+    assert not disk.exists(DIRECTORY / CLOSED_STATES_LOG)
 
 
 def test_a_power_loss_at_any_moment_of_a_stop_leaves_all_or_nothing() -> None:
@@ -48,12 +49,12 @@ def test_a_power_loss_at_any_moment_of_a_stop_leaves_all_or_nothing() -> None:
             crashing = disk.clone(operations)
             crashing.crash_after(operations)
             try:
-                leave_rests(crashing, DIRECTORY, RecordingSink(), RESTS)
+                store_closed_states(crashing, DIRECTORY, RecordingSink(), RESTS)
             except PowerLoss:
                 crashing.crash(fate)
-                assert take_rests(crashing, DIRECTORY, RecordingSink()) in ({}, FOUND)
+                assert take_closed_states(crashing, DIRECTORY, RecordingSink()) in ({}, FOUND)
                 crashing.crash(Fate.NONE)
-                assert take_rests(crashing, DIRECTORY, RecordingSink()) == {}
+                assert take_closed_states(crashing, DIRECTORY, RecordingSink()) == {}
             else:
                 assert operations > 10
                 break
@@ -63,15 +64,15 @@ def test_a_power_loss_at_any_moment_of_a_stop_leaves_all_or_nothing() -> None:
 
 def test_a_power_loss_at_any_moment_of_a_start_leaves_it_for_the_next_one_or_has_used_it_up() -> None:
     disk = _disk()
-    leave_rests(disk, DIRECTORY, RecordingSink(), RESTS)
+    store_closed_states(disk, DIRECTORY, RecordingSink(), RESTS)
     for operations in range(1, 200):
         crashing = disk.clone(operations)
         crashing.crash_after(operations)
         try:
-            take_rests(crashing, DIRECTORY, RecordingSink())
+            take_closed_states(crashing, DIRECTORY, RecordingSink())
         except PowerLoss:
             crashing.crash(Fate.NONE)
-            assert take_rests(crashing, DIRECTORY, RecordingSink()) in ({}, FOUND)
+            assert take_closed_states(crashing, DIRECTORY, RecordingSink()) in ({}, FOUND)
         else:
             assert operations > 10
             break
@@ -81,12 +82,12 @@ def test_a_power_loss_at_any_moment_of_a_start_leaves_it_for_the_next_one_or_has
 
 def test_a_damaged_one_is_reported_and_removed() -> None:
     disk = _disk()
-    leave_rests(disk, DIRECTORY, RecordingSink(), RESTS)
-    name = next(name for name in disk.list_directory(DIRECTORY / RESTING_LOG) if name.endswith(".log"))
-    file = disk.open(DIRECTORY / RESTING_LOG / name)
+    store_closed_states(disk, DIRECTORY, RecordingSink(), RESTS)
+    name = next(name for name in disk.list_directory(DIRECTORY / CLOSED_STATES_LOG) if name.endswith(".log"))
+    file = disk.open(DIRECTORY / CLOSED_STATES_LOG / name)
     file.write_at(200, b"\xff\xff\xff\xff")
     file.close()
     sink = RecordingSink()
-    assert take_rests(disk, DIRECTORY, sink) == {}
-    assert sink.of(RestLost)
-    assert not disk.exists(DIRECTORY / RESTING_LOG)
+    assert take_closed_states(disk, DIRECTORY, sink) == {}
+    assert sink.of(ClosedStatesLost)
+    assert not disk.exists(DIRECTORY / CLOSED_STATES_LOG)

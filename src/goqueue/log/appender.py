@@ -37,7 +37,7 @@ class Appender:
         disk: Disk,
         settings: LogSettings,
         segments: Segments,
-        books: Durability,
+        durability: Durability,
         producers: ProducerTable,
         epochs: LeaderEpochs,
         sink: Sink,
@@ -45,7 +45,7 @@ class Appender:
         self._disk = disk
         self.settings = settings
         self._segments = segments
-        self._books = books
+        self._durability = durability
         self._producers = producers
         self._epochs = epochs
         self._sink = sink
@@ -62,13 +62,13 @@ class Appender:
             file.write_at(active.size, *parts)
         except OSError as error:
             # A later, shorter write would leave the rest of this one readable, and so would a crash.
-            self._books.is_in_doubt = True
+            self._durability.is_in_doubt = True
             file.truncate(active.size)
             file.sync()
-            self._books.is_in_doubt = False
+            self._durability.is_in_doubt = False
             self._explain(error, active.path)
             raise
-        self._books.owe_sync(active)
+        self._durability.owe_sync(active)
         interval = self.settings.index_interval_bytes
         for header, part, marker in zip(headers, parts, markers, strict=True):
             active.extend(header, part, index_interval_bytes=interval)
@@ -95,8 +95,8 @@ class Appender:
         active.next_offset = base
         assert active.details is not None
         active.details.seal(self._producers, base)
-        self._books.owe_names()
-        self._books.owe_index(self.index_of_active())
+        self._durability.owe_names()
+        self._durability.owe_index(self.index_of_active())
         self._segments.add(segment)
         self._sink.emit(SegmentRolled(str(segment.path.parent), base))
         return segment
@@ -114,13 +114,13 @@ class Appender:
         return self.roll() if is_full else active
 
     def _reopen(self, active: Segment) -> File:
-        is_new = self._books.is_unmade
+        is_new = self._durability.is_unmade
         if is_new:
             # The names become durable with the first flush; the checkpoint is empty until then.
             self._make(active.path.parent)
         active.file = self._open(active.path, create=is_new)
         if is_new:
-            self._books.owe_new()
+            self._durability.owe_new()
         return active.file
 
     def _make(self, directory: PurePath) -> None:

@@ -1,10 +1,10 @@
-"""What is known of a log that is not open, so that it need not be opened before it is used.
+"""The state of a log that was closed cleanly, so that it need not be opened before it is used.
 
-A log that was closed cleanly is described by a few numbers. As long as nothing has touched its files since, they answer
-where it starts and ends, and when retention will next have something to do. A log that was never written to has no
-directory; it is described by `NEW`.
+A few numbers say where the log starts and ends, and when retention will next have something to do. They hold as long as
+nothing has touched the files since. `NEVER_WRITTEN` is the state of a log that was never written to and has no
+directory.
 
-A log with an open transaction is never described by a `Rest`: whoever asks where the oldest one starts has to open it.
+A log with an open transaction has no `ClosedState`: only an open log knows where the oldest transaction starts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import NamedTuple
 from goqueue.errors import CorruptLog
 from goqueue.log import names
 from goqueue.log.checkpoint import CheckpointFile
-from goqueue.log.retention import UNLIMITED
 from goqueue.log.segment import NO_TIMESTAMP
 from goqueue.log.segments import Segments
 from goqueue.model.log_settings import LogSettings
+from goqueue.model.topic_settings import UNLIMITED
 from goqueue.seams.disk import Disk
 
 _LAYOUT = struct.Struct(">qqiqiqqq")
-REST_BYTES = _LAYOUT.size
+CLOSED_STATE_BYTES = _LAYOUT.size
 NEVER_MS = 2**63 - 1
 
 
-class Rest(NamedTuple):
+class ClosedState(NamedTuple):
     """A closed log: its bounds, its size, and the timestamps that decide when retention has work.
 
     `oldest_ms` is the greatest timestamp of the first segment, `first_ms` and `last_ms` are the first and the greatest
@@ -47,8 +47,8 @@ class Rest(NamedTuple):
     last_ms: int
 
     @classmethod
-    def of(cls, start_offset: int, leader_epoch: int, segments: Segments) -> Rest:
-        """Return what is to be remembered of a log that has just been closed."""
+    def of(cls, start_offset: int, leader_epoch: int, segments: Segments) -> ClosedState:
+        """Return the state of a log that has just been closed."""
         active = segments.active
         return cls(
             start_offset,
@@ -63,12 +63,12 @@ class Rest(NamedTuple):
 
     @property
     def durable_end(self) -> int:
-        """The offset before which all records are durable: a log is closed when all of them are."""
+        """The offset before which all records are durable: the end, since closing makes all of them durable."""
         return self.end_offset
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the oldest open transaction starts; there is none."""
+        """None: a closed log has no open transaction."""
         return None
 
     @property
@@ -88,11 +88,11 @@ class Rest(NamedTuple):
 
     @property
     def has_producers(self) -> bool:
-        """Whether producers are remembered that may fall silent: those of a closed log are not in memory."""
+        """False: the producers of a closed log are not in memory."""
         return False
 
     def due_ms(self, settings: LogSettings) -> int:
-        """Return the wall-clock moment at which upkeep may have something to do; 0 if it may have now."""
+        """Return the wall-clock moment at which upkeep may have work; 0 if it may have work now."""
         if self.segment_count > 1 and settings.compacts:
             return 0
         if settings.deletes and settings.retention_bytes != UNLIMITED and self.size_bytes > settings.retention_bytes:
@@ -105,14 +105,14 @@ class Rest(NamedTuple):
         return min(moments)
 
 
-NEW = Rest(0, 0, 0, 0, 1, NO_TIMESTAMP, NO_TIMESTAMP, NO_TIMESTAMP)
-"""A log that was never written to: there is no directory of it yet."""
+NEVER_WRITTEN = ClosedState(0, 0, 0, 0, 1, NO_TIMESTAMP, NO_TIMESTAMP, NO_TIMESTAMP)
+"""A log that was never written to, and has no directory yet."""
 
 
-def difference(disk: Disk, directory: PurePath, rest: Rest) -> str:
-    """Return how the files of a log differ from what is known of it; empty if they do not, as far as sizes tell.
+def difference(disk: Disk, directory: PurePath, state: ClosedState) -> str:
+    """Return how the files of a log differ from its closed state; empty if they do not, as far as sizes show.
 
-    It reads the checkpoint and the sizes of the segments, and no record. Any thread may do it.
+    It reads the checkpoint and the sizes of the segments, but no record. Any thread may call it.
     """
     try:
         checkpoint = CheckpointFile(disk, directory / names.CHECKPOINT).load()
@@ -122,32 +122,32 @@ def difference(disk: Disk, directory: PurePath, rest: Rest) -> str:
             if (entry := names.parse(name)) is not None and entry[1:] == (names.LOG, "")
         ]
     except OSError as error:
-        return f"its files cannot be looked at: {error}"
+        return f"its files cannot be read: {error}"
     if checkpoint is None or not checkpoint.is_clean:
         return "its checkpoint does not say that it was closed"
-    if (checkpoint.start_offset, checkpoint.durable_end) != (rest.start_offset, rest.end_offset):
+    if (checkpoint.start_offset, checkpoint.durable_end) != (state.start_offset, state.end_offset):
         return f"its checkpoint says offsets {checkpoint.start_offset} to {checkpoint.durable_end}"
-    if (len(sizes), sum(sizes)) != (rest.segment_count, rest.size_bytes):
+    if (len(sizes), sum(sizes)) != (state.segment_count, state.size_bytes):
         return f"it has {len(sizes)} segments with {sum(sizes)} bytes"
     return ""
 
 
-def changed(directory: PurePath, rest: Rest, found: str) -> CorruptLog:
-    """Return the error that says that a log is not what it was when it was closed."""
+def changed(directory: PurePath, state: ClosedState, found: str) -> CorruptLog:
+    """Return the error for a log whose files have changed since it was closed."""
     return CorruptLog(
-        f"the log held offsets {rest.start_offset} to {rest.end_offset} when the broker stopped, and now {found}",
+        f"the log held offsets {state.start_offset} to {state.end_offset} when the broker stopped, and now {found}",
         path=str(directory),
         position=0,
-        offset=rest.start_offset,
+        offset=state.start_offset,
         hint="put its files back as they were, or restart the broker to go on with those that are there",
     )
 
 
-def encode(rests: Iterable[Rest]) -> bytes:
-    """Return descriptions one after the other."""
-    return b"".join([_LAYOUT.pack(*rest) for rest in rests])
+def encode(states: Iterable[ClosedState]) -> bytes:
+    """Return the bytes of some states, one after the other."""
+    return b"".join([_LAYOUT.pack(*state) for state in states])
 
 
-def decode(data: bytes) -> Iterator[Rest]:
-    """Yield the descriptions that `encode` has put together."""
-    return map(Rest._make, _LAYOUT.iter_unpack(data))
+def decode(data: bytes) -> Iterator[ClosedState]:
+    """Yield the states that `encode` has written."""
+    return map(ClosedState._make, _LAYOUT.iter_unpack(data))

@@ -1,9 +1,9 @@
-"""What is asked at about the same time is carried out together.
+"""Batches requests that arrive at about the same time.
 
-Whoever asks under the same key in the same turns of the loop shares a round, and while a round is under way the next
-one gathers: a decision and its records cost hardly more for many than for one. A round is of limited size; those for
-whom there is no room are in another one, which begins at once. So nobody waits for more than the end of the round
-before: most often for a sync, which would have to end in any case.
+Requests with the same key that arrive in the same turns of the loop share a round. While a round runs, the next one
+gathers: a decision and its records cost hardly more for many requests than for one. A round has a limited size;
+requests beyond it start another round at once. So a request waits at most for the end of the round before, which is
+usually a sync that has to end in any case.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ToldT = TypeVar("ToldT")
 Take = Callable[[], Sequence[AskT]]
 CarryOut = Callable[[KeyT, Take[AskT]], Coroutine[Any, Any, Sequence[ToldT]]]
 
-# A round begins so many turns of the loop later. Turns without work are over in microseconds; those with work bring
-# more who ask.
+# A round begins after this many turns of the loop. Turns without work take microseconds; turns with work bring more
+# requests.
 _GATHERING_TURNS = 1
 
 
@@ -37,11 +37,11 @@ class _Asked(msgspec.Struct):
     told: asyncio.Future[Any]
 
 
-class Rounds(Generic[KeyT, AskT, ToldT]):
-    """Rounds of one kind, each of asks with `size_max` in all, or of one that is larger.
+class RequestBatcher(Generic[KeyT, AskT, ToldT]):
+    """Batches of requests of one kind; a round has requests of `size_max` in all, or one larger request.
 
-    `carry_out` is given the key of a round and a function that it calls once, as late as it can, and that returns what
-    is asked for: whoever has left by then is not among them, unless `holds_on`. It returns what each of them is told.
+    `carry_out` gets the key of a round and a function to call once, as late as possible, which returns the requests.
+    Requests that were cancelled by then are left out, unless `holds_on`. It returns the reply to each request.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
         self._carry_out = carry_out
         self._size_max = size_max
         self._holds_on = holds_on
-        # Those who wait for a round to begin, and how many rounds are under way, by key.
+        # Requests that wait for a round, and the number of rounds under way, by key.
         self._waiting: dict[KeyT, deque[_Asked]] = {}
         self._running: dict[KeyT, int] = {}
 
     async def join(self, key: KeyT, what: AskT, size: int, *, is_alone: bool = False) -> ToldT:
-        """Have something of a size carried out; return what came of it, or raise that.
+        """Carry out a request of a size; return its reply, or raise its error.
 
-        For whoever `is_alone` nobody else is waited for.
+        With `is_alone` it does not wait for other requests.
         """
         if is_alone and key not in self._running:
             (told,) = await self._carry_out(key, lambda: [what])
@@ -66,7 +66,7 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
         return await self.ask(key, what, size)
 
     def ask(self, key: KeyT, what: AskT, size: int) -> asyncio.Future[ToldT]:
-        """Have something carried out as `join` does; return what is going to be told, which has to be awaited."""
+        """Carry out a request as `join` does; return a future of the reply, which must be awaited."""
         told: asyncio.Future[ToldT] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(_Asked(what, size, told))
         if key not in self._running:
@@ -87,7 +87,7 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
             is_taken = True
             taken.extend(self._take(waiting))
             if waiting:
-                # There was no room for them.
+                # They did not fit.
                 self._begin(key)
             return [each.what for each in taken]
 
@@ -99,7 +99,7 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
         except GoQueueError as error:
             _refuse(taken if is_taken else self._take(waiting), error)
         except BaseException as error:
-            # The broker is mistaken, or stops: nobody may wait for what never comes.
+            # A bug, or the broker stops: no request may wait for a reply that never comes.
             _refuse(taken if is_taken else self._take(waiting), error)
             if isinstance(error, asyncio.CancelledError):
                 _refuse(waiting, error)
@@ -119,7 +119,7 @@ class Rounds(Generic[KeyT, AskT, ToldT]):
             del self._waiting[key]
 
     def _take(self, waiting: deque[_Asked]) -> list[_Asked]:
-        """Take those who are in the next round, the first ones first."""
+        """Take the requests of the next round, oldest first."""
         taken: list[_Asked] = []
         size = 0
         while waiting and (not taken or size + waiting[0].size <= self._size_max):
