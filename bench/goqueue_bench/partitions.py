@@ -120,7 +120,7 @@ def _make(broker: Broker, wanted: Partitions) -> Iterator[Result]:
                 sent = time.perf_counter()
                 names = topics[first : first + wanted.topics_per_request]
                 reply = connection.call(wire.create_topics_request(names, wanted.per_topic, {}))
-                errors = wire.parse_create_topics_reply(reply)
+                errors = {name: error for name, (error, _) in wire.parse_create_topics_reply(reply).items()}
                 require(errors == dict.fromkeys(names, 0), "every topic is made")
                 slowest = max(slowest, time.perf_counter() - sent)
         seconds = time.perf_counter() - began

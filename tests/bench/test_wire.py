@@ -84,19 +84,19 @@ def test_the_end_of_a_partition_is_asked_for_and_told() -> None:
     fields = body(wire.end_offset_request(TOPIC, 3), 2, 1)
     assert fields["topics"] == [{"name": TOPIC, "partitions": [{"partition_index": 3, "timestamp": -1}]}]
     values = {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 3, "error_code": 6, "offset": 42}]}]}
-    assert wire.parse_end_offset_reply(answer(2, 1, values, header=b"\0" * 4), TOPIC) == (6, 42)
+    assert wire.parse_end_offset_reply(answer(2, 1, values, header=b"\0" * 4)) == (6, 42)
 
 
 def test_a_topic_is_made_with_settings_and_removed() -> None:
-    fields = body(wire.create_topic_request(TOPIC, 3, {"goqueue.flush": "group"}), 19, 4)
+    fields = body(wire.create_topics_request([TOPIC], 3, {"goqueue.flush": "group"}), 19, 4)
     (topic,) = fields["topics"]
     assert (topic["name"], topic["num_partitions"], topic["replication_factor"]) == (TOPIC, 3, 1)
     assert topic["configs"] == [{"name": "goqueue.flush", "value": "group"}]
     values = {"topics": [{"name": TOPIC, "error_code": 36, "error_message": "there is one"}]}
-    assert wire.parse_create_topic_reply(answer(19, 4, values, header=b"\0" * 4), TOPIC) == (36, "there is one")
+    assert wire.parse_create_topics_reply(answer(19, 4, values, header=b"\0" * 4)) == {TOPIC: (36, "there is one")}
     assert body(wire.delete_topic_request(TOPIC), 20, 1)["topic_names"] == [TOPIC]
     values = {"responses": [{"name": TOPIC, "error_code": 3}]}
-    assert wire.parse_delete_topic_reply(answer(20, 1, values, header=b"\0" * 4), TOPIC) == 3
+    assert wire.parse_delete_topic_reply(answer(20, 1, values, header=b"\0" * 4)) == 3
 
 
 def test_batches_that_follow_each_other_lead_to_the_offset_behind_them() -> None:

@@ -43,7 +43,7 @@ def measure_commits(broker: Broker, topic: str, commits: Commits) -> Result:
             [_commit(group, topic, commits, number) for number in range(share)]
             for group, share in zip(groups, shares, strict=True)
         ]
-        with pipes(broker, frames, every_commit_succeeds(topic, commits.partitions)) as opened:
+        with pipes(broker, frames, every_commit_succeeds(commits.partitions)) as opened:
             # What is made for the first commit of a group is not what is measured.
             _warm_up(broker, topic, groups, commits)
             with metered(broker.pid) as usage:
@@ -66,11 +66,11 @@ def measure_commits(broker: Broker, topic: str, commits: Commits) -> Result:
     )
 
 
-def every_commit_succeeds(topic: str, partitions: int) -> Check:
+def every_commit_succeeds(partitions: int) -> Check:
     """Return the check of replies to commits of so many partitions."""
 
     def check(reply: memoryview) -> None:
-        errors = wire.parse_offset_commit_reply(reply, topic, partitions)
+        errors = wire.parse_offset_commit_reply(reply)
         require(errors == [0] * partitions, f"every commit succeeds (errors {sorted(set(errors))})")
 
     return check
@@ -81,7 +81,7 @@ def _commit(group: str, topic: str, commits: Commits, number: int) -> bytes:
 
 
 def _warm_up(broker: Broker, topic: str, groups: list[str], commits: Commits) -> None:
-    check = every_commit_succeeds(topic, commits.partitions)
+    check = every_commit_succeeds(commits.partitions)
     with Connection(broker) as connection:
         for group in groups:
             check(connection.call(_commit(group, topic, commits, 0)))

@@ -100,7 +100,7 @@ def _offsets(number: int, load: Load) -> dict[int, int]:
 
 
 def _commit_all(broker: Broker, load: Load) -> None:
-    check = every_commit_succeeds(_TOPIC, load.offsets)
+    check = every_commit_succeeds(load.offsets)
     for part in _parts(load):
         # Made in parts: all at once they would need more memory than the broker does.
         frames = [wire.offset_commit_request(_group(number), _TOPIC, _offsets(number, load)) for number in part]

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from goqueue_bench.broker_process import Broker
 from goqueue_bench.cpu import metered
@@ -96,7 +96,7 @@ class _Group:
     def __init__(self, name: str, topic: str, partitions: int) -> None:
         self.interval_ms = 0
         self._name, self._topic = name, topic
-        self._topic_id = b""
+        self._topic_id: UUID | None = None
         self._partitions = partitions
         self._members: list[_Member] = []
         self._owners: dict[int, _Member] = {}

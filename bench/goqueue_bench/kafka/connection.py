@@ -78,8 +78,8 @@ def private_topic(broker: Broker, *, partitions: int, settings: Mapping[str, str
 
 def create_topic(connection: Connection, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
     """Make a topic and wait until each of its partitions answers."""
-    reply = connection.call(wire.create_topic_request(topic, partitions, settings))
-    error, message = wire.parse_create_topic_reply(reply, topic)
+    reply = connection.call(wire.create_topics_request([topic], partitions, settings))
+    error, message = wire.parse_create_topics_reply(reply)[topic]
     require(error == 0, f"topic {topic} can be made (error {error}) {message}".strip())
     deadline = time.monotonic() + _TOPIC_SECONDS_MAX
     for partition in range(partitions):
@@ -104,10 +104,10 @@ def end_offsets(broker: Broker, topic: str, partitions: int) -> list[int]:
 
 def _delete_topic(broker: Broker, topic: str) -> None:
     with Connection(broker) as connection:
-        error = wire.parse_delete_topic_reply(connection.call(wire.delete_topic_request(topic)), topic)
+        error = wire.parse_delete_topic_reply(connection.call(wire.delete_topic_request(topic)))
     require(error == 0, f"topic {topic} can be removed (error {error})")
 
 
 def _end_offset(connection: Connection, topic: str, partition: int) -> tuple[int, int]:
     reply = connection.call(wire.end_offset_request(topic, partition))
-    return wire.parse_end_offset_reply(reply, topic)
+    return wire.parse_end_offset_reply(reply)

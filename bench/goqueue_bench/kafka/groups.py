@@ -40,7 +40,7 @@ def private_groups(broker: Broker, count: int = 1) -> Iterator[list[str]]:
 def committed_offsets(connection: Connection, group: str, topic: str, partitions: int) -> dict[int, int]:
     """Return the offsets of a group for the first partitions of a topic."""
     reply = connection.call(wire.offset_fetch_request(group, topic, range(partitions)))
-    error, offsets = wire.parse_offset_fetch_reply(reply, topic)
+    error, offsets = wire.parse_offset_fetch_reply(reply)
     require(error == 0, f"the broker tells the offsets of a group (error {error})")
     return offsets
 
@@ -58,5 +58,5 @@ def _wait_for_coordinator(connection: Connection, group: str) -> None:
 def _delete(broker: Broker, groups: list[str]) -> None:
     with Connection(broker) as connection:
         for group in groups:
-            error = wire.parse_delete_group_reply(connection.call(wire.delete_group_request(group)), group)
+            error = wire.parse_delete_group_reply(connection.call(wire.delete_group_request(group)))
             require(error in _GONE, f"group {group} can be removed (error {error})")
