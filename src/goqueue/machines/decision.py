@@ -1,11 +1,11 @@
-"""What machines have in common: commands are decided at a moment, and a decision is records and answers.
+"""Commands, decisions and records: what all machines have in common.
 
-A machine is pure. `decide` looks at a command and changes nothing; its decision says what has to be stored and who is
-to be told what. Only once the records are in the log does `adopt` make the decision's outcome the machine's state, so
-an append that fails leaves no trace. At start, the same state comes from `apply` over the stored records.
+A machine is pure. `decide` reads a command and changes nothing; its decision has the records to store and the replies
+to send. Only after the records are in the log does `adopt` apply the decision, so a failed append leaves no trace. At
+start, `apply` rebuilds the same state from the stored records.
 
-An answer goes to whoever submitted a command under its ticket: the one being decided, or an earlier one that was not
-answered then and waits since.
+A reply goes to the ticket under which a command was submitted: the current command, or an earlier one that has been
+waiting since.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ import msgspec
 
 
 class Now(NamedTuple):
-    """The moment of a decision: `wall_ms` for what is stored, `monotonic_ms` for deadlines."""
+    """The moment of a decision: `wall_ms` for stored times, `monotonic_ms` for deadlines."""
 
     wall_ms: int
     monotonic_ms: int
 
 
 class KeyedRecord(NamedTuple):
-    """A fact under its key; without a value, it holds no longer."""
+    """A record under its key; without a value, a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class TicketReply(NamedTuple):
-    """What the one who waits under a ticket is told; a GoQueueError is raised there."""
+    """The reply for a ticket; a GoQueueError is raised at its caller."""
 
     ticket: int
     reply: object
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What carries out a command; `outcome` is for the machine's own `adopt`.
+    """Records and replies of a command; `outcome` is for the machine's own `adopt`.
 
-    Answers wait until the records are durable, unless `is_told_at_once`: then it is enough that they are written, and
-    nothing is broken if a power loss takes them back. If `is_idle`, nothing changes by it.
+    Replies wait until the records are durable, unless `is_told_at_once`: then it is enough that they are written, and a
+    power loss that takes them back breaks nothing. If `is_idle`, nothing changes.
     """
 
     records: Sequence[KeyedRecord] = ()

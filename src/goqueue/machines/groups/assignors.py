@@ -45,7 +45,7 @@ STICKY = "sticky"
 
 
 def assign_range(subscriptions: Subscriptions, topics: Topics, current: Assignment) -> Assignment:
-    """Give each subscriber of a topic a contiguous range; the first ones get one more if it does not come out even."""
+    """Give each subscriber of a topic a contiguous range; the first ones get one more if the division leaves a rest."""
     del current
     dealt: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     for topic, subscribers in subscribers_of(subscriptions, topics).items():
@@ -59,7 +59,7 @@ def assign_range(subscriptions: Subscriptions, topics: Topics, current: Assignme
 
 
 def assign_round_robin(subscriptions: Subscriptions, topics: Topics, current: Assignment) -> Assignment:
-    """Deal all partitions, in order, over the members in order of their ids, past those that do not subscribe."""
+    """Deal all partitions, in order, over the members in order of their ids; skip members that do not subscribe."""
     del current
     members = sorted(subscriptions)
     places = {member: place for place, member in enumerate(members)}
@@ -102,7 +102,7 @@ def subscribers_of(subscriptions: Subscriptions, topics: Topics) -> dict[str, tu
 
 
 def assign_sticky(subscriptions: Subscriptions, topics: Topics, current: Assignment) -> Assignment:
-    """Spread partitions evenly over their subscribers, and leave as many as possible with whoever has them."""
+    """Spread partitions evenly over their subscribers, and keep as many as possible with their current member."""
     members = sorted(subscriptions)
     pools = _pools(subscriptions, members, topics)
     loads = [0] * len(members)
@@ -110,19 +110,19 @@ def assign_sticky(subscriptions: Subscriptions, topics: Topics, current: Assignm
     for pool in pools:
         _give_out(pool, loads)
     while sum(_level(pool, loads) for pool in pools):
-        pass  # what one pool has moved may give others something to do
+        pass  # moves in one pool may enable moves in others
     _hand_on(pools, loads)
     return _collected(pools, members)
 
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """Topics with the same subscribers, and who has which of their partitions; members are numbered."""
+    """Topics with the same subscribers, and which member has which of their partitions; members are numbered."""
 
     subscribers: list[int]
     partitions: dict[str, int]
     held: dict[int, list[TopicPartition]]
-    """Of each member, those that it had before first: the last one is the first to go."""
+    """For each member, the partitions that it had before come first: the last one is the first to go."""
     free: list[TopicPartition]
 
 
@@ -137,7 +137,7 @@ def _pools(subscriptions: Subscriptions, members: Sequence[str], topics: Topics)
 
 
 def _keep(pools: Sequence[_Pool], members: Sequence[str], current: Assignment, loads: list[int]) -> None:
-    """Leave with members what they have, and note as free what nobody has."""
+    """Keep partitions with their members, and note the others as free."""
     pool_of = {name: pool for pool in pools for name in pool.partitions}
     allowed = {pool: frozenset(pool.subscribers) for pool in pools}
     owned: set[TopicPartition] = set()
@@ -156,7 +156,7 @@ def _keep(pools: Sequence[_Pool], members: Sequence[str], current: Assignment, l
 
 
 def _give_out(pool: _Pool, loads: list[int]) -> None:
-    """Give what nobody has to whoever has the least."""
+    """Give each free partition to the member with the lowest load."""
     queue = [(loads[member], member) for member in pool.subscribers]
     heapify(queue)
     for partition in pool.free:
@@ -167,9 +167,9 @@ def _give_out(pool: _Pool, loads: list[int]) -> None:
 
 
 def _level(pool: _Pool, loads: list[int]) -> int:
-    """Move partitions of a pool from high loads to low ones, and tell how many.
+    """Move partitions of a pool from high loads to low ones, and return how many.
 
-    Entries of the heaps whose load is not true any more are passed over; a new one was added when it changed.
+    Entries of the heaps with an outdated load are skipped; each change of a load has added a new entry.
     """
     if len(pool.subscribers) == 1:
         return 0
@@ -205,17 +205,17 @@ def _move(pool: _Pool, giver: int, taker: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How a search came to a member: who would hand on to it, in which pool."""
+    """How a search reached a member: which member would hand on to it, in which pool."""
 
     giver: int
     pool: _Pool
 
 
 def _hand_on(pools: Sequence[_Pool], loads: list[int]) -> None:
-    """Let chains of members hand on partitions until none helps.
+    """Let chains of members hand on partitions until no chain helps.
 
-    From the highest load on, look for a lower one that a chain leads to. Where there is none, none of the members that
-    were reached has to be looked at again: chains from them lead nowhere else, and from others no lower.
+    From the highest load on, look for a lower one that a chain leads to. If there is none, no member that was reached
+    has to be searched again: chains from them lead nowhere else, and chains from others lead no lower.
     """
     pools_of: list[list[_Pool]] = [[] for _ in loads]
     for pool in pools:
@@ -245,7 +245,7 @@ def _chain(
 ) -> list[tuple[_Step, int]] | None:
     """Return the steps of a shortest chain to a member with a load lower by two, the last step first.
 
-    If there is none, all that was reached is a dead end.
+    If there is none, all members that were reached are dead ends.
     """
     reached: dict[int, _Step | None] = {start: None}
     waiting = deque([start])

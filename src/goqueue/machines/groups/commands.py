@@ -1,4 +1,4 @@
-"""What can be asked of groups besides being a member: offsets, their end, and the passing of time."""
+"""Commands about the offsets of groups, their deletion, and the passing of time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from goqueue.model.topic import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """Set offsets of a group, as a member of it (`epoch` is its generation or member epoch) or as nobody's.
+    """Set offsets of a group, as a member (`epoch` is its generation or member epoch) or without one.
 
-    With a producer id they are set once the producer's transaction commits. The answer has an error or None for each.
+    With a producer id, the offsets are set when the producer's transaction commits. The reply has an error or None for
+    each.
     """
 
     group: str
@@ -26,42 +27,42 @@ class CommitOffsets:
 
 
 class DeleteOffsets(NamedTuple):
-    """Forget offsets of a group; the answer has an error or None for each."""
+    """Delete offsets of a group; the reply has an error or None for each."""
 
     group: str
     partitions: Sequence[TopicPartition]
 
 
 class DeleteGroup(NamedTuple):
-    """Forget a group without members, and its offsets."""
+    """Delete a group without members, and its offsets."""
 
     group: str
 
 
 class EndOffsets(NamedTuple):
-    """Set or forget the offsets that wait for the end of a producer's transaction."""
+    """Set or discard the offsets that wait for the end of a producer's transaction."""
 
     producer_id: int
     is_commit: bool
 
 
 class DropTopicOffsets(NamedTuple):
-    """Forget the offsets of a topic that is gone."""
+    """Delete the offsets of a topic that was deleted."""
 
     topic: str
 
 
 class Refresh(NamedTuple):
-    """Look whether topics have changed that the group reads."""
+    """Check whether topics of the group have changed."""
 
     group: str
 
 
 class Tick(NamedTuple):
-    """Do what is due in a group."""
+    """Handle the deadlines of a group."""
 
     group: str
 
 
 class Sweep(NamedTuple):
-    """Forget the offsets of groups that nobody has used for a long time."""
+    """Delete the offsets of groups that have been unused for a long time."""

@@ -1,7 +1,7 @@
-"""Which groups a topic means something to, so that one that is made or deleted costs nothing to all the others.
+"""An index from topics to interested groups, so that a topic that is created or deleted costs other groups nothing.
 
-A group is interested in the names that its members subscribe to, in what their patterns match, and in the topics that
-it knows. Each pattern is compiled once, for as long as a group has it.
+A group is interested in the names that its members subscribe to, in the names that their patterns match, and in the
+topics that it knows. Each pattern is compiled once, for as long as a group has it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from goqueue.machines.groups.topic_pattern import TopicPattern, topic_pattern
 
 
 class _Interest(NamedTuple):
-    """What a group is interested in, and as of when: subscriptions change only with the epoch."""
+    """The interests of a group at an epoch: subscriptions change only with the epoch."""
 
     epoch: int
     topic_ids: Mapping[str, UUID]
@@ -29,7 +29,7 @@ class _Pattern(NamedTuple):
 
 
 class GroupInterests:
-    """The groups by the names and patterns that they are interested in."""
+    """Groups by the names and patterns that they are interested in."""
 
     def __init__(self) -> None:
         self._interests: dict[str, _Interest] = {}
@@ -37,7 +37,7 @@ class GroupInterests:
         self._by_pattern: dict[str, _Pattern] = {}
 
     def note(self, name: str, group: ConsumerGroup | None) -> None:
-        """Take note of a group as it is now; None if it is none of those whose broker assigns."""
+        """Update the interests of a group; None if its partitions are not assigned by the broker."""
         before = self._interests.get(name)
         if group is None:
             if before is not None:

@@ -1,12 +1,12 @@
-"""The keys of what is stored about groups, in the log that their names lead to.
+"""Keys of stored records about groups; the name of a group decides its log.
 
     kind:u8  name size:u16  group's name  rest
 
 | kind    | rest                             | value                                                  |
 |---------|----------------------------------|--------------------------------------------------------|
-| OFFSET  | partition:i32, topic             | how far the group has read that partition              |
-| GROUP   | nothing                          | which kind of group it is, its epoch, its rebalances   |
-| MEMBER  | the member's id                  | what the member said, and what it was given            |
+| OFFSET  | partition:i32, topic             | the committed offset of the partition                  |
+| GROUP   | nothing                          | the kind of the group, its epoch, its rebalances       |
+| MEMBER  | the member's id                  | the member's subscription and assignment               |
 | PENDING | producer id:i64, partition:i32, topic | an offset that a transaction will set, if it commits |
 """
 
@@ -22,7 +22,7 @@ _HEAD = struct.Struct(">BH")
 
 
 class GroupKeyKind(IntEnum):
-    """What a record is about."""
+    """The kinds of records."""
 
     OFFSET = 0
     GROUP = 1
@@ -34,7 +34,7 @@ _KINDS = frozenset(GroupKeyKind)
 
 
 class GroupKey(NamedTuple):
-    """A key, taken apart."""
+    """The parts of a key."""
 
     kind: GroupKeyKind
     group: str
@@ -48,14 +48,14 @@ def encode_key(kind: GroupKeyKind, group: str, rest: bytes = b"") -> bytes:
 
 
 def decode_key(key: bytes) -> GroupKey:
-    """Take a key apart; Corrupt if it is none."""
+    """Parse a key; Corrupt if it is malformed."""
     end = head_size(key)
     name = key[_HEAD.size : end].decode("utf-8", "surrogateescape")
     return GroupKey(GroupKeyKind(key[0]), name, key[end:])
 
 
 def head_size(key: bytes) -> int:
-    """Return how many bytes of a key say what it is about and which group; Corrupt if it is no key."""
+    """Return the size of the kind and group name of a key; Corrupt if it is malformed."""
     if len(key) >= _HEAD.size and key[0] in _KINDS:
         end = _HEAD.size + (key[1] << 8 | key[2])
         if end <= len(key):

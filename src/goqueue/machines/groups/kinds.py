@@ -20,18 +20,18 @@ Group = ClassicGroup | ConsumerGroup
 
 
 def everybody(group: ClassicGroup) -> Mapping[str, ClassicMember]:
-    """Return the members of a classic group, and those who are about to become one."""
+    """Return the members of a classic group, and those that have joined the current round."""
     joiners = group.round.joiners if group.round is not None else {}
     return {**group.members, **{name: joiner.member for name, joiner in joiners.items()}}
 
 
 def is_in_use(group: Group | None) -> bool:
-    """Tell whether a group has members, or somebody is about to become one."""
+    """Return whether a group has members, or consumers that are joining."""
     return group is not None and bool(group.members or (isinstance(group, ClassicGroup) and group.round is not None))
 
 
 def topics_of(group: Group | None) -> frozenset[str] | None:
-    """Return the topics that members of a group read; None if only they know."""
+    """Return the topics that members of a group read; None if only the members know."""
     if group is None:
         return frozenset()
     if isinstance(group, ConsumerGroup):
@@ -45,10 +45,10 @@ def topics_of(group: Group | None) -> frozenset[str] | None:
 
 
 def check_commit(group: Group | None, command: CommitOffsets) -> list[GoQueueError | None]:
-    """Return for each offset why it cannot be set, or None; raises what forbids them all.
+    """Return for each offset why it cannot be committed, or None; raise what forbids the whole commit.
 
-    Within a transaction, whoever names no member may set offsets although there are members: old producers cannot say
-    for which member they act, and it is their own epoch that fences them.
+    Within a transaction, a commit without a member is allowed although the group has members: old producers cannot name
+    their member, and their own epoch fences them.
     """
     partitions = [each.partition for each in command.offsets]
     is_transactional = command.producer_id is not None
@@ -81,7 +81,7 @@ def check_removal(name: str, group: Group | None, *, has_offsets: bool) -> None:
 
 
 def refusals_of_removal(group: Group | None, partitions: Sequence[TopicPartition]) -> list[GoQueueError | None]:
-    """Return for each offset why it cannot be forgotten, or None."""
+    """Return for each offset why it cannot be deleted, or None."""
     topics = topics_of(group)
     if topics is None:
         raise GroupNotEmpty("the group has members, and only they know what they read", hint="stop them first")
@@ -92,20 +92,20 @@ def refusals_of_removal(group: Group | None, partitions: Sequence[TopicPartition
 
 
 def expired(groups: Mapping[str, Group], offsets: OffsetTable, before_ms: int) -> list[KeyedRecord]:
-    """Return the records that forget what nobody has used since a moment: offsets of groups without members."""
+    """Return the records that delete expired offsets: those of groups without members since then."""
     records = []
     for name in sorted(offsets.groups()):
         group = groups.get(name)
         if is_in_use(group) or (group is not None and group.emptied_ms > before_ms):
             continue
         old = [each for each, value in offsets.of_group(name).items() if value.committed_ms <= before_ms]
-        # A transaction that is about to set one must find nothing of its own forgotten.
+        # An offset that an open transaction is about to change must not expire.
         records += offsets.forget(name, [each for each in old if not offsets.is_pending(name, each)])
     return records
 
 
 def unused(groups: Mapping[str, Group], offsets: OffsetTable, before_ms: int) -> list[str]:
-    """Return the groups that have had no members since a moment, and have no offsets either."""
+    """Return the groups without members since a moment that have no offsets either."""
     empty = [name for name, group in groups.items() if 0 < group.emptied_ms <= before_ms and not is_in_use(group)]
     with_offsets = offsets.groups() if empty else ()
     return sorted(name for name in empty if name not in with_offsets)

@@ -1,15 +1,15 @@
-"""How much a group may hold, and how much may be said to it at once.
+"""Limits on the size of groups and of requests to them.
 
-What a decision changes is stored as one batch, and everybody waits while it is made and written. So the bounds are
-such that the largest decision about a group, a new generation or a new assignment of all its members, stays well below
-a quarter of the 64 MiB that the log of groups takes. Binary values are stored in base64, a third longer than they are:
+The changes of a decision are stored as one batch, and all other requests wait while it is built and written. So the
+largest decision about a group, a new generation or a new assignment of all its members, stays well below a quarter of
+the 64 MiB that the log of groups takes. Binary values are stored in base64, a third longer than they are:
 
-    all members, without what they are assigned   GROUP_BYTES_MAX                    8 MiB
-    what they are assigned                        4/3 of ASSIGNMENTS_BYTES_MAX       4 MiB
+    all members, without their assignments        GROUP_BYTES_MAX                    8 MiB
+    their assignments                             4/3 of ASSIGNMENTS_BYTES_MAX       4 MiB
     a commit: keys and numbers                    COMMIT_BYTES_MAX                   8 MiB
     a commit: metadata, all of it escaped         6 times COMMIT_METADATA_BYTES_MAX  6 MiB
 
-Whoever goes beyond is refused before anything is decided; to say the same once more cannot help.
+A request beyond a limit is refused before anything is decided; retries cannot help.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ MEMBERS_MAX = 10_000
 GROUP_BYTES_MAX = 8 * _MIB
 
 NAME_BYTES_MAX = 1_100
-"""For the names of a member: an id made of 255 characters and a number fits."""
+"""For each name of a member: an id of 255 characters and a number fits."""
 PROTOCOLS_MAX = 32
 PROTOCOLS_BYTES_MAX = _MIB
-"""For what a member says under all its protocols."""
+"""For the metadata of all protocols of a member."""
 ASSIGNMENT_BYTES_MAX = _MIB
 ASSIGNMENTS_BYTES_MAX = 3 * _MIB
 SUBSCRIPTION_BYTES_MAX = 512 * _KIB
 
 PENDING_MAX = 1_000
-"""How many ids may be given out and not used yet."""
+"""How many member ids may be handed out and not used yet."""
 PENDING_MAX_MS = 60_000
 NEWCOMER_MAX_MS = 300_000
-"""How long somebody who is no member yet may wait for the end of a round."""
+"""How long a consumer that is not a member yet may wait for the end of a round."""
 
 COMMIT_BYTES_MAX = 8 * _MIB
 COMMIT_METADATA_BYTES_MAX = _MIB
@@ -50,7 +50,7 @@ _OFFSET_BYTES = 80
 
 
 def check_join(command: Join) -> None:
-    """Refuse a member of a classic group that says too much."""
+    """Refuse a member of a classic group with too many protocols or too much metadata."""
     protocols = command.protocols
     if len(protocols) > PROTOCOLS_MAX:
         raise GroupRequestTooLarge(f"a member may name {PROTOCOLS_MAX} protocols, not {len(protocols)}")
@@ -59,12 +59,12 @@ def check_join(command: Join) -> None:
     said = sum(len(each.metadata) for each in protocols)
     if said > PROTOCOLS_BYTES_MAX:
         raise GroupRequestTooLarge(
-            f"a member wants {said} bytes to be kept for whoever assigns", hint=f"{PROTOCOLS_BYTES_MAX} are allowed"
+            f"the protocols of a member have {said} bytes of metadata", hint=f"{PROTOCOLS_BYTES_MAX} are allowed"
         )
 
 
 def check_sync(command: Sync) -> None:
-    """Refuse assignments that are too large, be it one of them or all together."""
+    """Refuse assignments that are too large, each or together."""
     sizes = [len(each) for each in command.assignments.values()]
     if max(sizes, default=0) > ASSIGNMENT_BYTES_MAX:
         raise GroupRequestTooLarge(
@@ -77,13 +77,13 @@ def check_sync(command: Sync) -> None:
 
 
 def check_leave(command: Leave) -> None:
-    """Refuse to let more members go than a group can have."""
+    """Refuse to remove more members than a group can have."""
     if len(command.leavers) > MEMBERS_MAX:
         raise GroupRequestTooLarge(f"{len(command.leavers)} members are to leave", hint=f"{MEMBERS_MAX} are allowed")
 
 
 def check_heartbeat(command: ConsumerHeartbeat, group: ConsumerGroup | None) -> None:
-    """Refuse a member of a group whose broker assigns if it says too much, or if it does not fit in any more."""
+    """Refuse a member of a consumer group with too large a subscription, or that exceeds a limit of the group."""
     _check_names(command.member_id, command.instance_id, command.rack_id, command.client_id, command.assignor)
     said = _subscription_bytes(command.topics, command.pattern)
     if said > SUBSCRIPTION_BYTES_MAX:
@@ -121,7 +121,7 @@ def _check_names(*names: str | None) -> None:
 
 
 def _subscription_bytes(topics: Iterable[str] | None, pattern: str | None) -> int:
-    """Return how much is stored of a subscription."""
+    """Return the stored size of a subscription."""
     said = (list(topics or ()), pattern)
     return len(msgspec.json.encode(said)) if topics or pattern else 0
 

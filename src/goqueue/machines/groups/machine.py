@@ -1,8 +1,8 @@
-"""All groups of one partition of `__consumer_offsets`: who is a member, who reads what, and how far each group is.
+"""All groups of one partition of `__consumer_offsets`: members, assignments and offsets.
 
-Classic groups and those whose broker assigns share their names: a name is taken by one of them at a time, and can
-change its kind only while it has no members. Offsets need no group: a name that has nothing but offsets is that of a
-consumer which assigns itself.
+Classic groups and consumer groups share their names: a name belongs to one kind at a time, and can change its kind only
+without members. Offsets need no group: a name with nothing but offsets is that of a consumer that assigns its
+partitions itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from goqueue.machines.groups.values import KnownTopics
 
 OFFSETS_RETENTION_MS = 7 * 24 * 3_600_000
 _SWEEP_INTERVAL_MS = 600_000
-# Each may look at all topics and members: others have a turn in between. A heartbeat does not wait for its turn.
+# Each may examine all topics and members, so other commands get a turn in between. Heartbeats do not wait for turns.
 _REFRESHES_AT_ONCE = 1
 _OFFSET_PREFIXES = frozenset({bytes([GroupKeyKind.OFFSET]), bytes([GroupKeyKind.PENDING])})
 
@@ -65,7 +65,7 @@ Command = (
 
 
 class _Outcome(NamedTuple):
-    """A group as it is next, whether that was due, and whether it has seen the topics as they are."""
+    """The next value of a group, whether the deadline was handled, and whether topic changes are included."""
 
     name: str
     group: Group | None
@@ -74,16 +74,16 @@ class _Outcome(NamedTuple):
 
 
 class _SignOfLife(NamedTuple):
-    """A member as it goes on in its group, in which nothing else changes."""
+    """A member after a heartbeat that changes nothing else in its group."""
 
     group: ConsumerGroup
     member: ConsumerMember
 
 
 class GroupMachine:
-    """The groups of one shard; `topics` is kept up to date by its owner, `pace` by all that share it.
+    """The groups of one shard; `topics` is kept up to date by its owner, `pace` by all shards that share it.
 
-    `rebalances` counts those since the start.
+    `rebalances` counts rebalances since the start.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class GroupMachine:
         self._groups: dict[str, Group] = {}
         self._interests = GroupInterests()
         self._deadlines: Deadlines[str] = Deadlines()
-        # In the order in which their turn comes.
+        # In the order of their turns.
         self._stale: dict[str, None] = {}
         self._sweep_at_ms: int | None = None
         self._offsets_retention_ms = offsets_retention_ms
@@ -111,21 +111,21 @@ class GroupMachine:
         return self._groups
 
     def names(self) -> list[str]:
-        """Return the names of all groups, those included that have nothing but offsets."""
+        """Return the names of all groups, including those with nothing but offsets."""
         return sorted({*self._groups, *self.offsets.groups()})
 
     def find(self, name: str) -> Group | None:
         """Return a group; None if it never had members."""
         return self._groups.get(name)
 
-    # -- deciding
+    # -- decisions
 
     def is_independent(self, command: Command) -> bool:
-        """Tell whether deciding a command looks at nothing that other independent commands change."""
+        """Return whether a decision reads nothing that other independent commands change."""
         return isinstance(command, CommitOffsets)
 
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
-        """Return what carries out a command, changing nothing; raises what forbids it."""
+        """Return the decision on a command; raise what forbids it."""
         match command:
             case Join() | Sync() | Heartbeat() | Leave():
                 return self._decide_classic(command, ticket, now)
@@ -159,7 +159,7 @@ class GroupMachine:
         return self._change(command.group, group, [TicketReply(ticket, reply)], is_fresh=True)
 
     def _fresh(self, group: ConsumerGroup, now: Now) -> ConsumerGroup:
-        """Return a group as it is once it has seen the topics as they are."""
+        """Return a group with all topic changes included."""
         return consumer_group.refresh(group, self._topics, now) if group.name in self._stale else group
 
     def _decide_classic(self, command: ClassicCommand, ticket: int, now: Now) -> Decision:
@@ -221,7 +221,7 @@ class GroupMachine:
 
     def _commit(self, command: CommitOffsets, ticket: int, now: Now) -> Decision:
         group = self._groups.get(command.group)
-        # Whoever has read a topic that is gone has no say in the one that has its name by now.
+        # A member that has read a deleted topic cannot commit to a new topic of the same name.
         refusals = check_commit(self._fresh(group, now) if isinstance(group, ConsumerGroup) else group, command)
         wanted = [
             NewOffset(partition, CommittedOffset(value.offset, value.leader_epoch, value.metadata, now.wall_ms))
@@ -255,16 +255,16 @@ class GroupMachine:
                 assert_never(command)
         return Decision(records, [TicketReply(ticket, reply)])
 
-    # -- what was decided
+    # -- adoption
 
     def adopt(self, decision: Decision) -> None:
-        """Make what was decided the state, once its records are in the log."""
+        """Apply a decision whose records are stored."""
         for record in decision.records:
             if record.key[:1] in _OFFSET_PREFIXES:
                 self.offsets.apply(record)
         match decision.outcome:
             case _SignOfLife(group, member):
-                # Deadlines only move later, which is found out in time.
+                # Deadlines only move later, which is noticed in time.
                 self._groups[group.name] = replace(group, members={**group.members, member.id: member})
             case _Outcome(name, after, is_tick, is_fresh):
                 self._note(name, after)
@@ -274,7 +274,7 @@ class GroupMachine:
                     self._stale.pop(name, None)
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record, at start; Corrupt if it is none of ours."""
+        """Apply a stored record; Corrupt if it is not a record of groups."""
         if record.key[:1] in _OFFSET_PREFIXES:
             self.offsets.apply(record)
             return
@@ -285,7 +285,7 @@ class GroupMachine:
             raise Corrupt(f"a record of group {key.group!r} cannot be read: {error}") from error
 
     def _note(self, name: str, after: Group | None) -> None:
-        """Keep the books: a group is about to be replaced."""
+        """Update the indexes: a group is about to be replaced."""
         before = self._groups.get(name)
         self.rebalances.update(new_rebalances(before, after))
         new = after if isinstance(after, ConsumerGroup) else None
@@ -301,7 +301,7 @@ class GroupMachine:
     # -- time
 
     def revive(self, now: Now) -> None:
-        """Begin to live, after all stored records were applied: sessions begin anew."""
+        """Start after loading: all sessions get their full time."""
         self._sweep_at_ms = now.monotonic_ms + _SWEEP_INTERVAL_MS
         for name, group in list(self._groups.items()):
             if isinstance(group, ClassicGroup):
@@ -311,23 +311,23 @@ class GroupMachine:
                 self._pace.replaced(None, group)
                 self._interests.note(name, group)
             self._deadlines.note(name, _deadline_ms(self._groups[name]))
-        # A topic may be there, or gone, since the last look of these groups at them.
+        # Topics may have changed since these groups last looked at them.
         self._stale |= dict.fromkeys(name for name, each in self._groups.items() if isinstance(each, ConsumerGroup))
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Take note that these topics are not what they were; what that means to groups is due now."""
+        """Note that topics have changed; interested groups are refreshed next."""
         for name in names:
             self._stale |= dict.fromkeys(sorted(self._interests.groups_of(name)))
 
     def deadline_ms(self) -> int | None:
-        """Return when something is due next."""
+        """Return the moment of the next deadline."""
         moments = (self._deadlines.next_ms(), self._sweep_at_ms, 0 if self._stale else None)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def due(self, now: Now) -> Iterator[Command]:
-        """Yield the commands that time has brought; what cannot be carried out comes again."""
+        """Yield the commands that are due; a command that fails comes again."""
         for name in list(islice(self._stale, _REFRESHES_AT_ONCE)):
-            # Whoever cannot be refreshed does not keep others from it.
+            # A group that cannot be refreshed does not block others.
             self._stale[name] = self._stale.pop(name)
             yield Refresh(name)
         for name in self._deadlines.due(now.monotonic_ms):
@@ -339,7 +339,7 @@ class GroupMachine:
                 yield DeleteGroup(name)
 
     def records(self) -> list[KeyedRecord]:
-        """Return the records that a new machine would need to become equal to this one."""
+        """Return the records from which a new machine becomes equal to this one."""
         found = [record for group in self._groups.values() for record in _changes(None, group)]
         return [*found, *self.offsets.records()]
 
@@ -370,7 +370,7 @@ def _changes(before: Group | None, after: Group | None) -> list[KeyedRecord]:
     classics = [group if isinstance(group, ClassicGroup) else None for group in (before, after)]
     consumers = [group if isinstance(group, ConsumerGroup) else None for group in (before, after)]
     records: list[KeyedRecord] = []
-    # What goes comes first, since both kinds share the key of the group.
+    # Tombstones come first, since both kinds share the key of the group.
     for is_going in (True, False):
         if (classics[1] is None) is is_going:
             records += classic_records.changes(*classics)

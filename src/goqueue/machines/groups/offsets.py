@@ -1,7 +1,7 @@
-"""How far groups have read, and how far they will have read if open transactions commit.
+"""Committed offsets of groups, and offsets that open transactions will commit.
 
-A fold over keyed records. A broker may hold millions of these and looks at few, so values stay encoded until somebody
-asks, and what partitions are called is kept once however many groups read them.
+The state is a fold over keyed records. A broker may hold millions of offsets and reads few, so values stay encoded
+until they are read, and keys of partitions are shared by all groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PENDING = int(GroupKeyKind.PENDING)
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
-    """The offset to go on from, with what the member wanted to be kept beside it."""
+    """The offset to continue from, with the metadata of the member."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -48,13 +48,13 @@ class OffsetTable:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[bytes, bytes]] = {}
-        # What partitions are called, and how many offsets each has: with the last one, the name goes.
+        # Keys of partitions, each with its number of offsets: a key goes with its last offset.
         self._names: dict[bytes, bytes] = {}
         self._uses: dict[bytes, int] = {}
-        # By producer, since a transaction ends for all groups and partitions at once; and the other way round.
+        # By producer, since a transaction ends for all groups and partitions at once; and the reverse.
         self._pending: dict[int, dict[str, dict[bytes, bytes]]] = {}
         self._producers: dict[str, dict[bytes, set[int]]] = {}
-        # The offsets that the last record was one of, and by which head of a key.
+        # The offsets that the last record belongs to, and the head of its key.
         self._head = b""
         self._table: dict[bytes, bytes] = {}
 
@@ -63,7 +63,7 @@ class OffsetTable:
         return {*self._groups, *self._producers}
 
     def has(self, group: str) -> bool:
-        """Tell whether a group has any offset."""
+        """Return whether a group has any offset."""
         return group in self._groups
 
     def find(self, group: str, partition: TopicPartition) -> CommittedOffset | None:
@@ -77,9 +77,9 @@ class OffsetTable:
         return {_partition(rest): _decoder.decode(value) for rest, value in found.items()}
 
     def is_behind(self, group: str, ends: Mapping[bytes, int]) -> bool:
-        """Tell whether a group has an offset before the given one, for any of some partitions by `partition_key`.
+        """Return whether a group has an offset before the end of any of the partitions, given by `partition_key`.
 
-        What `of_group` would tell as well, at a fraction of the cost for whoever goes through all groups.
+        `of_group` has the same facts, at many times the cost for all groups.
         """
         for rest, value in self._groups.get(group, {}).items():
             end = ends.get(rest)
@@ -88,11 +88,11 @@ class OffsetTable:
         return False
 
     def is_pending(self, group: str, partition: TopicPartition) -> bool:
-        """Tell whether an open transaction is about to change an offset."""
+        """Return whether an open transaction is about to change an offset."""
         return group in self._producers and _rest(partition) in self._producers[group]
 
     def pending(self) -> Mapping[int, Sequence[str]]:
-        """Return the groups that have offsets which wait for the end of a transaction, by the id of its producer."""
+        """Return, by producer id, the groups with offsets that wait for the end of a transaction."""
         return {producer_id: tuple(groups) for producer_id, groups in self._pending.items()}
 
     # -- records
@@ -102,7 +102,7 @@ class OffsetTable:
         return [KeyedRecord(_key(group, each.partition), _encode(each.value)) for each in offsets]
 
     def commit_pending(self, group: str, producer_id: int, offsets: Iterable[NewOffset]) -> list[KeyedRecord]:
-        """Return the records that set offsets once the producer's transaction commits."""
+        """Return the records that set offsets when the producer's transaction commits."""
         head = _PRODUCER.pack(producer_id)
         return [
             KeyedRecord(encode_key(GroupKeyKind.PENDING, group, head + _rest(each.partition)), _encode(each.value))
@@ -110,7 +110,7 @@ class OffsetTable:
         ]
 
     def end_pending(self, producer_id: int, *, is_commit: bool) -> list[KeyedRecord]:
-        """Return the records that end a producer's transaction, as far as offsets are concerned."""
+        """Return the records that end a producer's transaction for its offsets."""
         records = []
         head = _PRODUCER.pack(producer_id)
         for group, offsets in self._pending.get(producer_id, {}).items():
@@ -121,7 +121,7 @@ class OffsetTable:
         return records
 
     def forget(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> list[KeyedRecord]:
-        """Return the records that remove offsets of a group, or all of them, with those that are pending."""
+        """Return the records that delete offsets of a group, pending ones included; without partitions, all of them."""
         known = self._groups.get(group, {})
         wanted = known.keys() if partitions is None else {_rest(each) for each in partitions}
         records = [KeyedRecord(encode_key(GroupKeyKind.OFFSET, group, rest), None) for rest in known if rest in wanted]
@@ -132,7 +132,7 @@ class OffsetTable:
         return records
 
     def forget_topic(self, topic: str) -> list[KeyedRecord]:
-        """Return the records that remove all offsets of a topic."""
+        """Return the records that delete all offsets of a topic."""
         name = topic.encode("utf-8", "surrogateescape")
         records = []
         for group in sorted(self.groups()):
@@ -144,7 +144,7 @@ class OffsetTable:
         return [*self._groups.get(group, {}), *self._producers.get(group, {})]
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record of kind OFFSET or PENDING."""
+        """Apply a stored record of kind OFFSET or PENDING."""
         key, value = record
         head = self._head
         # Most records follow one of the same group.
@@ -191,7 +191,7 @@ class OffsetTable:
                 del self._producers[group]
 
     def _turn_to(self, key: bytes) -> tuple[dict[bytes, bytes], bytes]:
-        """Return the table that a record belongs to, and for which partition it is."""
+        """Return the table and the partition that a record belongs to."""
         kind, group, rest = decode_key(key)
         if kind is GroupKeyKind.OFFSET:
             self._head = key[: len(key) - len(rest)]
@@ -214,7 +214,7 @@ class OffsetTable:
             del self._pending[producer_id]
 
     def records(self) -> Iterator[KeyedRecord]:
-        """Yield the records that a new table would need to become equal to this one."""
+        """Yield the records from which a new table becomes equal to this one."""
         for group, offsets in self._groups.items():
             for rest, value in offsets.items():
                 yield KeyedRecord(encode_key(GroupKeyKind.OFFSET, group, rest), value)
@@ -226,7 +226,7 @@ class OffsetTable:
 
 
 def partition_key(partition: TopicPartition) -> bytes:
-    """Return how a table of offsets names a partition."""
+    """Return the key of a partition in a table of offsets."""
     return _rest(partition)
 
 

@@ -1,7 +1,7 @@
-"""Why groups are rebalanced, in one word each: what is counted over all groups.
+"""Kinds of rebalances, for metrics over all groups.
 
-The sentence that is kept with each rebalance names members and topics, and clients may add words of their own; a word
-is one of a few. It is found in the part of the sentence that is the broker's.
+The stored reason of a rebalance is a sentence with names of members and topics, and clients may add to it. Its kind is
+found in the part that the broker wrote.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from goqueue.machines.groups.kinds import Group
 
 
 class RebalanceKind(StrEnum):
-    """What made a rebalance necessary; `kept` is what somebody did not give back in time."""
+    """The cause of a rebalance; `kept` means that a member did not revoke partitions in time."""
 
     JOINED = "joined"
     LEFT = "left"
@@ -28,11 +28,11 @@ class RebalanceKind(StrEnum):
 
 _MORE = re.compile(r", and \d+ more$")
 _SENTENCES = (
-    (re.compile(r"^topic \S+ (was (made|made anew|deleted)|got \d+ more partitions?)$"), RebalanceKind.TOPICS),
-    (re.compile(r"^the broker was started again$"), RebalanceKind.STARTED),
+    (re.compile(r"^topic \S+ (was (created|re-created|deleted)|got \d+ more partitions?)$"), RebalanceKind.TOPICS),
+    (re.compile(r"^the broker restarted$"), RebalanceKind.STARTED),
     (re.compile(r" (joined|joined again|came back as instance .*)$", re.DOTALL), RebalanceKind.JOINED),
     (re.compile(r" was silent for [\d.]+ s$"), RebalanceKind.SILENT),
-    (re.compile(r" did not give back .* within [\d.]+ s$", re.DOTALL), RebalanceKind.KEPT),
+    (re.compile(r" did not revoke .* within [\d.]+ s$", re.DOTALL), RebalanceKind.KEPT),
     (re.compile(r" subscribes to other topics(, or assigns otherwise)?$"), RebalanceKind.SUBSCRIBED),
     (re.compile(r" asks for \S+, and so partitions are assigned by \S+$"), RebalanceKind.ASSIGNOR),
     (re.compile(r" left(: .*)?$", re.DOTALL), RebalanceKind.LEFT),
@@ -40,13 +40,13 @@ _SENTENCES = (
 
 
 def kind_of_reason(reason: str) -> RebalanceKind:
-    """Return the word for a sentence."""
+    """Return the kind of a reason."""
     sentence = _MORE.sub("", reason)
     return next((kind for pattern, kind in _SENTENCES if pattern.search(sentence)), RebalanceKind.OTHER)
 
 
 def new_rebalances(before: Group | None, after: Group | None) -> list[RebalanceKind]:
-    """Return of which kinds the rebalances are that one value of a group has more than the one before."""
+    """Return the kinds of the rebalances that a group has and its previous value has not."""
     if after is None or type(after) is not type(before or after):
         before = None
     if after is None:

@@ -1,4 +1,4 @@
-"""Words that all kinds of groups share."""
+"""Values that all kinds of groups share."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import msgspec
 REBALANCES_KEPT = 10
 
 Topics = Mapping[str, int]
-"""How many partitions each topic has."""
+"""The partition count of each topic."""
 
 
 class KnownTopic(NamedTuple):
-    """A topic as groups know it: a later one of the same name has another id."""
+    """A topic as groups know it: a re-created topic of the same name has another id."""
 
     id: UUID
     partitions: int
 
 
 KnownTopics = Mapping[str, KnownTopic]
-"""All topics that there are, by name."""
+"""All existing topics, by name."""
 
 
 class Rebalance(msgspec.Struct, frozen=True, array_like=True):
-    """What moved partitions between members: why, since when, for how long, and how many of them.
+    """A rebalance: its reason, start, end, and how many partitions moved between members.
 
-    `ended_ms` is -1 while members have not all got what they are to have.
+    `ended_ms` is -1 until all members have their target.
     """
 
     epoch: int

@@ -1,4 +1,4 @@
-"""What administrators ask of queue groups: settings, pauses, where to begin and to go on, and to be forgotten."""
+"""Administrative commands of queue groups: settings, pauses, start and seek positions, deletion."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ Groups = Mapping[str, QueueGroup]
 
 
 def require(groups: Groups, name: str) -> QueueGroup:
-    """Return a group; UnknownQueue if there is none."""
+    """Return a group; UnknownQueue if it does not exist."""
     found = groups.get(name)
     if found is None:
-        raise UnknownQueue(f"there is no queue group {name!r}", hint="receiving makes it").about(name)
+        raise UnknownQueue(f"there is no queue group {name!r}", hint="the first receive creates it").about(name)
     return found
 
 
 def require_window(groups: Groups, group: str, partition: TopicPartition) -> QueueWindow:
-    """Return what a group knows of a partition; UnknownQueue if that is nothing."""
+    """Return the state of a partition of a group; UnknownQueue if there is none."""
     window = require(groups, group).windows.get(partition)
     if window is None:
         raise UnknownQueue(f"queue group {group!r} has not begun with {partition.topic}-{partition.partition}")
@@ -54,7 +54,7 @@ def require_window(groups: Groups, group: str, partition: TopicPartition) -> Que
 
 
 def administer(groups: Groups, command: Administration, ticket: int) -> Decision:
-    """Return what carries out a command; raises what forbids it."""
+    """Return the decision on a command; raise what forbids it."""
     match command:
         case Configure(name, settings, is_made_only):
             known = groups.get(name)
@@ -106,7 +106,7 @@ def _changed(
 
 
 def _let_go(group: QueueGroup, settings: QueueSettings) -> Mapping[TopicPartition, QueueDraft]:
-    """Return what becomes of messages that wait for others of their key, if these are not to be waited for any more."""
+    """Return the drafts that release messages held for their key, if the new settings have no order by key."""
     if settings.ordering is Ordering.KEY:
         return {}
     drafts = {each: QueueDraft(window) for each, window in group.windows.items() if window.held}
@@ -116,7 +116,7 @@ def _let_go(group: QueueGroup, settings: QueueSettings) -> Mapping[TopicPartitio
 
 
 def _configured(group: QueueGroup, settings: QueueSettings) -> GroupValue:
-    """Return what becomes of a group with other settings; Conflict if its letters would not be at home there."""
+    """Return the group with other settings; Conflict if it would consume its own dead letters."""
     if settings.dead_letters != group.settings.dead_letters:
         _check_letters(group.name, settings.dead_letters, {each.topic for each in group.windows})
     return replace(group.value, settings=settings)
@@ -141,7 +141,7 @@ def _open(group: QueueGroup, command: BeginTopic, ticket: int) -> Decision:
 
 
 def _check_letters(group: str, letters: str, topics: Collection[str]) -> None:
-    """Raise Conflict if a group would get its own dead letters as messages."""
+    """Raise Conflict if a group would consume its own dead letters."""
     if letters in topics:
         raise Conflict(
             f"queue group {group!r} sends its dead letters to {letters!r}, and would get them as messages that die",

@@ -1,4 +1,4 @@
-"""What queue groups are asked to do. Time passes by `PassTime`."""
+"""Commands of queue groups. `PassTime` carries the passing of time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from goqueue.model.topic import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Make a group, or give it other settings, unless it is to be made only: then one that is there keeps its own."""
+    """Create a group or change its settings; with `is_made_only`, an existing group keeps its settings."""
 
     group: str
     settings: QueueSettings
@@ -28,7 +28,7 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class PauseQueue:
-    """Deliver nothing to a group until it is resumed; without a reason, resume it."""
+    """Stop delivering messages to a group until it is resumed; without a reason, resume it."""
 
     group: str
     reason: str
@@ -36,9 +36,9 @@ class PauseQueue:
 
 @dataclass(frozen=True, slots=True)
 class BeginTopic:
-    """Begin to deliver partitions of a topic at offsets, as far as the group does not do so already.
+    """Start delivering partitions of a topic at offsets, unless the group has started there already.
 
-    `epochs` are the leader epochs of the partitions now, as far as they are known.
+    `epochs` are the current leader epochs of the partitions, as far as they are known.
     """
 
     group: str
@@ -49,7 +49,9 @@ class BeginTopic:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Go on in a partition at another offset; whatever is in flight there is forgotten. `epoch` is its leader's now."""
+    """Continue at another offset of a partition; messages in flight there are forgotten. `epoch` is its leader epoch
+    now.
+    """
 
     group: str
     partition: TopicPartition
@@ -59,7 +61,7 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class Retreat:
-    """Forget what was delivered of a partition from an offset on: the log has lost it, and gives it away anew."""
+    """Forget deliveries of a partition from an offset on: the log has lost these messages and reuses their offsets."""
 
     group: str
     partition: TopicPartition
@@ -67,20 +69,20 @@ class Retreat:
 
 
 class Unreadable(NamedTuple):
-    """Messages that cannot be read, and why: one that is ready again, or all from an offset to the end of its batch."""
+    """Unreadable messages and the reason: one that is ready again, or all from an offset to the end of its batch."""
 
     offset: int
     error: str
 
 
 class Offer(NamedTuple):
-    """What of a partition can be delivered.
+    """Messages of a partition that can be delivered.
 
-    `fresh` are the offsets of messages from the cursor on, and `end` is how far was looked: there are no others before
-    it. `again` are messages that are ready, `gone` those of which nothing is left. `start` is where the log begins.
-    `keys` has the keys of all fresh ones, if messages of one key wait for each other. `looked_from` is the cursor.
-    `epoch` is the leader epoch of the partition now. What is `unreadable` becomes a dead letter: it is not among the
-    others, and `end` is after it.
+    `fresh` are the offsets of messages at or after the cursor, and `end` is where the search ended: there are no others
+    before it. `again` are messages that are ready, `gone` those that retention removed. `start` is where the log
+    begins. `keys` has the keys of all fresh messages if messages of one key wait for each other. `looked_from` is the
+    cursor. `epoch` is the current leader epoch of the partition. The `unreadable` messages become dead letters: they
+    are not among the others, and `end` is after them.
     """
 
     partition: TopicPartition
@@ -96,7 +98,7 @@ class Offer(NamedTuple):
 
 
 class Taker(NamedTuple):
-    """Who takes messages: up to `limit` of them, for how long, and under which lease."""
+    """A consumer that takes up to `limit` messages, for how long, and under which lease."""
 
     consumer: str
     limit: int
@@ -105,7 +107,7 @@ class Taker(NamedTuple):
 
 
 class Receive(msgspec.Struct, frozen=True):
-    """Lease what is offered to consumers, one after another; each of them is answered."""
+    """Lease the offered messages to consumers, one consumer after another; each gets a reply."""
 
     group: str
     takers: Sequence[Taker]
@@ -113,7 +115,7 @@ class Receive(msgspec.Struct, frozen=True):
 
 
 class Receipt(NamedTuple):
-    """A message, and the lease under which somebody has it."""
+    """A message and the lease that a consumer holds on it."""
 
     partition: TopicPartition
     offset: int
@@ -121,7 +123,7 @@ class Receipt(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Messages of a partition, and the lease under which somebody has them."""
+    """Messages of a partition, and the lease that a consumer holds on them."""
 
     partition: TopicPartition
     offsets: Sequence[int]
@@ -129,7 +131,7 @@ class Claim(NamedTuple):
 
 
 def claims_of(receipts: Iterable[Receipt]) -> list[Claim]:
-    """Return what somebody claims who has receipts, in their order."""
+    """Return the claims of a consumer with these receipts, in their order."""
     return [
         Claim(partition, [receipt.offset for receipt in together], lease_id)
         for (partition, lease_id), together in groupby(receipts, attrgetter("partition", "lease_id"))
@@ -137,10 +139,10 @@ def claims_of(receipts: Iterable[Receipt]) -> list[Claim]:
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """Say of leased messages what became of them; each of them is answered, in the order of the claims.
+    """Settle or extend leased messages; the reply has a result for each, in the order of the claims.
 
-    `delay_ms` is how long a nacked message waits, if not as long as the group has it; for an extension, how long the
-    lease lasts from now on. `chance` is from 0 to 1, and spreads those that wait.
+    `delay_ms` is how long a nacked message waits, instead of the group's backoff; for an extension, how long the lease
+    lasts from now on. `chance` is from 0 to 1, and spreads retries.
     """
 
     group: str
@@ -153,10 +155,10 @@ class Settle(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MarkDeadLettered:
-    """Take note that messages are dead letters now: those of a topic that have died of these leases, by offset.
+    """Mark messages of a topic as dead letters that were written, by offset and the lease under which each died.
 
-    What somebody has made anew or moved meanwhile is not meant. `letter_places` is where letters of others may lie from
-    now on, if that is not where it was.
+    Messages of a re-created topic, or that have changed since, are skipped. `letter_places` replaces where dead letters
+    of other messages may be, if that has changed.
     """
 
     group: str
@@ -168,7 +170,7 @@ class MarkDeadLettered:
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
-    """See to what is due in a part of a partition."""
+    """Handle the deadlines of a chunk."""
 
     group: str
     partition: TopicPartition
@@ -177,14 +179,14 @@ class PassTime:
 
 @dataclass(frozen=True, slots=True)
 class DeleteQueue:
-    """Forget a group."""
+    """Delete a group."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class DropQueueTopic:
-    """Forget all about a topic, which is going; or only what one group knows of it."""
+    """Forget a topic that is being deleted, in all groups or in one."""
 
     topic: str
     group: str | None = None

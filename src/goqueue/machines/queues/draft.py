@@ -1,6 +1,6 @@
-"""How a partition of a queue group changes: by drafts.
+"""Drafts of changes to a partition of a queue group.
 
-A draft takes copies of the chunks that it changes, so a decision can be made, stored, and only then adopted.
+A draft copies the chunks that it changes, so a decision can be made and stored before it is adopted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from goqueue.model.order import is_increasing
 
 
 class QueueDraft:
-    """Changes of a window that are not made yet."""
+    """Changes of a window that are not adopted yet."""
 
     def __init__(self, window: QueueWindow) -> None:
         self.window = window
@@ -25,16 +25,16 @@ class QueueDraft:
         self.letter_places = window.letter_places
         self.changed: dict[int, Chunk] = {}
         self.forgotten: Sequence[int] = ()
-        # Chunks in which something is in flight that was not, or was elsewhere.
+        # Chunks with messages that are newly in flight, or in another state.
         self.rewritten: set[int] = set()
         self.moves: list[FlightChange] = []
         self.lost_end = window.lost_end
-        # How many messages wait for others of their key by now, of which keys messages have come to fly, and how many
-        # of those that were offered again nobody else need look at.
+        # The number of messages that are held for their key, the keys with new messages in flight, and how many of the
+        # messages that were offered again no other consumer need look at.
         self.held = window.held
         self.keys: set[bytes] = set()
         self.gone_through = 0
-        # What the window holds still, and will not, whatever else changes.
+        # Chunks of the window that go, whatever else changes.
         self._dropped: Collection[int] = ()
 
     @property
@@ -50,23 +50,23 @@ class QueueDraft:
         return None if chunk is None else chunk.flights.get(offset)
 
     def put(self, offset: int, flight: Flight) -> None:
-        """Have a message in flight from now on, or in another state."""
+        """Put a message in flight, or in another state."""
         self.put_alike((offset,), self.find(offset), flight)
 
     def put_fresh(self, offsets: Sequence[int], flight: Flight) -> None:
-        """Have messages in flight that were never looked at before, all in the same state."""
+        """Put messages that were never delivered in flight, all in the same state."""
         for _, part in _by_chunk(offsets):
             self.put_alike(part, None, flight)
 
     def put_alike(self, offsets: Sequence[int], before: Flight | None, after: Flight) -> None:
-        """Have messages of one chunk, all of them in the same state, in another one."""
+        """Move messages of one chunk, all of them in the same state, to another state."""
         index = offsets[0] >> SHIFT
         self.moves.append(FlightChange(offsets, before, after))
         self._chunk(index).flights.update(dict.fromkeys(offsets, after))
         self.rewritten.add(index)
 
     def finish(self, offset: int) -> None:
-        """Have a message done that is in flight; the next one of its key may be delivered then."""
+        """Mark a message in flight as done; the next message of its key may be delivered then."""
         chunk = self._chunk(offset >> SHIFT)
         flight = chunk.flights.pop(offset)
         chunk.done |= 1 << (offset & INDEX_MASK)
@@ -76,7 +76,7 @@ class QueueDraft:
             self._let_next(flight.key)
 
     def finish_all(self, offsets: Sequence[int], may_finish: Callable[[Flight], bool]) -> list[bool]:
-        """Have messages done, in any order, as far as they are in flight and may be; tell of each whether it is."""
+        """Mark messages in flight as done, in any order, if `may_finish`; return for each whether it is done."""
         if len(offsets) == 1 or not is_increasing(offsets):
             return [self._finish_if(offset, may_finish) for offset in offsets]
         fates: list[bool] = []
@@ -95,7 +95,7 @@ class QueueDraft:
         return True
 
     def _finish_run(self, index: int, offsets: Sequence[int], may_finish: Callable[[Flight], bool]) -> bool:
-        """Have messages of one chunk done if all of them fly together, as those do that came together."""
+        """Mark messages of one chunk as done if all share one flight, as messages that were leased together do."""
         known = self._look(index)
         if known is None:
             return False
@@ -111,7 +111,7 @@ class QueueDraft:
         return True
 
     def _let_next(self, key: bytes) -> None:
-        """Have the first message of a key that is left wait no longer, unless it is one for which others wait."""
+        """Release the first held message of a key, unless another message of the key is still before it."""
         for offset in self.window.by_key.get(key, ()):
             first = self.find(offset)
             if first is not None:
@@ -121,18 +121,18 @@ class QueueDraft:
                 return
 
     def let_all(self) -> None:
-        """Have no message wait for another one of its key any more. Nothing was changed before."""
+        """Release all messages that are held for their key. Nothing may have changed before."""
         for _, chunk in sorted(self.window.chunks.items()):
             held = sorted(offset for offset, flight in chunk.flights.items() if flight.state is FlightState.HELD)
-            # In their order, and neighbours of one key together.
+            # Sorted by offset, so that neighbours of one key stay together.
             for flight, run in groupby(held, chunk.flights.__getitem__):
                 self.put_alike(list(run), flight, flight._replace(state=FlightState.READY, key=None))
         self.held = 0
 
     def advance(self, end: int, fresh: Sequence[int]) -> None:
-        """Move the cursor; what lies before it and is not among the fresh ones is done: there is no message."""
+        """Move the cursor; offsets before it that are not among the fresh ones are done: they hold no message."""
         start = self.cursor
-        # While the cursor is where it was: what is missing in a chunk is done as far as the cursor goes.
+        # Before the cursor moves: a chunk without an entry is done only up to the cursor.
         touched = {index: self._chunk(index) for index, _ in _by_chunk(fresh)}
         if len(fresh) < end - start:
             for index in {start >> SHIFT, (end - 1) >> SHIFT, *touched}:
@@ -144,18 +144,18 @@ class QueueDraft:
         self.cursor = end
 
     def lose(self, start: int) -> None:
-        """Forget everything before an offset, which is not in the log any more. Nothing was changed before."""
+        """Forget everything before an offset, which retention has removed. Nothing may have changed before."""
         if start >= self.cursor:
             self.restart(start)
             return
         chunks = [chunk for index, chunk in self.window.chunks.items() if index <= start >> SHIFT]
-        # The last ones first: of a key of which a thousand are held, only one looks for the next that is left.
+        # The last ones first: of a key with a thousand held messages, only one then searches for its successor.
         for offset in sorted((each for chunk in chunks for each in chunk.flights if each < start), reverse=True):
             self.finish(offset)
         self.floor = max(self.floor, start)
 
     def restart(self, offset: int) -> None:
-        """Forget all that is in flight, and go on at another offset. Nothing was changed before."""
+        """Forget all messages in flight, and continue at another offset. Nothing may have changed before."""
         for chunk in self.window.chunks.values():
             self.moves += [FlightChange((each,), flight, None) for each, flight in chunk.flights.items()]
         self._dropped = frozenset(self.window.chunks)
@@ -165,7 +165,7 @@ class QueueDraft:
         self.lost_end = None
 
     def retreat(self, end: int) -> None:
-        """Forget everything from an offset on, which the log has lost. Nothing was changed before."""
+        """Forget everything from an offset on, which the log has lost. Nothing may have changed before."""
         for index in [each for each in self.window.chunks if each >= end >> SHIFT]:
             for offset in [each for each in self.window.chunks[index].flights if each >= end]:
                 flight = self._chunk(index).flights.pop(offset)
@@ -179,7 +179,7 @@ class QueueDraft:
         self.cursor, self.floor, self.lost_end = end, min(self.floor, end), None
 
     def close(self) -> None:
-        """Find out how far everything is done, and what can be forgotten with that."""
+        """Advance the floor over everything that is done, and forget the chunks before it."""
         floor = self.floor
         while floor < self.cursor:
             chunk = self._look(floor >> SHIFT)
@@ -197,12 +197,12 @@ class QueueDraft:
         self.forgotten = sorted({each for each in (*done, *self._dropped) if each in known} - self.changed.keys())
 
     def _next_chunk(self, index: int) -> int:
-        """Return the offset at which the next chunk begins that is there; the cursor if there is none."""
+        """Return the start of the next chunk that has an entry; the cursor if there is none."""
         found = [each for each in (*self.window.chunks, *self.changed) if each > index and self._look(each) is not None]
         return min(found) << SHIFT if found else self.cursor
 
     def _passed(self) -> Collection[int]:
-        """Return the chunks of which nothing is left between floor and cursor."""
+        """Return the chunks between floor and cursor in which nothing is left."""
         first, end = self.window.floor >> SHIFT, self.floor >> SHIFT
         if self.floor == self.cursor:
             end += 1
@@ -211,7 +211,7 @@ class QueueDraft:
         return [index for index in (*self.window.chunks, *self.changed) if index < end]
 
     def adopt(self) -> None:
-        """Make the draft the state of its window."""
+        """Apply the draft to its window."""
         window = self.window
         window.floor, window.cursor, window.epoch, window.lost_end = self.floor, self.cursor, self.epoch, self.lost_end
         window.letter_places = self.letter_places
@@ -241,7 +241,7 @@ class QueueDraft:
 
 
 def _bits(offsets: Sequence[int]) -> int:
-    """Return messages of one chunk, which are in order, as bits."""
+    """Return offsets of one chunk, in order, as bits."""
     first, count = offsets[0], len(offsets)
     if offsets[-1] - first == count - 1:
         return ((1 << count) - 1) << (first & INDEX_MASK)
@@ -252,7 +252,7 @@ def _bits(offsets: Sequence[int]) -> int:
 
 
 def _by_chunk(offsets: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
-    """Part offsets, which are in order, by the chunks that they are in."""
+    """Split offsets, in order, by chunk."""
     start = 0
     while start < len(offsets):
         index = offsets[start] >> SHIFT

@@ -1,4 +1,4 @@
-"""A queue group in memory: its settings, its partitions, and what its consumers hold."""
+"""A queue group in memory: its settings, its partitions, and how many messages its consumers hold."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from goqueue.machines.queues.window import Chunk, FlightChange, QueueWindow
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
-# So many messages are settled before the ratio of failures says anything.
+# The breaker needs this many settled messages before it looks at the ratio of failures.
 _BREAKER_MESSAGES_MIN = 100
 _NO_CHUNK = Chunk()
 
 
 class SettledCounts(NamedTuple):
-    """How many messages were done, and how many have become dead."""
+    """Numbers of messages that were done and that became dead letters."""
 
     done: int
     failed: int
@@ -39,7 +39,7 @@ NOTHING = SettledCounts(0, 0)
 
 
 class ChunkKey(NamedTuple):
-    """A chunk of a partition of a group, by which deadlines are known."""
+    """A chunk of a partition of a group: the key of deadlines."""
 
     group: str
     partition: TopicPartition
@@ -47,10 +47,10 @@ class ChunkKey(NamedTuple):
 
 
 class QueueOutcome(msgspec.Struct, frozen=True):
-    """What becomes the state of a group; without a value it is forgotten.
+    """The next state of a group; without a value it is deleted.
 
-    `opened` are partitions that begin anew, or are forgotten; `past` is where time has passed, and `expired` is how
-    many leases have ended there.
+    `opened` are partitions that start over, or are forgotten with None. `past` is the chunk whose deadlines were
+    handled, and `expired` is how many leases ended there.
     """
 
     group: str
@@ -63,7 +63,7 @@ class QueueOutcome(msgspec.Struct, frozen=True):
 
 
 class QueueGroup:
-    """The state of one queue group; `paused` is why nothing is delivered, or empty."""
+    """The state of one queue group; `paused` is the reason of a pause, or empty."""
 
     def __init__(self, name: str, settings: QueueSettings) -> None:
         self.name = name
@@ -71,28 +71,28 @@ class QueueGroup:
         self.settings = settings
         self.paused = ""
         self.windows: dict[TopicPartition, QueueWindow] = {}
-        # How many messages each consumer has leased; those that have none are not in here.
+        # Leased messages of each consumer; consumers without any are absent.
         self.leases: dict[str, int] = {}
-        # Of the messages settled lately: how many were done, and how many became dead letters.
+        # Recently settled messages: how many were done, and how many became dead letters.
         self.done = 0
         self.failed = 0
-        # By topic, since the start: how many leases have ended by themselves.
+        # Leases that expired since the start, by topic.
         self.expired: Counter[str] = Counter()
 
     def take(self, value: GroupValue) -> None:
-        """Be what is stored about the group itself."""
+        """Set the stored state of the group itself."""
         if self.paused and not value.paused:
-            # Whoever resumes it wants to see whether it is better now.
+            # A resumed group starts counting failures from zero.
             self.done = self.failed = 0
         self.value = value
         self.settings, self.paused = value.settings, value.paused
 
     def room(self, consumer: str) -> int:
-        """Return how many messages a consumer may lease beside those that it has."""
+        """Return how many more messages a consumer may lease."""
         return max(self.settings.in_flight_max - self.leases.get(consumer, 0), 0)
 
     def count(self, moves: Iterable[FlightChange]) -> None:
-        """Keep the books of what consumers hold."""
+        """Count the messages that consumers hold."""
         leases = self.leases
         for offsets, before, after in moves:
             if before is not None and before.state is FlightState.LEASED and before.lease is not None:
@@ -105,7 +105,7 @@ class QueueGroup:
                 leases[after.lease.consumer] = leases.get(after.lease.consumer, 0) + len(offsets)
 
     def validate(self) -> None:
-        """Check what must always hold."""
+        """Check the invariants; AssertionError if one is broken."""
         assert self.value == GroupValue(self.settings, self.paused)
         held: dict[str, int] = {}
         for window in self.windows.values():
@@ -118,7 +118,7 @@ class QueueGroup:
         assert held == self.leases
 
     def tally(self, settled: SettledCounts) -> None:
-        """Count settled messages; those of long ago count less and less."""
+        """Count settled messages; older ones weigh less and less."""
         self.done += settled.done
         self.failed += settled.failed
         if self.done + self.failed > 10 * _BREAKER_MESSAGES_MIN:
@@ -126,7 +126,7 @@ class QueueGroup:
             self.failed //= 2
 
     def breaks(self, settled: SettledCounts) -> str:
-        """Return why the group has to pause if so many more messages are settled; empty if it need not."""
+        """Return why so many more settled messages must pause the group; empty if they need not."""
         bad, good = self.failed + settled.failed, self.done + settled.done
         total = bad + good
         if not settled.failed or total < _BREAKER_MESSAGES_MIN or bad <= self.settings.breaker_ratio * total:
@@ -136,7 +136,7 @@ class QueueGroup:
 
 
 def draft_records(group: str, partition: TopicPartition, draft: QueueDraft) -> list[KeyedRecord]:
-    """Close a draft, and return the records that carry it out."""
+    """Close a draft, and return its records."""
     draft.close()
     window = draft.window
     records: list[KeyedRecord] = []

@@ -1,12 +1,12 @@
-"""Queue groups: who has which message, and what is still to be delivered.
+"""Queue groups: leases, and which messages are still to be delivered.
 
-A fold over keyed records (`delivery_records`); the states of a message are in `delivery_values`, those of a partition
-in `delivery_window`. Refuses to know what messages say, and where they are stored: whoever asks for messages says which
-ones there are.
+The state is a fold over keyed records (`records`); the states of a message are in `values`, those of a partition in
+`window`. The machine knows neither the content of messages nor where they are stored: a receive brings the messages
+that it can lease.
 
-A lease is stored, so it outlives the broker, and so does the number of deliveries. Nobody waits for that: if it is lost
-in the moment before, the message is delivered again, as every message that was not acknowledged. What a consumer says
-about its messages is durable before it is told so.
+Leases and delivery counts are stored, so they outlive the broker. Consumers do not wait for that: if a power loss takes
+them back, the message is delivered again, like every message without an ack. An ack is durable before its consumer gets
+the reply.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from goqueue.machines.queues.window import SHIFT, Chunk, FlightChange, QueueWind
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
-# Of a group of which nothing is known yet.
+# For a group without stored state.
 _DEFAULTS = QueueSettings()
 
 
 class Leased(NamedTuple):
-    """What a consumer got, until when (wall time), and why it is not more, if there is a reason."""
+    """Messages that a consumer got, until when (wall time), and why it got no more, if there is a reason."""
 
     deliveries: Sequence[Delivery]
     deadline_ms: int
@@ -63,25 +63,25 @@ class Leased(NamedTuple):
 
 
 class QueueMachine:
-    """The queue groups whose names lead here.
+    """The queue groups of one shard.
 
-    `wall_jump_ms` is by how much the wall clock was set since deadlines were stored: they are read accordingly.
+    `wall_jump_ms` is how far the wall clock was set since deadlines were stored; they are corrected by it.
     """
 
     def __init__(self, wall_jump_ms: int = 0) -> None:
         self._wall_jump_ms = wall_jump_ms
         self.groups: dict[str, QueueGroup] = {}
-        # Where messages are dead, and wait to become letters.
+        # Partitions with dead messages that wait for their dead letter to be written.
         self._dying: dict[tuple[str, TopicPartition], None] = {}
         self._deadlines: Deadlines[ChunkKey] = Deadlines()
         self._tripped: list[tuple[str, str]] = []
 
     def find(self, group: str) -> QueueGroup | None:
-        """Return a group, if there is one of that name."""
+        """Return a group, or None."""
         return self.groups.get(group)
 
     def require(self, group: str) -> QueueGroup:
-        """Return a group; UnknownQueue if there is none."""
+        """Return a group; UnknownQueue if it does not exist."""
         return require(self.groups, group)
 
     def dying(self) -> Sequence[tuple[str, TopicPartition]]:
@@ -94,19 +94,19 @@ class QueueMachine:
         return list(self._dying)
 
     def take_tripped(self) -> Sequence[tuple[str, str]]:
-        """Return the groups that have paused themselves, and why; each of them once."""
+        """Return the groups that have paused themselves, and the reason; each of them once."""
         taken, self._tripped = self._tripped, []
         return taken
 
-    # -- what a shard asks for
+    # -- the interface of a shard
 
     def is_independent(self, command: Command) -> bool:
-        """Tell that no command is: each looks at what others change."""
+        """Return False: every command reads what others change."""
         del command
         return False
 
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
-        """Return what carries out a command; raises what forbids it."""
+        """Return the decision on a command; raise what forbids it."""
         match command:
             case Receive():
                 return self._receive(command, ticket, now)
@@ -120,7 +120,7 @@ class QueueMachine:
                 return administer(self.groups, command, ticket)
 
     def adopt(self, decision: Decision) -> None:
-        """Make what was decided the state."""
+        """Apply a decision whose records are stored."""
         outcomes = decision.outcome
         assert isinstance(outcomes, tuple)
         for outcome in outcomes:
@@ -155,7 +155,7 @@ class QueueMachine:
             self._note_rest(outcome.past)
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record."""
+        """Apply a stored record."""
         kind, name, partition, index = read_key(record.key)
         if kind is QueueKeyKind.GROUP:
             if record.value is None:
@@ -166,7 +166,7 @@ class QueueMachine:
         windows = self._loading(name).windows
         window = windows.get(partition)
         if window is None:
-            # Chunks are stored before what is told about their partition.
+            # Chunks are stored before the record of their partition.
             window = windows[partition] = QueueWindow(UUID(int=0), 0, 0)
         if kind is QueueKeyKind.DONE:
             window.load_done(index, 0 if record.value is None else read_done(record.value))
@@ -188,10 +188,10 @@ class QueueMachine:
         return group
 
     def revive(self, now: Now) -> None:
-        """Begin to live: what has a deadline has it again, counted from now on by a clock that cannot jump."""
-        # What is forgotten may have left a trace of which only a part was compacted.
+        """Start after loading: every deadline counts again from now, by a clock that cannot jump."""
+        # A forgotten partition may have left records of which compaction has removed only some.
         self.groups = {name: group for name, group in self.groups.items() if group.settings is not _DEFAULTS}
-        # Messages that fly alike share their flight, as they did before.
+        # Messages with equal flights share one object, as before the restart.
         revived = cache(partial(_revived, now, self._wall_jump_ms))
         for group in self.groups.values():
             group.windows = {each: window for each, window in group.windows.items() if window.topic_id.int}
@@ -207,16 +207,16 @@ class QueueMachine:
                     self._dying[group.name, partition] = None
 
     def deadline_ms(self) -> int | None:
-        """Return the monotonic moment at which something is due next."""
+        """Return the monotonic moment of the next deadline."""
         return self._deadlines.next_ms()
 
     def due(self, now: Now) -> Iterable[Command]:
-        """Return the commands that time has brought."""
+        """Return the commands that are due."""
         for place in self._deadlines.due(now.monotonic_ms):
             yield PassTime(*place)
 
     def _note_deadlines(self, group: str, partition: TopicPartition, moves: Iterable[FlightChange]) -> None:
-        """Take note of when something is due; many messages share their moment."""
+        """Note a deadline of a chunk; many messages share theirs."""
         moments = {
             (move.offsets[0] >> SHIFT, move.after.until.monotonic_ms)
             for move in moves
@@ -226,7 +226,7 @@ class QueueMachine:
             self._deadlines.note(ChunkKey(group, partition, chunk), moment_ms)
 
     def _note_rest(self, place: ChunkKey) -> None:
-        """Take note of what is due next in a chunk that was just looked at."""
+        """Note the next deadline of a chunk whose deadlines were just handled."""
         window = self.groups[place.group].windows.get(place.partition)
         chunk = None if window is None else window.chunks.get(place.chunk)
         moments = [] if chunk is None else [f.until.monotonic_ms for f in chunk.flights.values() if f.state in TIMED]
@@ -298,9 +298,9 @@ class QueueMachine:
         draft = QueueDraft(window)
         passed = pass_time(draft, command.chunk, group.settings, now)
         tally = SettledCounts(0, passed.dead)
-        # What time has made of messages is found out again after a start, by a clock that may have been set back. So
-        # those that have died are stored: nobody may get one that has a letter by then. Time has no message done, so
-        # there is nothing to close otherwise.
+        # After a start, deadlines are evaluated again, by a clock that may have been set back. So deaths are stored: no
+        # consumer may get a message that has a dead letter by then. Time marks no message as done, so there is nothing
+        # else to close.
         records = draft_records(group.name, command.partition, draft) if tally.failed else ()
         value = _counted(group, tally)
         outcome = QueueOutcome(
@@ -330,7 +330,7 @@ def _drafted(
     tally: SettledCounts = NOTHING,
     is_told_at_once: bool = False,
 ) -> Decision:
-    """Return the decision that carries out drafts."""
+    """Return the decision of drafts."""
     records = [record for each, draft in drafts.items() for record in draft_records(group.name, each, draft)]
     value = _counted(group, tally)
     more = _changed(group, value)
@@ -341,13 +341,13 @@ def _drafted(
 
 
 def _counted(group: QueueGroup, tally: SettledCounts) -> GroupValue:
-    """Return what becomes of a group if so many more messages are settled: too many dead ones pause it."""
+    """Return the group after more settled messages: too many dead ones pause it."""
     reason = "" if group.paused else group.breaks(tally)
     return replace(group.value, paused=reason) if reason else group.value
 
 
 def _changed(group: QueueGroup, value: GroupValue) -> Sequence[KeyedRecord]:
-    """Return what says that a group has another value, if it has."""
+    """Return the record of the group's own value, if it has changed."""
     return () if value is group.value else [group_record(group.name, value)]
 
 
@@ -356,7 +356,7 @@ def _in_order(window: QueueWindow) -> list[Chunk]:
 
 
 def _revivals(chunk: Chunk, revived: Callable[[Flight], Flight]) -> Iterator[FlightChange]:
-    """Have the messages of a chunk live again; those that fly alike together."""
+    """Revive the messages of a chunk; those with equal flights share one object."""
     for before, offsets in chunk.alike().items():
         after = revived(before)
         chunk.flights.update(dict.fromkeys(offsets, after))
@@ -364,7 +364,7 @@ def _revivals(chunk: Chunk, revived: Callable[[Flight], Flight]) -> Iterator[Fli
 
 
 def _revived(now: Now, wall_jump_ms: int, flight: Flight) -> Flight:
-    """Return a flight whose time goes on; never for longer than it had in all, whatever the wall clock shows."""
+    """Return a flight whose deadline runs again; never for longer than its full time, whatever the wall clock shows."""
     until_ms, since_ms = flight.until.wall_ms, flight.since_ms
     if since_ms < 0:
         since_ms = until_ms if flight.lease is None else flight.lease.since_ms
@@ -372,12 +372,14 @@ def _revived(now: Now, wall_jump_ms: int, flight: Flight) -> Flight:
     until_ms += wall_jump_ms
     left_ms = max(min(until_ms - now.wall_ms, total_ms), 0)
     revived = flight._replace(until=Now(until_ms, now.monotonic_ms + left_ms))
-    # Both times move together: otherwise the next start would take the jump for a part of what the flight had in all.
+    # Both times move together: otherwise the next start would take the jump for a part of the full time.
     return revived._replace(since_ms=since_ms + wall_jump_ms) if wall_jump_ms else revived
 
 
 def _shortfall(group: QueueGroup, taker: Taker, most: int, left: int) -> str:
-    """Return why a consumer that may take `most` messages gets no more; where room is `left`, there are none."""
+    """Return why a consumer that may take `most` messages gets no more; if there is room `left`, there are no more
+    messages.
+    """
     if group.paused:
         return f"the group is paused: {group.paused}"
     if most < taker.limit and not left:

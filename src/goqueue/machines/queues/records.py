@@ -5,17 +5,16 @@
 | kind      | rest                              | value                                                             |
 |-----------|-----------------------------------|-------------------------------------------------------------------|
 | GROUP     | nothing                           | the group's settings, and why it is paused                        |
-| PARTITION | partition:i32, topic              | which topic that is, and from where to where messages are in flight |
+| PARTITION | partition:i32, topic              | the topic id, floor and cursor                                    |
 | DONE      | partition:i32, chunk:i64, topic   | of 256 messages, which are done                                   |
-| FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, where those are that are in flight               |
-| LETTERS   | partition:i32, topic              | where letters of dead messages may lie                            |
+| FLIGHTS   | partition:i32, chunk:i64, topic   | of 256 messages, the states of those in flight                    |
+| LETTERS   | partition:i32, topic              | where dead letters may be                                         |
 
 Values are JSON, but for DONE: a number in hexadecimal, whose lowest bit is the first message. FLIGHTS lists flights,
 each once, and which messages have which: neighbours in the same one are a run of three numbers, their first offset,
-how many they are, and the place of their flight in the list. (An earlier form had the flight in each run, and is still
-read.) What is done is not in flight any more, whatever the record of flights says: so an ack writes some bytes, and not
-all that is left of its neighbours. A partition takes two records for each chunk with something in flight, or with
-something done behind that, and never grows with history.
+their number, and the index of their flight in the list. (An earlier form had the flight in each run, and is still
+read.) DONE overrules FLIGHTS: so an ack writes a few bytes, and not the flights of all its neighbours. A partition
+takes two records for each chunk that has messages in flight or lies after one that has, however long its history.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from goqueue.model.topic import TopicPartition
 _HEAD = struct.Struct(">BH")
 _PARTITION = struct.Struct(">i")
 _CHUNK = struct.Struct(">iq")
-# The same ones are written again and again.
+# The same strings are written again and again.
 _KEYS_MAX = 1024
 
 
 class QueueKeyKind(IntEnum):
-    """What a record is about."""
+    """The kinds of records."""
 
     GROUP = 0
     PARTITION = 1
@@ -54,7 +53,7 @@ class QueueKeyKind(IntEnum):
 
 
 class QueueKey(NamedTuple):
-    """A key, taken apart; `partition` and `chunk` as far as its kind has them."""
+    """The parts of a key; `partition` and `chunk` if its kind has them."""
 
     kind: QueueKeyKind
     group: str
@@ -63,22 +62,22 @@ class QueueKey(NamedTuple):
 
 
 class GroupValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is stored about a group: its settings, and why it is paused."""
+    """The stored value of a group: its settings, and why it is paused."""
 
     settings: QueueSettings
     paused: str = ""
 
 
 class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored about a partition: everything before `floor` is done, nothing from `cursor` on was looked at.
+    """The stored value of a partition: everything before `floor` is done, nothing from `cursor` on was delivered.
 
-    `epoch` as of a `Window`.
+    `epoch` as in `QueueWindow`.
     """
 
     topic_id: UUID
     floor: int
     cursor: int
-    # Older records have none.
+    # Absent in older records.
     epoch: int = NO_EPOCH
 
 
@@ -91,7 +90,7 @@ class _Flight(msgspec.Struct, frozen=True, array_like=True):
     reason: str
     error: str
     key: bytes | None
-    # The oldest records have none, and older ones nothing behind it.
+    # Absent in the oldest records; older ones have nothing after it.
     since_ms: int = -1
     returned: int = 0
 
@@ -109,31 +108,31 @@ _letter_places_decoder = msgspec.json.Decoder(tuple[LetterPlace, ...])
 
 
 def group_record(group: str, value: GroupValue | None) -> KeyedRecord:
-    """Return the record of a group; without a value, the one that forgets it."""
+    """Return the record of a group; without a value, its tombstone."""
     return KeyedRecord(_head(QueueKeyKind.GROUP, group), None if value is None else _encode(value))
 
 
 def partition_record(group: str, partition: TopicPartition, value: PartitionValue | None) -> KeyedRecord:
-    """Return the record of a partition; without a value, the one that forgets it."""
+    """Return the record of a partition; without a value, its tombstone."""
     return KeyedRecord(
         _partition_key(QueueKeyKind.PARTITION, group, partition), None if value is None else _encode(value)
     )
 
 
 def letter_places_record(group: str, partition: TopicPartition, places: Sequence[LetterPlace]) -> KeyedRecord:
-    """Return the record of where letters may lie; without places, the one that forgets it."""
+    """Return the record of where dead letters may be; without places, its tombstone."""
     return KeyedRecord(_partition_key(QueueKeyKind.LETTERS, group, partition), _encode(places) if places else None)
 
 
 def done_record(group: str, partition: TopicPartition, chunk: int, done: int | None) -> KeyedRecord:
-    """Return the record of what is done in a chunk; without that, the one that forgets it."""
+    """Return the record of the done messages of a chunk; without a value, its tombstone."""
     return KeyedRecord(_key(QueueKeyKind.DONE, group, partition, chunk), None if done is None else b"%x" % done)
 
 
 def flights_record(
     group: str, partition: TopicPartition, chunk: int, flights: Mapping[int, Flight] | None
 ) -> KeyedRecord:
-    """Return the record of what is in flight in a chunk; without that, the one that forgets it."""
+    """Return the record of the messages in flight of a chunk; without any, its tombstone."""
     key = _key(QueueKeyKind.FLIGHTS, group, partition, chunk)
     return KeyedRecord(key, None if not flights else _encode(_written(flights)))
 
@@ -155,7 +154,7 @@ def _written(flights: Mapping[int, Flight]) -> _Flights:
     last: Flight | None = None
     for offset in sorted(flights):
         flight = flights[offset]
-        # Messages that came together share their flight, so most are told to be equal without looking.
+        # Messages that were leased together share their flight, so an identity check is enough for most.
         if offset == end and (flight is last or flight == last):
             runs[-2] += 1
         else:
@@ -170,7 +169,7 @@ def _stored(flight: Flight) -> _Flight:
 
 
 def read_key(key: bytes) -> QueueKey:
-    """Take a key apart; Corrupt if it is none."""
+    """Parse a key; Corrupt if it is malformed."""
     try:
         number, size = _HEAD.unpack_from(key)
         kind = QueueKeyKind(number)
@@ -189,7 +188,7 @@ def read_key(key: bytes) -> QueueKey:
 
 
 def read_group(data: bytes) -> GroupValue:
-    """Return what is stored about a group."""
+    """Return the stored value of a group."""
     try:
         return _group_decoder.decode(data)
     except msgspec.MsgspecError as error:
@@ -197,7 +196,7 @@ def read_group(data: bytes) -> GroupValue:
 
 
 def read_partition(data: bytes) -> PartitionValue:
-    """Return what is stored about a partition."""
+    """Return the stored value of a partition."""
     try:
         return _partition_decoder.decode(data)
     except msgspec.MsgspecError as error:
@@ -205,7 +204,7 @@ def read_partition(data: bytes) -> PartitionValue:
 
 
 def read_letter_places(data: bytes) -> tuple[LetterPlace, ...]:
-    """Return where letters may lie."""
+    """Return where dead letters may be."""
     try:
         return _letter_places_decoder.decode(data)
     except msgspec.MsgspecError as error:
@@ -213,7 +212,7 @@ def read_letter_places(data: bytes) -> tuple[LetterPlace, ...]:
 
 
 def read_done(data: bytes) -> int:
-    """Return which messages of a chunk are done, a bit for each."""
+    """Return the done messages of a chunk, a bit for each."""
     try:
         return int(data, 16)
     except ValueError as error:
@@ -221,7 +220,7 @@ def read_done(data: bytes) -> int:
 
 
 def read_flights(data: bytes) -> dict[int, Flight]:
-    """Return where messages of a chunk are that are in flight; their times are wall times only."""
+    """Return the flights of a chunk by offset; their times are wall times only."""
     found: dict[int, Flight] = {}
     try:
         stored = _flights_decoder.decode(data)

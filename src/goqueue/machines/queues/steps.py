@@ -1,7 +1,7 @@
-"""What happens to messages of one partition: leased, settled, and what time brings. Each step changes a draft.
+"""Steps of messages of one partition: leases, settlement, deadlines. Each step changes a draft.
 
-Messages that fly alike share their flight, so that very many of them take little memory: what becomes of one flight is
-made once in a step.
+Messages with equal flights share one object, so that very many of them take little memory: each step computes the next
+flight once for all of them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 
 HELD_MAX = 1_000
-"""How many messages of a partition wait for others of their key before nothing behind them is looked at."""
+"""At most this many messages of a partition are held for their key; then later messages have to wait, too."""
 
-# Those that failed together are not tried again together: a tenth earlier or later.
+# Messages that failed together are not retried together: a tenth earlier or later.
 _JITTER = 0.1
 _GOLDEN = 0.618034
 
 
 class Settled(NamedTuple):
-    """What became of a message, and until when (wall time) it stays so; it is done if it is in no state."""
+    """The next state of a message and until when (wall time); without a state it is done."""
 
     state: FlightState | None
     until_ms: int = -1
@@ -38,11 +38,11 @@ class Settled(NamedTuple):
 
 Result = Settled | GoQueueError
 DONE = Settled(None)
-"""What became of every message that is done."""
+"""The next state of every message that is done."""
 
 
 def later(now: Now, delay_ms: int) -> Now:
-    """Return the moment that comes after a time."""
+    """Return the moment after a delay."""
     return Now(now.wall_ms + delay_ms, now.monotonic_ms + delay_ms)
 
 
@@ -50,10 +50,10 @@ def later(now: Now, delay_ms: int) -> Now:
 
 
 def within_reach(window: QueueWindow, offer: Offer) -> Offer:
-    """Return an offer without what nobody can get: what waits for its key behind as many as may be held.
+    """Return an offer without messages that no consumer can get: those after the last one that may be held.
 
-    If nothing is left of it, nobody asks for a decision. So it must end where `_choose_in_order` would, or behind that,
-    and be whole if there is something that only a decision brings about: that the group forgets what is gone.
+    Without anything left, no decision is made. So the offer must not end before `_choose_in_order` would end, and stays
+    whole if a decision has to forget messages that retention removed.
     """
     if not offer.keys or window.held < HELD_MAX or offer.start > window.floor:
         return offer
@@ -65,15 +65,15 @@ def within_reach(window: QueueWindow, offer: Offer) -> Offer:
 
 
 def is_blocked_by_removed_message(window: QueueWindow, start: int) -> bool:
-    """Tell whether messages may wait for others of their key before an offset, at which the log begins by now.
+    """Return whether a held message waits for one that retention removed; `start` is where the log begins.
 
-    Then the first message in flight is gone. Only a decision forgets it, and lets the next of its key go.
+    Then the first message in flight is gone. Only a decision forgets it, and releases the next message of its key.
     """
     return window.held > 0 and window.floor < start
 
 
 def begun(window: QueueWindow, offer: Offer) -> QueueDraft:
-    """Return the draft of a window in which something is offered, without what is gone."""
+    """Return the draft of a window for an offer, without messages that retention removed."""
     draft = QueueDraft(window)
     draft.epoch = offer.epoch
     if offer.start > draft.floor:
@@ -85,7 +85,7 @@ def begun(window: QueueWindow, offer: Offer) -> QueueDraft:
 
 
 def lease(draft: QueueDraft, offer: Offer, taker: Taker, now: Now, room: int) -> list[Delivery]:
-    """Lease up to `room` messages of what is offered; those that were delivered before come first."""
+    """Lease up to `room` of the offered messages; those that were delivered before come first."""
     right = Lease(taker.lease_id, taker.consumer, now.wall_ms)
     until = later(now, taker.visibility_ms)
     fresh = Flight(FlightState.LEASED, 1, now.wall_ms, until, right, since_ms=now.wall_ms)
@@ -93,7 +93,7 @@ def lease(draft: QueueDraft, offer: Offer, taker: Taker, now: Now, room: int) ->
         _condemn_again(draft, offer, fresh)
     deliveries = _lease_again(draft, offer, fresh, room) if offer.again else []
     if offer.looked_from > draft.cursor:
-        # The group has gone back since: between here and there are messages that nobody has looked at.
+        # The group has gone back since: between the cursor and the offer are messages that were not examined.
         return deliveries
     room -= len(deliveries)
     chosen = _choose(draft, offer, fresh, room) if offer.keys is None else _choose_in_order(draft, offer, fresh, room)
@@ -103,7 +103,7 @@ def lease(draft: QueueDraft, offer: Offer, taker: Taker, now: Now, room: int) ->
 
 
 def _condemn_again(draft: QueueDraft, offer: Offer, fresh: Flight) -> None:
-    """Have messages dead that are ready again and cannot be read."""
+    """Mark ready messages as dead that cannot be read."""
     for offset, error in offer.unreadable:
         flight = draft.find(offset)
         if flight is not None and flight.state is FlightState.READY:
@@ -112,12 +112,12 @@ def _condemn_again(draft: QueueDraft, offer: Offer, fresh: Flight) -> None:
 
 
 def _nobodys(fresh: Flight) -> Lease | None:
-    """Return the lease of which a message dies that no consumer ever had."""
+    """Return the lease of a message that dies without ever having been delivered."""
     return None if fresh.lease is None else fresh.lease._replace(consumer="")
 
 
 def _advance(draft: QueueDraft, offer: Offer, end: int, chosen: Sequence[int], fresh: Flight) -> None:
-    """Move the cursor; what cannot be read before it becomes dead, one for all messages of a batch."""
+    """Move the cursor; unreadable messages before it become dead, one for all messages of a batch."""
     condemned = [each for each in offer.unreadable if draft.cursor <= each.offset < end]
     if not condemned:
         draft.advance(end, chosen)
@@ -129,7 +129,7 @@ def _advance(draft: QueueDraft, offer: Offer, end: int, chosen: Sequence[int], f
 
 
 def _lease_again(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> list[Delivery]:
-    """Lease messages that are ready again; each of them counts for itself."""
+    """Lease messages that are ready again; each has its own delivery count."""
     deliveries: list[Delivery] = []
     taken = cache(fresh._replace)
     while draft.gone_through < len(offer.again) and len(deliveries) < room:
@@ -146,7 +146,7 @@ def _lease_again(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> l
 
 
 def _choose(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
-    """Lease messages that nobody had before, as many as there is room for; return which."""
+    """Lease messages that were never delivered, as many as there is room for; return which."""
     start = bisect_left(offer.fresh, draft.cursor)
     chosen = offer.fresh[start : start + room]
     is_all = start + len(chosen) == len(offer.fresh)
@@ -157,7 +157,7 @@ def _choose(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> Sequen
 
 
 def _choose_in_order(draft: QueueDraft, offer: Offer, fresh: Flight, room: int) -> Sequence[int]:
-    """Lease messages whose key nobody has, and return which; the others are held, up to a limit."""
+    """Lease messages whose key is free, and return which; the others are held, up to a limit."""
     assert offer.keys is not None
     end = max(offer.end, draft.cursor)
     chosen: list[tuple[int, Flight]] = []
@@ -194,11 +194,11 @@ def _is_ready(draft: QueueDraft, offset: int) -> bool:
 
 
 Becoming = Callable[[Flight, int], Flight]
-"""What becomes of a message in flight at an offset."""
+"""Compute the next state of a message in flight at an offset."""
 
 
 def becoming(command: Settle, settings: QueueSettings, now: Now) -> Becoming:
-    """Return what becomes of messages of which a consumer says that they are not done."""
+    """Return the function that computes the next state of messages that a command does not finish."""
     after = cache(partial(_after, command, settings, now))
     if command.verdict is AckType.NACK and command.delay_ms is None:
         return lambda flight, offset: after(flight, _backoff_ms(settings, flight, command.chance + offset * _GOLDEN))
@@ -207,12 +207,12 @@ def becoming(command: Settle, settings: QueueSettings, now: Now) -> Becoming:
 
 
 def _backoff_ms(settings: QueueSettings, flight: Flight, chance: float) -> int:
-    """Return how long a message waits that has failed; the fraction of `chance` says where between least and most."""
+    """Return how long a failed message waits; `chance` picks a point between the least and the longest wait."""
     return int(settings.backoff_of(flight.tries) * (1 - _JITTER + 2 * _JITTER * (chance % 1)))
 
 
 def settle(draft: QueueDraft, claim: Claim, now: Now, become: Becoming | None) -> Sequence[Result]:
-    """Have messages done, or become something else; an error for each that is not leased any more."""
+    """Settle messages, and return for each its next state, or StaleReceipt if it is not leased any more."""
     partition, offsets, lease_id = claim
     if become is not None:
         return [_settle(draft, claim, offset, now, become) for offset in offsets]
@@ -232,7 +232,7 @@ def _settle(draft: QueueDraft, claim: Claim, offset: int, now: Now, become: Beco
 
 
 def is_leased(lease_id: int, now: Now, flight: Flight) -> bool:
-    """Tell whether somebody has a message under a lease now."""
+    """Return whether a message is leased under a lease now."""
     return (
         flight.state is FlightState.LEASED
         and flight.lease is not None
@@ -242,7 +242,7 @@ def is_leased(lease_id: int, now: Now, flight: Flight) -> bool:
 
 
 def stale(partition: TopicPartition, offset: int) -> StaleReceipt:
-    """Return why nothing happens to a message."""
+    """Return why a message cannot be settled."""
     return StaleReceipt(
         f"offset {offset} of {partition.topic}-{partition.partition} is not leased under this receipt any more",
         hint="its lease has ended, or it was settled already; if it was not, it is delivered again",
@@ -250,12 +250,12 @@ def stale(partition: TopicPartition, offset: int) -> StaleReceipt:
 
 
 def all_stale(claims: Iterable[Claim]) -> list[Result]:
-    """Return why nothing happens to any of these messages."""
+    """Return why none of these messages can be settled."""
     return [stale(claim.partition, offset) for claim in claims for offset in claim.offsets]
 
 
 def _after(command: Settle, settings: QueueSettings, now: Now, flight: Flight, delay_ms: int) -> Flight:
-    """Return what becomes of a message: it waits for so long, or its lease lasts so long, if it does."""
+    """Return the next state of a message that is not done; `delay_ms` is its wait, or the time left of its lease."""
     if command.verdict is AckType.REJECT:
         return _dead(flight, DeathReason.REJECTED, command.reason)
     if command.verdict is AckType.EXTEND:
@@ -279,14 +279,14 @@ def _dead(flight: Flight, reason: DeathReason, error: str) -> Flight:
 
 
 def dead_as_told(window: QueueWindow, command: MarkDeadLettered) -> list[int]:
-    """Return the messages that are buried by a command."""
+    """Return the messages that a command marks as dead letters."""
     if window.topic_id != command.topic_id:
         return []
     return [offset for offset, lease_id in command.leases.items() if died_of(window.find(offset), lease_id)]
 
 
 def died_of(flight: Flight | None, lease_id: int) -> bool:
-    """Tell whether a message is dead, and has died of a lease."""
+    """Return whether a message is dead, and has died of a lease."""
     if flight is None or flight.state is not FlightState.DEAD:
         return False
     return flight.lease is not None and flight.lease.id == lease_id
@@ -296,14 +296,14 @@ def died_of(flight: Flight | None, lease_id: int) -> bool:
 
 
 class Passed(NamedTuple):
-    """What time has brought to messages of a chunk: how many leases have ended, and how many have become dead."""
+    """The effect of time on a chunk: how many leases expired, and how many messages died."""
 
     expired: int
     dead: int
 
 
 def pass_time(draft: QueueDraft, chunk: int, settings: QueueSettings, now: Now) -> Passed:
-    """See to what is due in a chunk."""
+    """Handle the deadlines of a chunk."""
 
     def is_due(flight: Flight) -> bool:
         return flight.state in TIMED and flight.until.monotonic_ms <= now.monotonic_ms

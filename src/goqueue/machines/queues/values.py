@@ -1,16 +1,16 @@
-"""Words of queue groups: leases, and where a message is between its first delivery and its end.
+"""Leases, and the states of a message of a queue group.
 
 | a message is      | which means                                | it becomes                                          |
 |-------------------|--------------------------------------------|-----------------------------------------------------|
-| behind the cursor | never delivered                            | LEASED or HELD by a receive; DEAD if it cannot be   |
+| after the cursor  | never delivered                            | LEASED or HELD by a receive; DEAD if it cannot be   |
 |                   |                                            | read: one for all messages of its batch             |
 | LEASED            | a consumer has it until a deadline         | done by ack; WAITING by nack; READY by release, by  |
 |                   |                                            | an extension of no time, or by time; DEAD by        |
 |                   |                                            | reject, or if no retry is left                      |
-| WAITING           | failed, and is to be tried again at a time | READY by time                                       |
+| WAITING           | failed, and has a time for its next try    | READY by time                                       |
 | READY             | may be delivered again                     | LEASED by a receive; DEAD if it cannot be read      |
 | HELD              | waits for an earlier message of its key    | READY once that is done                             |
-| DEAD              | is to become a dead letter                 | done once it is one                                 |
+| DEAD              | waits for its dead letter to be written    | done once it is written                             |
 | done              | never delivered again                      |                                                     |
 """
 
@@ -28,7 +28,7 @@ NEVER = Now(-1, -1)
 
 
 class FlightState(StrEnum):
-    """Where a message is that is neither done nor behind the cursor."""
+    """State of a message between its first delivery and its end."""
 
     LEASED = "leased"
     WAITING = "waiting"
@@ -38,7 +38,7 @@ class FlightState(StrEnum):
 
 
 TIMED = (FlightState.LEASED, FlightState.WAITING)
-"""States that end by themselves."""
+"""States that end at a deadline."""
 
 
 class DeathReason(StrEnum):
@@ -51,7 +51,7 @@ class DeathReason(StrEnum):
 
 
 class Lease(NamedTuple):
-    """A consumer's right to some messages; `id` is part of every receipt, `since_ms` is wall time."""
+    """A consumer's lease on some messages; `id` is part of every receipt, `since_ms` is wall time."""
 
     id: int
     consumer: str
@@ -59,7 +59,7 @@ class Lease(NamedTuple):
 
 
 class LetterPlace(NamedTuple):
-    """Where letters of dead messages may lie: in a partition of a topic, from an offset on."""
+    """Where dead letters may be: in a partition of a topic, from an offset on."""
 
     topic_id: UUID
     partition: int
@@ -67,11 +67,11 @@ class LetterPlace(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """A message that is neither done nor behind the cursor.
+    """State of a message in flight.
 
-    `until` is the end of its lease, or when it is to be tried again, and `since_ms` the wall time at which that was
-    said. `lease` is its latest one. `first_ms` is the wall time of its first delivery. `key` is set if messages of one
-    key wait for each other. Of its deliveries so many were `returned`: given back before anything was tried.
+    `until` is the end of its lease or the time of its next try, and `since_ms` the wall time at which that was set.
+    `lease` is its latest one. `first_ms` is the wall time of its first delivery. `key` is set if messages of one key
+    wait for each other. `returned` counts deliveries that were released before anything was tried.
     """
 
     state: FlightState
@@ -87,12 +87,12 @@ class Flight(NamedTuple):
 
     @property
     def tries(self) -> int:
-        """How often somebody had it and did not just give it back."""
+        """How many deliveries were not just released."""
         return self.deliveries - self.returned
 
 
 class Delivery(NamedTuple):
-    """Messages of a partition that a consumer has just got, and how often each of them was delivered by now."""
+    """Messages of a partition that a consumer has just leased, and their delivery counts."""
 
     partition: TopicPartition
     offsets: Sequence[int]
@@ -100,7 +100,7 @@ class Delivery(NamedTuple):
 
 
 class AckType(StrEnum):
-    """What a consumer says about a message that it has leased."""
+    """How a consumer settles or extends a leased message."""
 
     ACK = "ack"
     NACK = "nack"

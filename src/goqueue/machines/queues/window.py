@@ -1,13 +1,13 @@
-"""One partition as a queue group sees it: what is done, what is in flight, and where it was not looked yet.
+"""One partition of a queue group: messages that are done, in flight, or not delivered yet.
 
     0 ............ floor ............................... cursor ............
-       all done         each one done or in flight        never looked at
+       all done         each one done or in flight        never delivered
 
-What lies between floor and cursor is kept in chunks of 256 messages: one bit for each that is done, and a flight for
-each that is not. So a million messages, acknowledged in any order, take some hundred kilobytes. A chunk that is not
-there is done, as far as the cursor goes: so what is done is forgotten, and a gap in the log costs nothing, however
-large. `validate` says what must hold. In the leader epoch `epoch`, the log was as it was delivered up to the cursor: if
-a later epoch begins before that, it has lost what it had from there on, and has other messages in its place.
+Messages between floor and cursor are kept in chunks of 256: one bit for each that is done, and a flight for each that
+is not. So a million messages, acknowledged in any order, take some hundred kilobytes. A missing chunk is done up to the
+cursor: so done messages cost nothing, nor does a gap in the log, however large. `validate` has the invariants. Up to
+the cursor, messages were delivered as the log was in the leader epoch `epoch`: if a later epoch begins before the
+cursor, the log has lost its messages from there on, and has other messages in their place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Chunk:
         self.flights: dict[int, Flight] = {} if flights is None else dict(flights)
 
     def alike(self, meant: Callable[[Flight], bool] = lambda _: True) -> dict[Flight, list[int]]:
-        """Return flights that are meant, each with its messages in order."""
+        """Return the flights that `meant` selects, each with its messages in order."""
         found: dict[Flight, list[int]] = {}
         for offset in sorted(self.flights):
             flight = self.flights[offset]
@@ -47,7 +47,7 @@ class Chunk:
 
 
 class FlightChange(NamedTuple):
-    """Messages of one chunk that get into another state together; None if they were never looked at, or are done."""
+    """Messages of one chunk that change state together; None before their first delivery, and once they are done."""
 
     offsets: Sequence[int]
     before: Flight | None
@@ -55,7 +55,7 @@ class FlightChange(NamedTuple):
 
 
 class QueueWindow:
-    """The state of a partition for a group; `ready`, `dead` and `by_key` are found in the chunks as well."""
+    """The state of a partition for a group; `ready`, `dead` and `by_key` are indexes over the chunks."""
 
     def __init__(self, topic_id: UUID, floor: int, cursor: int, epoch: int = NO_EPOCH) -> None:
         self.topic_id = topic_id
@@ -63,25 +63,25 @@ class QueueWindow:
         self.cursor = cursor
         self.epoch = epoch
         self.chunks: dict[int, Chunk] = {}
-        # In the order in which they became so.
+        # In the order in which they became ready or dead.
         self.ready: dict[int, None] = {}
         self.dead: dict[int, None] = {}
-        # Of each key its messages in flight, in the order of their offsets: only the first of them is not held.
+        # The messages in flight of each key, by offset: all but the first are held.
         self.by_key: dict[bytes, dict[int, None]] = {}
-        # If one that is dead has a letter, it lies in one of these.
+        # Where the dead letters of dead messages are, if they were written.
         self.letter_places: tuple[LetterPlace, ...] = ()
-        # Those that were dead at the start, and may have got a letter before.
+        # Messages that were dead at the start, whose dead letter may have been written before.
         self.old_dead: set[int] = set()
         self.leased = 0
         self.held = 0
         self.in_flight = 0
-        # Whether a power loss may still take that the group has begun here.
+        # Whether a power loss may still undo that the group has started here.
         self.is_new = False
-        # From where on the log has lost what it had before the cursor, until the group has gone back there.
+        # Where the log has lost messages that were before the cursor, until the group has gone back there.
         self.lost_end: int | None = None
 
     def copy(self) -> QueueWindow:
-        """Return a window of its own that is the same now; chunks are never changed, so both may have them."""
+        """Return a copy; it shares the chunks, which never change."""
         copied = copy(self)
         copied.chunks, copied.ready, copied.dead = dict(self.chunks), dict(self.ready), dict(self.dead)
         copied.by_key = {key: dict(row) for key, row in self.by_key.items()}
@@ -89,19 +89,19 @@ class QueueWindow:
         return copied
 
     def find(self, offset: int) -> Flight | None:
-        """Return where a message is, if it is in flight."""
+        """Return the flight of a message, or None."""
         chunk = self.chunks.get(offset >> SHIFT)
         return None if chunk is None else chunk.flights.get(offset)
 
     def is_done(self, offset: int) -> bool:
-        """Tell whether a message is never delivered again."""
+        """Return whether a message is never delivered again."""
         if not self.floor <= offset < self.cursor:
             return offset < self.floor
         chunk = self.chunks.get(offset >> SHIFT)
         return chunk is None or bool(chunk.done >> (offset & INDEX_MASK) & 1)
 
     def states(self) -> Counter[FlightState]:
-        """Count the messages in flight by state, from the books: no message is looked at."""
+        """Count the messages in flight by state, from the indexes alone."""
         counted = {
             FlightState.LEASED: self.leased,
             FlightState.READY: len(self.ready),
@@ -112,22 +112,22 @@ class QueueWindow:
         return Counter({state: count for state, count in counted.items() if count})
 
     def in_flight_before(self, offset: int) -> int:
-        """Count the messages in flight before an offset: whole chunks by their size, and one message by message."""
+        """Count the messages in flight before an offset: whole chunks by size, the last one message by message."""
         border = offset >> SHIFT
         whole = sum(len(chunk.flights) for index, chunk in self.chunks.items() if index < border)
         last = self.chunks.get(border)
         return whole + (0 if last is None else sum(each < offset for each in last.flights))
 
     def load_done(self, index: int, done: int) -> None:
-        """Take note of what is stored as done in a chunk."""
+        """Set the stored done messages of a chunk."""
         self.chunks.setdefault(index, Chunk()).done = done
 
     def load_flights(self, index: int, flights: dict[int, Flight]) -> None:
-        """Take note of what is stored as in flight in a chunk, and may be done since."""
+        """Set the stored messages in flight of a chunk; later records may mark some as done."""
         self.chunks.setdefault(index, Chunk()).flights = flights
 
     def loaded(self) -> None:
-        """Make what was loaded whole: all that is stored is known."""
+        """Complete the state after all stored records are loaded."""
         for index, chunk in list(self.chunks.items()):
             chunk.flights = {
                 offset: flight
@@ -138,7 +138,7 @@ class QueueWindow:
                 del self.chunks[index]
 
     def note(self, move: FlightChange) -> None:
-        """Keep the books that can be made from the chunks."""
+        """Rebuild the indexes from the chunks."""
         offsets, before, after = move
         if before is not None:
             self._forget(offsets, before)
@@ -171,7 +171,7 @@ class QueueWindow:
                 self.old_dead.discard(offset)
 
     def _leave_key(self, offsets: Sequence[int], key: bytes) -> None:
-        """Take messages out of the row of their key."""
+        """Remove messages from the queue of their key."""
         row = self.by_key[key]
         for offset in offsets:
             row.pop(offset, None)
@@ -179,20 +179,24 @@ class QueueWindow:
             del self.by_key[key]
 
     def validate(self) -> None:
-        """Check what must always hold."""
+        """Check the invariants; AssertionError if one is broken."""
         assert 0 <= self.floor <= self.cursor
         flights = {offset: flight for chunk in self.chunks.values() for offset, flight in chunk.flights.items()}
-        assert self.floor == self.cursor or not self.is_done(self.floor), "the floor stands before what is not done"
+        assert self.floor == self.cursor or not self.is_done(self.floor), (
+            "the floor is before a message that is not done"
+        )
         for index, chunk in self.chunks.items():
             start = index << SHIFT
             assert self.floor < start + CHUNK_MESSAGES, "a chunk below the floor is forgotten"
-            assert chunk.done != FULL, "a chunk of which all is done is forgotten"
+            assert chunk.done != FULL, "a chunk with all messages done is forgotten"
             for offset in range(start, start + CHUNK_MESSAGES):
                 is_done, is_flying = bool(chunk.done >> (offset - start) & 1), offset in chunk.flights
                 is_inside = self.floor <= offset < self.cursor
                 assert not (is_done and is_flying), f"{offset} is done and in flight"
-                assert is_inside == (is_done or is_flying) or offset < self.floor, f"{offset} is nowhere"
-                assert is_inside or not is_flying, f"{offset} flies outside of the window"
+                assert is_inside == (is_done or is_flying) or offset < self.floor, (
+                    f"{offset} is neither done nor in flight"
+                )
+                assert is_inside or not is_flying, f"{offset} is in flight outside of the window"
         in_state = {state: {o for o, f in flights.items() if f.state is state} for state in FlightState}
         assert set(self.ready) == in_state[FlightState.READY]
         assert set(self.dead) == in_state[FlightState.DEAD]
@@ -204,5 +208,5 @@ class QueueWindow:
         for key, row in self.by_key.items():
             assert list(row) == sorted(row) == sorted(o for o, f in flights.items() if f.key == key)
             first, *others = row
-            assert flights[first].state is not FlightState.HELD, f"{first} waits for nobody"
+            assert flights[first].state is not FlightState.HELD, f"{first} is held by no message"
             assert all(flights[each].state is FlightState.HELD for each in others), "one message of a key at a time"

@@ -158,7 +158,7 @@ def test_a_member_that_keeps_what_is_asked_back_is_removed_in_the_end() -> None:
         refused(greedy.beat(), 404, "unknown_member")
         patient.heartbeat()
         assert patient.assigned == {0, 1}
-        assert "did not give back" in describe(http, "g")["rebalances"][-1]["reason"]
+        assert "did not revoke" in describe(http, "g")["rebalances"][-1]["reason"]
 
 
 def test_new_partitions_and_new_topics_reach_the_members(
@@ -172,7 +172,7 @@ def test_new_partitions_and_new_topics_reach_the_members(
     done(http.post("/topics", json={"name": later, "partitions": 1}), 201)
     assert f"{later}-0" in names(member.heartbeat()["assignment"])
     reasons = [each["reason"] for each in describe(http, topic)["rebalances"]]
-    assert reasons[1:] == [f"topic {topic} got 1 more partition", f"topic {later} was made"]
+    assert reasons[1:] == [f"topic {topic} got 1 more partition", f"topic {later} was created"]
 
 
 def test_members_choose_how_partitions_are_dealt_out(http: httpx.Client, new_topic: Callable[..., str]) -> None:

@@ -213,7 +213,7 @@ def revive(group: ClassicGroup, now: Now) -> ClassicGroup:
     sessions = {member.id: now.monotonic_ms + member.session_timeout_ms for member in group.members.values()}
     group = replace(group, sessions=sessions)
     if group.members and not group.is_assigned:
-        group, _ = begin_round(group, "the broker was started again", now)
+        group, _ = begin_round(group, "the broker restarted", now)
     return group
 
 

@@ -121,7 +121,7 @@ def overdue_reason(member: ConsumerMember, now: Now) -> str | None:
     limit_ms = member.revocation_deadline_ms
     if limit_ms is not None and limit_ms <= now.monotonic_ms:
         kept = summary([partition_name(partition) for partition in sorted(member.revoking)])
-        return f"member {short(member.id)} did not give back {kept} within {member.revocation_limit_ms / 1000:g} s"
+        return f"member {short(member.id)} did not revoke {kept} within {member.revocation_limit_ms / 1000:g} s"
     return None
 
 
@@ -136,10 +136,10 @@ def _topic_reason(name: str, before: int | None, after: int | None, *, is_gone: 
     if after is None:
         return f"topic {name} was deleted"
     if before is None:
-        return f"topic {name} was made"
+        return f"topic {name} was created"
     more = after - before
     if is_gone or more < 0:
-        return f"topic {name} was made anew"
+        return f"topic {name} was re-created"
     return f"topic {name} got {more} more partition{'s' * (more != 1)}"
 
 

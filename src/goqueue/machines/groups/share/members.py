@@ -1,16 +1,16 @@
-"""Who is in which share group, and where each member looks for messages.
+"""Members of share groups, and the partitions that each member reads.
 
-Nothing of this is stored. What has to outlive the broker are the deliveries of the queue group of the same name; after
-a start its members are unknown, and join again.
+Nothing of this is stored. The deliveries of the queue group of the same name outlive the broker; its members join again
+after a restart.
 
-| a member says        | which is known with that epoch | with another epoch | not known      |
+| heartbeat            | of a member at that epoch      | at another epoch   | of no member   |
 |----------------------|--------------------------------|--------------------|----------------|
-| epoch 0: it joins    | joins anew                     | joins anew         | joins          |
+| epoch 0: it joins    | joins again                    | joins again        | joins          |
 | a later epoch        | stays                          | MemberFenced       | UnknownMember  |
 | epoch -1: it leaves  | leaves                         | leaves             | UnknownMember  |
 
-The epoch of a group rises whenever its members, what they subscribe to, or their topics change; each member gets there
-with its next heartbeat. The epoch before is good as well: the reply that told of the new one may be lost.
+The epoch of a group rises whenever its members, their subscriptions, or their topics change; each member gets there
+with its next heartbeat. The previous epoch is valid, too: the reply with the new one may be lost.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from goqueue.model.topic import TopicPartition, is_internal
 
 MEMBERS_MAX = 1_000
 SUBSCRIPTION_BYTES_MAX = 64 * 1024
-"""How many bytes of names a member may subscribe to."""
+"""Bytes of topic names that a member may subscribe to."""
 INTERVAL_MIN_MS = 1_000
 INTERVAL_MAX_MS = 5_000
-# The more members of all groups there are, the less often they come.
+# The more members all groups have, the longer the interval.
 _PER_MEMBER_MS = 3
 
 
@@ -53,18 +53,18 @@ class MemberKey(NamedTuple):
 
 
 class ShareMembers:
-    """The members of all share groups; `topics` is what there is, and changes."""
+    """The members of all share groups; `topics` are the existing topics, and change."""
 
     def __init__(self, topics: KnownTopics) -> None:
         self.groups: dict[str, ShareGroup] = {}
         self._topics = topics
-        # Changes whenever topics do, so that groups are looked at then, and not at every heartbeat.
+        # Changes with the topics, so that a group checks them only then, and not at every heartbeat.
         self._revision = 0
         self._count = 0
         self._sessions: Deadlines[MemberKey] = Deadlines()
 
     def heartbeat(self, command: ShareHeartbeat, now_ms: int) -> ShareReply:
-        """Let a member join, stay or leave, and return what it is told; raises what forbids it."""
+        """Let a member join, stay or leave, and return its reply; raise what forbids it."""
         check_share_heartbeat(command)
         if command.epoch == LEAVE_EPOCH:
             self._require(command)
@@ -74,18 +74,18 @@ class ShareMembers:
         group = self.groups[command.group]
         self._look_at_topics(group)
         target = group.target[member.id]
-        # Whoever says all is told all, and so is whoever may have missed the reply before.
+        # A full request gets a full reply, and so does a member that may have missed the last reply.
         is_told = command.topics is not None or command.epoch != member.epoch or target != member.told
         group.members[member.id] = replace(member, epoch=group.epoch, former_epoch=command.epoch, told=target)
         self._sessions.note(MemberKey(group.name, member.id), now_ms + SESSION_TIMEOUT_MS)
         return ShareReply(group.epoch, self.interval_ms(), target if is_told else None)
 
     def topics_changed(self) -> None:
-        """Take note that there are other topics than before, or more partitions; members learn it as they come."""
+        """Note that topics or partition counts have changed; members learn of it with their heartbeats."""
         self._revision += 1
 
     def remove(self, key: MemberKey) -> None:
-        """Forget a member; harmless if there is none."""
+        """Remove a member, if it exists."""
         group = self.groups.get(key.group)
         if group is None or group.members.pop(key.member_id, None) is None:
             return
@@ -97,7 +97,7 @@ class ShareMembers:
             del self.groups[key.group]
 
     def expired(self, now_ms: int) -> Sequence[MemberKey]:
-        """Return the members that were silent for too long; they are still there."""
+        """Return the members whose session has expired; they are not removed yet."""
         silent = []
         for key in self._sessions.due(now_ms):
             heard_ms = self.groups[key.group].members[key.member_id].heard_ms
@@ -108,13 +108,13 @@ class ShareMembers:
         return silent
 
     def heard_ms(self, key: MemberKey) -> int | None:
-        """Return when a member was heard last; None if there is no such member."""
+        """Return when a member last sent a heartbeat; None if there is no such member."""
         group = self.groups.get(key.group)
         member = None if group is None else group.members.get(key.member_id)
         return None if member is None else member.heard_ms
 
     def deadline_ms(self) -> int | None:
-        """Return the monotonic moment at which somebody may have been silent for too long."""
+        """Return the monotonic moment at which the next session may expire."""
         return self._sessions.next_ms()
 
     def interval_ms(self) -> int:
@@ -182,24 +182,24 @@ class ShareMembers:
         return {name: self._topics[name] for name in wanted if name in self._topics and not is_internal(name)}
 
     def validate(self) -> None:
-        """Check what must always hold."""
+        """Check the invariants; AssertionError if one is broken."""
         assert self._count == sum(len(group.members) for group in self.groups.values())
         for group in self.groups.values():
             assert group.members, "a group without members is forgotten"
             assert group.target.keys() == group.members.keys()
             looked_at = frozenset[SharedPartition]().union(*group.target.values())
             everything = sum(topic.partitions for topic in group.seen.values())
-            assert len(looked_at) == everything, "every partition is looked at"
+            assert len(looked_at) == everything, "every partition has a member"
 
 
 def check_share_heartbeat(command: ShareHeartbeat) -> None:
-    """Refuse what no member can say, and what is too much."""
+    """Refuse a malformed or too large heartbeat."""
     if not command.member_id:
         raise Invalid("a member of a share group brings an id of its own")
     if command.epoch < LEAVE_EPOCH:
         raise Invalid(f"{command.epoch} is no epoch of a member")
     if command.epoch == JOIN_EPOCH and not command.topics:
-        raise Invalid("whoever joins a share group says which topics it subscribes to")
+        raise Invalid("a member that joins a share group names the topics that it subscribes to")
     if command.rack_id == "":
         raise Invalid("a rack id is missing or has a name, but is not empty")
     for name in (command.member_id, command.rack_id or "", command.client_id):
@@ -223,7 +223,7 @@ def assign_shares(subscriptions: Subscriptions, topics: Topics) -> Assignment:
     for topic, subscribers in subscribers_of(subscriptions, topics).items():
         partitions, members = topics[topic], len(subscribers)
         for number in range(max(partitions, members) if partitions else 0):
-            # The next topic goes on behind the member that came last, so that none gets more of all topics.
+            # The next topic continues after the member that came last, so that no member gets more of every topic.
             dealt[subscribers[(turn + number) % members]].append(TopicPartition(topic, number % partitions))
         turn += partitions
     return {member: frozenset(partitions) for member, partitions in dealt.items()}

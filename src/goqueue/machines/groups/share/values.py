@@ -1,4 +1,4 @@
-"""Words of share groups: who is in one, what members say, and what they are told."""
+"""Values of share groups: groups, members, heartbeats and their replies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from goqueue.machines.groups.values import KnownTopic
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 SESSION_TIMEOUT_MS = 45_000
-"""How long a silent member is kept, as in Kafka."""
+"""Session timeout, as in Kafka."""
 
 
 class SharedPartition(NamedTuple):
-    """A partition by the id of its topic, as members know it; a later topic of the same name is another one."""
+    """A partition by topic id, as members know it; a re-created topic has another id."""
 
     topic_id: UUID
     topic: str
@@ -24,12 +24,12 @@ class SharedPartition(NamedTuple):
 
 
 ShareAssignment = frozenset[SharedPartition]
-"""Where a member looks."""
+"""The partitions that a member reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
-    """What a member says: that it joins (epoch 0), stays or leaves (-1); without topics, those it has said before."""
+    """A heartbeat: the member joins (epoch 0), stays or leaves (-1); without topics, its subscription stays."""
 
     group: str
     member_id: str
@@ -41,7 +41,7 @@ class ShareHeartbeat:
 
 
 class ShareReply(NamedTuple):
-    """What a member is told; without an assignment, the one that it knows holds."""
+    """The reply to a heartbeat; without an assignment, the known one holds."""
 
     epoch: int
     heartbeat_interval_ms: int
@@ -50,7 +50,7 @@ class ShareReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """A member; `told` is the assignment that it was told last, in its `epoch`."""
+    """A member; `told` is the assignment of the last reply, in its `epoch`."""
 
     id: str
     topics: frozenset[str]
@@ -65,9 +65,9 @@ class ShareMember:
 
 @dataclass(slots=True)
 class ShareGroup:
-    """The members of a group, and where each of them is to look; `seen` are their topics as they were then.
+    """The members of a group and their assignments; `seen` are their topics at that time.
 
-    `revision` is that of all topics when the group looked at them last.
+    `revision` is that of all topics when the group last looked at them.
     """
 
     name: str

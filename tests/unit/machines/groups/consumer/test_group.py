@@ -235,7 +235,7 @@ def test_a_member_that_does_not_give_back_is_removed(asked_ms: int, limit_ms: in
         broker.beat("b")
     assert consumer_group.deadline_ms(broker.known) == broker.now.monotonic_ms + 1
     broker.wait(1)
-    assert broker.reasons[-1] == f"member a did not give back orders-2 within {shown}"
+    assert broker.reasons[-1] == f"member a did not revoke orders-2 within {shown}"
     assert broker.beat("b").assignment == partitions("orders-0 orders-1 orders-2")
 
 

@@ -22,7 +22,7 @@ def test_topics_that_are_made_grow_or_go_are_rebalanced() -> None:
     assert broker.reasons == [
         "member a joined",
         "topic orders got 3 more partitions",
-        "topic audit was made",
+        "topic audit was created",
         "topic audit got 1 more partition",
         "topic orders was deleted",
     ]
@@ -33,7 +33,7 @@ def test_a_topic_that_is_made_anew_is_given_back_before_it_is_given() -> None:
     broker.join("a", "orders audit")
     former = broker.ids["orders"]
     broker.make_anew(orders=2)
-    assert broker.reasons[-1] == "topic orders was made anew"
+    assert broker.reasons[-1] == "topic orders was re-created"
     assert broker.beat("a").assignment == partitions("audit-0")
     # It says which topic it means by an id that nobody else knows any more.
     still = frozenset({FormerPartition(former, 0), FormerPartition(former, 1)})
@@ -83,7 +83,7 @@ def test_a_topic_that_was_made_anew_while_nobody_looked_is_noticed_after_a_start
     broker.ids.clear()
     broker.restart()
     broker.refresh()
-    assert broker.reasons[-1] == "topic orders was made anew"
+    assert broker.reasons[-1] == "topic orders was re-created"
     assert broker.beat("a").assignment == frozenset()
 
 
