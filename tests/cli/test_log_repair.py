@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from goqueue.broker import repair as core
 from goqueue.broker.events import PartitionUnavailable
-from goqueue.broker.topics import repair as core
 from goqueue.cli.main import app
 from goqueue.client import (
     Client,

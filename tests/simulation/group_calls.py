@@ -13,6 +13,7 @@ from uuid import UUID
 from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
 from goqueue.broker.groups import membership as groups
+from goqueue.broker.groups.service import GroupService
 from goqueue.broker.topics import admin as topics
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.classic.values import ClassicGroup, Heartbeat, Join, Leave, Sync
@@ -44,7 +45,9 @@ class FetchOffsets:
     needs_stable: bool = False
 
     async def perform(self, broker: Broker) -> Offsets:
-        return await groups.fetch_offsets(broker, CALLER, self.group, self.partitions, needs_stable=self.needs_stable)
+        return await groups.fetch_offsets(
+            broker.groups, CALLER, self.group, self.partitions, needs_stable=self.needs_stable
+        )
 
 
 class Described(NamedTuple):
@@ -60,7 +63,7 @@ class DescribeGroup:
     group: str
 
     async def perform(self, broker: Broker) -> Described:
-        listed = await groups.find_group(broker, CALLER, self.group)
+        listed = await groups.find_group(broker.groups, CALLER, self.group)
         if listed is None or listed.group is None:
             return Described(frozenset())
         is_classic = isinstance(listed.group, ClassicGroup) and listed.group.round is not None
@@ -78,7 +81,7 @@ class MakeTopic:
 
     async def perform(self, broker: Broker) -> UUID:
         made = await topics.create_topic(
-            broker, CALLER, self.name, partitions=self.partitions, config=dict(self.config)
+            broker.topics, CALLER, self.name, partitions=self.partitions, config=dict(self.config)
         )
         return made.id
 
@@ -91,7 +94,7 @@ class GrowTopic:
     partitions: int
 
     async def perform(self, broker: Broker) -> None:
-        await topics.grow_topic(broker, CALLER, self.name, self.partitions)
+        await topics.grow_topic(broker.topics, CALLER, self.name, self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +104,18 @@ class DeleteTopic:
     name: str
 
     async def perform(self, broker: Broker) -> None:
-        await topics.delete_topic(broker, CALLER, self.name)
+        await topics.delete_topic(broker.topics, CALLER, self.name)
 
 
-async def _delete_offsets(broker: Broker, caller: Caller, command: DeleteOffsets) -> object:
-    return await groups.delete_offsets(broker, caller, command.group, command.partitions)
+async def _delete_offsets(service: GroupService, caller: Caller, command: DeleteOffsets) -> object:
+    return await groups.delete_offsets(service, caller, command.group, command.partitions)
 
 
-async def _delete_group(broker: Broker, caller: Caller, command: DeleteGroup) -> None:
-    await groups.delete_group(broker, caller, command.group)
+async def _delete_group(service: GroupService, caller: Caller, command: DeleteGroup) -> None:
+    await groups.delete_group(service, caller, command.group)
 
 
-_OPERATIONS: Mapping[type, Callable[[Broker, Caller, Any], Awaitable[object]]] = {
+_OPERATIONS: Mapping[type, Callable[[GroupService, Caller, Any], Awaitable[object]]] = {
     Join: groups.join_group,
     Sync: groups.sync_group,
     Heartbeat: groups.heartbeat,
@@ -128,5 +131,5 @@ async def perform(broker: Broker, request: object) -> object:
     """Carry out any request."""
     operation = _OPERATIONS.get(type(request))
     if operation is not None:
-        return await operation(broker, CALLER, request)
+        return await operation(broker.groups, CALLER, request)
     return await cast(Request, request).perform(broker)

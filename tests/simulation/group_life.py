@@ -58,7 +58,7 @@ class Life:
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
         """Return the partitions that these topics have now."""
-        count = self.broker.partition_count
+        count = self.broker.topics.partition_count
         return [TopicPartition(topic, index) for topic in topics for index in range(count(topic))]
 
 

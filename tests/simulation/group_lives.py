@@ -274,14 +274,14 @@ class World:
         """Stop the broker in order: everybody who waits is told, and what it knew is remembered."""
         life.is_over = True
         broker = life.broker
-        broker.admission.is_draining = True
+        broker.core.admission.is_draining = True
         broker.release()
         _, waiting = await asyncio.wait(tasks, timeout=_ANSWER_SECONDS_MAX)
         if waiting:
             self.violations.append(f"not answered at the end: {[call.request for call in self.history.unanswered()]}")
             return
         await broker.stop()
-        is_whole = not self._faults and not any(topic.is_going for topic in broker.catalog.topics)
+        is_whole = not self._faults and not any(topic.is_going for topic in broker.topics.catalog.topics)
         self._stored = _records(broker) if is_whole else None
 
     def _look_for_the_forgotten(self, life: Life) -> None:

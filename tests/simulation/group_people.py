@@ -26,7 +26,7 @@ class TopicOwner:
         """See to it that there are topics, and change them."""
         while not life.is_over:
             for topic in (*STABLE, PASSING):
-                if topic not in life.broker.topics and (topic != PASSING or life.entropy.chance(0.7)):
+                if topic not in life.broker.topics.by_name and (topic != PASSING or life.entropy.chance(0.7)):
                     await life.ask(self.name, MakeTopic(topic, 2 + life.entropy.below(2)))
             await life.pause(self.pause_s)
             if not life.is_settling:
@@ -38,7 +38,7 @@ class TopicOwner:
                 count = len(life.partitions("orders"))
                 if 0 < count < PARTITIONS_MAX:
                     await life.ask(self.name, GrowTopic("orders", count + 1))
-            case 1 | 2 if PASSING in life.broker.topics:
+            case 1 | 2 if PASSING in life.broker.topics.by_name:
                 await life.ask(self.name, DeleteTopic(PASSING))
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker import broker, coordinator
+from goqueue.broker import coordinator
 from goqueue.broker.broker import Broker
 from goqueue.broker.dead_letters import writer as undertaker
+from goqueue.broker.internal_topics import INTERNAL_CONFIG
 from goqueue.machines.decision import TicketReply
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.runtime.shard import Shard
@@ -20,9 +21,9 @@ from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Let coordinators have few logs, which are rolled and compacted as soon as there is anything to them."""
-    patch.setattr(broker, "COORDINATOR_PARTITIONS", 2)
+    patch.setattr(coordinator, "COORDINATOR_PARTITIONS", 2)
     config = {"segment.bytes": "4096", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
-    patch.setattr(coordinator, "INTERNAL_CONFIG", {**coordinator.INTERNAL_CONFIG, **config})
+    patch.setattr(coordinator, "INTERNAL_CONFIG", {**INTERNAL_CONFIG, **config})
 
 
 def bury_one_by_one(patch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,9 @@ class PublishValue:
 
     async def perform(self, broker: Broker) -> Fate:
         message = NewMessage(None if self.key is None else self.key.encode(), self.value.encode())
-        (fate,) = _require_stored(await publish_messages(broker, CALLER, _TURNS, self.topic, [message], Acks.ALL))
+        (fate,) = _require_stored(
+            await publish_messages(broker.messages, CALLER, _TURNS, self.topic, [message], Acks.ALL)
+        )
         return fate
 
 
@@ -66,12 +68,12 @@ class PublishSeveral:
         key = None if self.key is None else self.key.encode()
         messages = [NewMessage(key, value.encode(), partition=index) for value in self.values]
         if self.ending is Ending.PLAIN:
-            return _require_stored(await publish_messages(broker, CALLER, _TURNS, topic, messages, Acks.ALL))
-        identity = await init_transactions(broker, CALLER, _TRANSACTIONAL_ID, _TRANSACTION_MS)
+            return _require_stored(await publish_messages(broker.messages, CALLER, _TURNS, topic, messages, Acks.ALL))
+        identity = await init_transactions(broker.transactions, CALLER, _TRANSACTIONAL_ID, _TRANSACTION_MS)
         writer = Writer(_TRANSACTIONAL_ID, identity)
-        _require_stored(await publish_in_transaction(broker, CALLER, _TURNS, writer, topic, messages))
+        _require_stored(await publish_in_transaction(broker.transactions, CALLER, _TURNS, writer, topic, messages))
         is_commit = self.ending is Ending.COMMIT
-        return await end_transaction(broker, CALLER, *writer, is_commit=is_commit, bumps_epoch=True)
+        return await end_transaction(broker.transactions, CALLER, *writer, is_commit=is_commit, bumps_epoch=True)
 
 
 def _require_stored(fates: Sequence[Fate]) -> Sequence[Fate]:
@@ -89,7 +91,7 @@ class SetQueue:
     settings: QueueSettings
 
     async def perform(self, broker: Broker) -> object:
-        return await queue_admin.configure_queue(broker, CALLER, self.group, lambda _: self.settings)
+        return await queue_admin.configure_queue(broker.queues, CALLER, self.group, lambda _: self.settings)
 
 
 class Given(NamedTuple):
@@ -117,7 +119,7 @@ class ReceiveSome:
 
     async def perform(self, broker: Broker) -> list[Given]:
         wish = Wish(Source(self.group, self.topics), self.consumer, self.limit, self.wait_ms, self.visibility_ms)
-        received = await queues.receive(broker, CALLER, wish)
+        received = await queues.receive(broker.queues, CALLER, wish)
         return [
             Given(
                 (record.value or b"").decode(),
@@ -143,7 +145,9 @@ class SettleSome:
 
     async def perform(self, broker: Broker) -> list[Result]:
         receipts = [each.receipt for each in self.given]
-        return list(await queues.settle(broker, CALLER, receipts, Statement(self.verdict, self.delay_ms, "no luck")))
+        return list(
+            await queues.settle(broker.queues, CALLER, receipts, Statement(self.verdict, self.delay_ms, "no luck"))
+        )
 
 
 class Letter(NamedTuple):
@@ -161,11 +165,11 @@ class ReadLetters:
 
     async def perform(self, broker: Broker) -> list[Letter]:
         letters = []
-        for index in range(broker.partition_count(self.topic)):
+        for index in range(broker.topics.partition_count(self.topic)):
             offset = 0
             while True:
                 reading = Reading(offset, limit=1000)
-                found = await read_messages(broker, CALLER, Polls(), self.topic, index, reading)
+                found = await read_messages(broker.messages, CALLER, Polls(), self.topic, index, reading)
                 for record in found.records:
                     headers = dict(record.headers)
                     letters.append(
@@ -184,5 +188,5 @@ class Depth:
     group: str
 
     async def perform(self, broker: Broker) -> int:
-        view = await queue_admin.describe_queue(broker, CALLER, self.group)
+        view = await queue_admin.describe_queue(broker.queues, CALLER, self.group)
         return sum(each.backlog + sum(each.in_flight.values()) for each in view.partitions)

@@ -47,7 +47,7 @@ class Publisher:
         """Publish one message after the other."""
         while not life.is_over:
             for topic in TOPICS:
-                if topic not in life.broker.topics:
+                if topic not in life.broker.topics.by_name:
                     await life.ask(self.name, MakeTopic(topic, 2))
             await life.pause(0.15)
             if life.is_settling:
@@ -225,5 +225,5 @@ class QueueWorld:
         for group in GROUPS:
             await life.ask("end", Depth(group))
         for home in {home or f"{topic}.dlq": None for topic in TOPICS for home in HOMES}:
-            if home in life.broker.topics:
+            if home in life.broker.topics.by_name:
                 await life.ask("end", ReadLetters(home))

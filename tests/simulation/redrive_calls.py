@@ -36,7 +36,7 @@ class WriteLetter:
             (dead_letters.PARTITION_HEADER, str(self.partition).encode()),
         ]
         message = NewMessage(f"key {self.value}".encode(), self.value.encode(), headers)
-        (fate,) = await publish_messages(broker, CALLER, _TURNS, self.letters, [message], Acks.ALL)
+        (fate,) = await publish_messages(broker.messages, CALLER, _TURNS, self.letters, [message], Acks.ALL)
         if isinstance(fate, GoQueueError):
             raise fate
         return fate
@@ -50,7 +50,7 @@ class StartRedrive:
     terms: RedriveTerms
 
     async def perform(self, broker: Broker) -> str:
-        return (await redrives.start_redrive(broker, CALLER, self.letters, self.terms)).redrive.id
+        return (await redrives.start_redrive(broker.redrives, CALLER, self.letters, self.terms)).redrive.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class LookAtRedrives:
     """Ask for all redrives."""
 
     async def perform(self, broker: Broker) -> list[Redrive]:
-        return [view.redrive for view in await redrives.list_redrives(broker, CALLER)]
+        return [view.redrive for view in await redrives.list_redrives(broker.redrives, CALLER)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class CancelRedrive:
     id: str
 
     async def perform(self, broker: Broker) -> Redrive:
-        return (await redrives.cancel_redrive(broker, CALLER, self.id)).redrive
+        return (await redrives.cancel_redrive(broker.redrives, CALLER, self.id)).redrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class CountLeft:
     letters: str
 
     async def perform(self, broker: Broker) -> Moves:
-        return (await redrives.preview_redrive(broker, CALLER, self.letters, RedriveTerms())).moves
+        return (await redrives.preview_redrive(broker.redrives, CALLER, self.letters, RedriveTerms())).moves
 
 
 class Copy(NamedTuple):
@@ -99,10 +99,12 @@ class ReadCopies:
 
     async def perform(self, broker: Broker) -> list[Copy]:
         copies = []
-        for index in range(broker.partition_count(self.topic)):
+        for index in range(broker.topics.partition_count(self.topic)):
             offset = 0
             while True:
-                found = await read_messages(broker, CALLER, Polls(), self.topic, index, Reading(offset, limit=1000))
+                found = await read_messages(
+                    broker.messages, CALLER, Polls(), self.topic, index, Reading(offset, limit=1000)
+                )
                 copies += [
                     Copy(self.topic, index, record.key, (record.value or b"").decode(), tuple(record.headers))
                     for record in found.records

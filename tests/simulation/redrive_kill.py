@@ -28,19 +28,19 @@ async def _commit_the_first_letter(broker: Broker) -> None:
         await MakeTopic(topic, 1).perform(broker)
     for value in VALUES:
         await WriteLetter("orders.dlq", value, "rejected", "orders", 0).perform(broker)
-    letters = broker.topic("orders.dlq")
+    letters = broker.topics.topic("orders.dlq")
     command = Start("1" * 32, "orders.dlq", letters.topic.id, RedriveTerms(), {0: (0, len(VALUES))})
     job: Redrive = await broker.redrives.submit(command.id, command)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redrive_batches, "BATCH_LETTERS", 1)
-        gathered = await gather(broker, job, letters.partition(0))
+        gathered = await gather(broker.redrives, job, letters.partition(0))
     assert len(gathered.letters) == 1
-    staged = await stage(broker, job, gathered.letters)
+    staged = await stage(broker.redrives, job, gathered.letters)
     batch = RedriveBatch(job.number + 1, 0, gathered.end, staged.moved, staged.moves + gathered.moves, "")
     await broker.redrives.submit(job.id, PlanBatch(job.id, batch))
     writer = staged.writer
     await commit_batch(
-        broker, INSIDE, sink_of(job), batch.number, [SinkStage(writer.transactional_id, *writer.identity)]
+        broker.transactions, INSIDE, sink_of(job), batch.number, [SinkStage(writer.transactional_id, *writer.identity)]
     )
 
 

@@ -46,7 +46,7 @@ class Writer:
         """Write one letter after the other."""
         while not life.is_over:
             for topic in (*SOURCES, TARGET, LETTERS):
-                if topic not in life.broker.topics:
+                if topic not in life.broker.topics.by_name:
                     await life.ask(self.name, MakeTopic(topic, 2))
             await life.pause(0.1)
             if not life.is_settling:
@@ -66,7 +66,7 @@ class Keeper:
         while not life.is_over:
             await life.pause(1.0)
             jobs = await life.call(self.name, LookAtRedrives())
-            if isinstance(jobs, GoQueueError) or LETTERS not in life.broker.topics:
+            if isinstance(jobs, GoQueueError) or LETTERS not in life.broker.topics.by_name:
                 continue
             running = [job for job in jobs if not job.state.is_end]
             # In peace nobody waits for one that takes its time.

@@ -13,7 +13,7 @@ from goqueue.broker.presence import Presence
 from goqueue.broker.share_groups.acks import Acked
 from goqueue.broker.share_groups.fetch import Turn, share_acknowledge, share_fetch
 from goqueue.broker.share_groups.leases import ShareTerms
-from goqueue.broker.share_groups.sessions import OPENING_EPOCH, Place
+from goqueue.broker.share_groups.service import OPENING_EPOCH, Place
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.steps import Result, Settled
@@ -44,7 +44,7 @@ class FetchShares(ReceiveSome):
         places = _places(broker, self.topics)
         turn = Turn(MemberKey(self.group, self.consumer), self.epoch, {}, list(places))
         terms = ShareTerms(self.limit, 2**20, wait_ms=self.wait_ms)
-        fetched = await share_fetch(broker, CALLER, turn, terms, self.connection)
+        fetched = await share_fetch(broker.share_groups, CALLER, turn, terms, self.connection)
         given = []
         for place, (data, deliveries) in fetched.shared.items():
             found = [record for at, _ in headers(data) for record in read_records(memoryview(data)[at:])]
@@ -66,7 +66,7 @@ class OpenShares(SettleSome):
     @override
     async def perform(self, broker: Broker) -> list[Result]:
         turn = Turn(MemberKey(self.group, self.consumer), OPENING_EPOCH, {})
-        await share_fetch(broker, CALLER, turn, ShareTerms(0, 1), self.connection)
+        await share_fetch(broker.share_groups, CALLER, turn, ShareTerms(0, 1), self.connection)
         return [StaleReceipt("nobody says what became of it") for _ in self.given]
 
 
@@ -92,7 +92,7 @@ class AcknowledgeShares(SettleSome):
 
     @override
     async def perform(self, broker: Broker) -> list[Result]:
-        ids = {name: opened.topic.id for name, opened in broker.topics.items()}
+        ids = {name: opened.topic.id for name, opened in broker.topics.by_name.items()}
         said: dict[Place, list[int]] = {}
         for each in self.given:
             said.setdefault(_place(ids, each.place), []).append(each.offset)
@@ -101,7 +101,7 @@ class AcknowledgeShares(SettleSome):
             for place, offsets in said.items()
         }
         turn = Turn(MemberKey(self.group, self.consumer), self.epoch, acks)
-        results, _ = await share_acknowledge(broker, CALLER, turn, self.connection)
+        results, _ = await share_acknowledge(broker.share_groups, CALLER, turn, self.connection)
         return [self._outcome(results[_place(ids, each.place)]) for each in self.given]
 
     def _outcome(self, error: GoQueueError | None) -> Result:
@@ -110,10 +110,10 @@ class AcknowledgeShares(SettleSome):
 
 def _places(broker: Broker, topics: tuple[str, ...]) -> dict[Place, TopicPartition]:
     return {
-        Place(broker.topics[name].topic.id, index): TopicPartition(name, index)
+        Place(broker.topics.by_name[name].topic.id, index): TopicPartition(name, index)
         for name in topics
-        if name in broker.topics
-        for index in range(broker.partition_count(name))
+        if name in broker.topics.by_name
+        for index in range(broker.topics.partition_count(name))
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from goqueue.broker.presence import Presence
-from goqueue.broker.share_groups import sessions as share_sessions
+from goqueue.broker.share_groups import service as share_sessions
 from goqueue.errors import GoQueueError
 from goqueue.machines.queues.values import AckType
 from goqueue.model.log_settings import FlushPolicy

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 import pytest
 
-from goqueue.broker import broker
+from goqueue.broker.topics import service as topics
 from goqueue.errors import LogOffline
 from goqueue.log.batches import check_batches
 from goqueue.log.events import DamageFound
@@ -25,9 +25,9 @@ LIVES = 4
 def _small_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the catalogue be rolled and compacted as soon as there is anything to it."""
     log = replace(
-        broker._CATALOG_SETTINGS.log, segment_bytes=1024, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0
+        topics._CATALOG_SETTINGS.log, segment_bytes=1024, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0
     )
-    monkeypatch.setattr(broker, "_CATALOG_SETTINGS", replace(broker._CATALOG_SETTINGS, log=log))
+    monkeypatch.setattr(topics, "_CATALOG_SETTINGS", replace(topics._CATALOG_SETTINGS, log=log))
 
 
 @pytest.mark.seeds(60, long_count=5_000)

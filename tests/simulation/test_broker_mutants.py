@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks, Publish
+from goqueue.broker.topics.service import TopicService
 from goqueue.broker.transactions import producers
+from goqueue.broker.transactions.service import TransactionService
 from goqueue.errors import GoQueueError
 from goqueue.log.batches import NewBatch
 from goqueue.log.flush import Flush
@@ -89,10 +90,10 @@ def gaps_are_taken(patch: Patch) -> None:
 def producer_ids_are_not_kept(patch: Patch) -> None:
     """Producer ids are given out without a note in the catalogue."""
 
-    async def reserve(broker: Broker) -> None:
-        first = broker.catalog.next_producer_id
-        broker.producer_ids.next_id, broker.producer_ids.end = first, first + 1000
-        broker.catalog.next_producer_id = first + 1000
+    async def reserve(transactions: TransactionService) -> None:
+        first = transactions.topics.catalog.next_producer_id
+        transactions.producer_ids.next_id, transactions.producer_ids.end = first, first + 1000
+        transactions.topics.catalog.next_producer_id = first + 1000
 
     patch.setattr(producers, "_reserve", reserve)
 
@@ -110,22 +111,22 @@ def the_catalogue_does_not_wait(patch: Patch) -> None:
 def names_are_free_before_files_are_gone(patch: Patch) -> None:
     """A deleted topic is forgotten first, and its files are removed afterwards, if nothing comes in between."""
 
-    async def finish_removal(self: Broker, topic: Topic) -> None:
+    async def finish_removal(self: TopicService, topic: Topic) -> None:
         await self.submit(ForgetTopic(topic.name))
         for directory in self.directories_of(topic):
-            await asyncio.get_running_loop().run_in_executor(None, remove_tree, self.disk, directory)
+            await asyncio.get_running_loop().run_in_executor(None, remove_tree, self.core.disk, directory)
 
-    patch.setattr(Broker, "finish_removal", finish_removal)
-    patch.setattr(Broker, "require_no_files", lambda *_: None)
+    patch.setattr(TopicService, "finish_removal", finish_removal)
+    patch.setattr(TopicService, "require_no_files", lambda *_: None)
 
 
 def files_of_deleted_topics_stay(patch: Patch) -> None:
     """A deleted topic is forgotten, and its files are left where they are."""
 
-    async def finish_removal(self: Broker, topic: Topic) -> None:
+    async def finish_removal(self: TopicService, topic: Topic) -> None:
         await self.submit(ForgetTopic(topic.name))
 
-    patch.setattr(Broker, "finish_removal", finish_removal)
+    patch.setattr(TopicService, "finish_removal", finish_removal)
 
 
 def settings_are_not_stored(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.writer import Undertaker
+from goqueue.broker.dead_letters.writer import DeadLetterWriter
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.queues.admin import delete_queue
@@ -39,15 +39,15 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
-        real = Undertaker._publish
+        real = DeadLetterWriter._publish
 
-        async def publish(undertaker: Undertaker, *which: Any) -> Any:
+        async def publish(undertaker: DeadLetterWriter, *which: Any) -> Any:
             outcomes = await real(undertaker, *which)
             self.reached.set()
             await self.opened.wait()
             return outcomes
 
-        monkeypatch.setattr(Undertaker, "_publish", publish)
+        monkeypatch.setattr(DeadLetterWriter, "_publish", publish)
 
 
 async def _reject(broker: Broker, topic: str, limit: int = 1) -> list[str]:
@@ -64,7 +64,7 @@ def test_a_message_of_a_topic_that_was_made_anew_has_a_letter_of_its_own(monkeyp
         await PublishValue("orders", "old", None).perform(broker)
         await _reject(broker, "orders")
         await gate.reached.wait()
-        await delete_topic(broker, CALLER, "orders")
+        await delete_topic(broker.topics, CALLER, "orders")
         await MakeTopic("orders", 1).perform(broker)
         await PublishValue("orders", "new", None).perform(broker)
         assert await _reject(broker, "orders") == ["new"]
@@ -82,7 +82,7 @@ async def _seek_to_start(broker: Broker) -> None:
 
 
 async def _delete_group(broker: Broker) -> None:
-    await delete_queue(broker, CALLER, "billing")
+    await delete_queue(broker.queues, CALLER, "billing")
 
 
 @pytest.mark.parametrize("move", [_seek_to_start, _delete_group])
@@ -93,10 +93,12 @@ def test_no_letter_is_written_of_a_message_that_its_group_gets_again(move: Calla
         await PublishValue("orders", "v", None).perform(broker)
         await _reject(broker, "orders")
         await let_pass(delay_s)
-        has_letter = "orders.dlq" in broker.topics and broker.topic("orders.dlq").partition(0).log.end_offset > 0
+        has_letter = (
+            "orders.dlq" in broker.topics.by_name and broker.topics.topic("orders.dlq").partition(0).log.end_offset > 0
+        )
         await move(broker)
         await let_pass(5)
-        letters = len(await ReadLetters("orders.dlq").perform(broker)) if "orders.dlq" in broker.topics else 0
+        letters = len(await ReadLetters("orders.dlq").perform(broker)) if "orders.dlq" in broker.topics.by_name else 0
         assert letters == has_letter
         assert len(await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)) == 1
         return has_letter
@@ -117,14 +119,14 @@ def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
     disk = SimDisk(1)
     disk.fail(errno.ENOSPC, operation="write", path="*orders.dlq-0/*.log", times=None)
     tried = 0
-    real = Undertaker._publish
+    real = DeadLetterWriter._publish
 
-    async def publish(undertaker: Undertaker, *which: Any) -> Any:
+    async def publish(undertaker: DeadLetterWriter, *which: Any) -> Any:
         nonlocal tried
         tried += 1
         return await real(undertaker, *which)
 
-    monkeypatch.setattr(Undertaker, "_publish", publish)
+    monkeypatch.setattr(DeadLetterWriter, "_publish", publish)
 
     async def act(broker: Broker) -> None:
         for topic in ("orders", "orders.dlq", "others"):
@@ -146,7 +148,7 @@ def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
         disk.heal()
         await let_pass(2)
         assert flight_states(broker) == []
-        assert broker.queues.undertaker.troubles == {}
+        assert broker.queues.dead_letter_troubles == {}
 
     live(disk, 1, act, stops=True)
 
@@ -154,9 +156,9 @@ def test_what_cannot_be_buried_is_tried_again_by_time_and_not_by_what_others_do(
 def test_letters_of_a_bounded_number_of_partitions_are_in_hand_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once: list[int] = []
     now = 0
-    real = Undertaker._bury_some
+    real = DeadLetterWriter._bury_some
 
-    async def bury_some(undertaker: Undertaker, *which: Any) -> Any:
+    async def bury_some(undertaker: DeadLetterWriter, *which: Any) -> Any:
         nonlocal now
         now += 1
         at_once.append(now)
@@ -165,14 +167,14 @@ def test_letters_of_a_bounded_number_of_partitions_are_in_hand_at_once(monkeypat
         finally:
             now -= 1
 
-    monkeypatch.setattr(Undertaker, "_bury_some", bury_some)
+    monkeypatch.setattr(DeadLetterWriter, "_bury_some", bury_some)
 
     async def act(broker: Broker) -> None:
         for topic in ("orders", "orders.dlq"):
             await MakeTopic(topic, 30).perform(broker)
         for index in range(30):
-            section = Section(broker.topic("orders").partition(index), build_batch([NewRecord(1, None, b"v")]))
-            await publish_sections(broker, CALLER, Acks.ALL, [section])
+            section = Section(broker.topics.topic("orders").partition(index), build_batch([NewRecord(1, None, b"v")]))
+            await publish_sections(broker.messages, CALLER, Acks.ALL, [section])
         await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
         assert len(await _reject(broker, "orders", 30)) == 30
         await let_pass(10)

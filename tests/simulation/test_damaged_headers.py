@@ -42,11 +42,11 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _fill(broker: Broker, disk: SimDisk, byte: int, mask: int) -> None:
     await MakeTopic("orders", 1).perform(broker)
     await SetQueue("billing", QueueSettings()).perform(broker)
-    partition = broker.topic("orders").partition(0)
-    now_ms = broker.clock.now_ms()
+    partition = broker.topics.topic("orders").partition(0)
+    now_ms = broker.core.clock.now_ms()
     batches = [build_batch([NewRecord(now_ms, None, value.encode())]) for value in VALUES]
     for batch in batches:
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, batch)])
+        (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [Section(partition, batch)])
         assert not isinstance(outcome, GoQueueError)
     (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
     disk.flip(path, sum(map(len, batches[:DAMAGED])) + byte, mask)
@@ -57,7 +57,7 @@ async def _read_all(broker: Broker) -> list[str]:
     offset = 0
     while offset < COUNT:
         try:
-            read = await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=offset))
+            read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=offset))
         except UnreadableBatch as error:
             offset = error.next_offset
             continue
@@ -72,11 +72,11 @@ async def _read_all(broker: Broker) -> list[str]:
 
 
 async def _share_all(broker: Broker) -> list[int]:
-    partition = broker.topic("orders").partition(0)
+    partition = broker.topics.topic("orders").partition(0)
     found: list[int] = []
     cursor = 0
     while cursor < COUNT:
-        window = QueueWindow(broker.topic("orders").topic.id, cursor, cursor)
+        window = QueueWindow(broker.topics.topic("orders").topic.id, cursor, cursor)
         offer = Search(partition, window, Wanted(1000, 1000, 1 << 20), FullBatches()).run().offer
         assert offer.end > cursor
         found += offer.fresh

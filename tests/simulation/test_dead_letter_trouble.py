@@ -13,7 +13,7 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.dead_letters.browsing import Look, browse_letters
-from goqueue.broker.dead_letters.writer import Undertaker
+from goqueue.broker.dead_letters.writer import DeadLetterWriter
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
@@ -105,7 +105,7 @@ def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool)
         await let_pass(100)
         assert flight_states(broker) == [FlightState.DEAD]
         with pytest.raises(GoQueueError) as raised:
-            broker.topic("orders.dlq").partition(0)
+            broker.topics.topic("orders.dlq").partition(0)
         fault = raised.value
         assert len(list(walk_tb(fault.__traceback__))) < 20
 
@@ -117,7 +117,7 @@ def test_trouble_that_lasts_keeps_nobody_in_memory_who_had_it(is_doubtful: bool)
 def test_what_takes_long_in_vain_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = 0
 
-    async def fail_slowly(undertaker: Undertaker, partition: Partition, letters: Sequence[NewRecord]) -> Any:
+    async def fail_slowly(undertaker: DeadLetterWriter, partition: Partition, letters: Sequence[NewRecord]) -> Any:
         nonlocal attempts
         del undertaker, partition, letters
         attempts += 1
@@ -125,7 +125,7 @@ def test_what_takes_long_in_vain_is_not_tried_again_at_once(monkeypatch: pytest.
         raise DiskFull("there is no room")
 
     async def act(broker: Broker) -> None:
-        monkeypatch.setattr(Undertaker, "_publish", fail_slowly)
+        monkeypatch.setattr(DeadLetterWriter, "_publish", fail_slowly)
         await _reject_one(broker)
         await let_pass(60)
         assert 8 <= attempts <= 12
@@ -138,9 +138,9 @@ def test_others_have_their_turn_while_many_are_tried_in_vain(monkeypatch: pytest
     given: list[Given] = []
     # In the order in which they have it: the undertaker, and somebody else who wants it whenever that has begun.
     whose: list[str] = []
-    real = Undertaker._have_turn
+    real = DeadLetterWriter._have_turn
 
-    async def have_turn(undertaker: Undertaker, burial: Any) -> bool:
+    async def have_turn(undertaker: DeadLetterWriter, burial: Any) -> bool:
         whose.append("undertaker")
         asyncio.get_running_loop().call_soon(whose.append, "other")
         return await real(undertaker, burial)
@@ -149,12 +149,14 @@ def test_others_have_their_turn_while_many_are_tried_in_vain(monkeypatch: pytest
         for topic in ("orders", "orders.dlq"):
             await MakeTopic(topic, 1).perform(broker)
         await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
-        batch = build_batch([NewRecord(broker.clock.now_ms(), None, b"v")] * 500)
-        await publish_sections(broker, CALLER, Acks.ALL, [Section(broker.topic("orders").partition(0), batch)])
+        batch = build_batch([NewRecord(broker.core.clock.now_ms(), None, b"v")] * 500)
+        await publish_sections(
+            broker.messages, CALLER, Acks.ALL, [Section(broker.topics.topic("orders").partition(0), batch)]
+        )
         given.extend(await ReceiveSome("billing", ("orders",), "ann", 500, 0, 60_000, 0).perform(broker))
 
     async def go_on(broker: Broker) -> None:
-        monkeypatch.setattr(Undertaker, "_have_turn", have_turn)
+        monkeypatch.setattr(DeadLetterWriter, "_have_turn", have_turn)
         await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
         assert flight_states(broker) == [FlightState.DEAD] * 500
@@ -178,7 +180,7 @@ def test_a_letter_goes_elsewhere_if_it_cannot_be_written_where_it_was_to_go() ->
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
         assert await ReadLetters("orders.dlq").perform(broker) == []
-        assert letter_places(broker) == [LetterPlace(broker.topic("graves").topic.id, 0, 1)]
+        assert letter_places(broker) == [LetterPlace(broker.topics.topic("graves").topic.id, 0, 1)]
 
     live(disk, 1, act, stops=True)
 
@@ -274,7 +276,7 @@ def test_a_dead_message_that_cannot_be_read_becomes_a_letter_with_its_batch_and_
         _damage_the_first_message(disk)
         await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
-        page = await browse_letters(broker, CALLER, "orders", Look(order=Order.OLDEST))
+        page = await browse_letters(broker.dead_letters, CALLER, "orders", Look(order=Order.OLDEST))
         first, second = page.letters
         assert [name for name, _ in first.record.headers].count(UNREADABLE_HEADER) == 1
         assert (first.cause.reason, first.cause.offset) == ("rejected", 0)
@@ -299,7 +301,7 @@ def test_a_redrive_waits_for_its_target_and_says_why() -> None:
         disk.fail(errno.ENOSPC, operation="write", path="*orders-0/*.log", times=None)
         redrive_id = await StartRedrive("orders.dlq", RedriveTerms()).perform(broker)
         await let_pass(30)
-        job, trouble = await find_redrive(broker, CALLER, redrive_id)
+        job, trouble = await find_redrive(broker.redrives, CALLER, redrive_id)
         assert (job.state, job.moves.moved) == (RedriveState.RUNNING, 0)
         assert trouble is not None
         assert "No space left" in trouble.error
@@ -307,7 +309,7 @@ def test_a_redrive_waits_for_its_target_and_says_why() -> None:
         assert (await look_at_queue_groups(broker)).redrives == {"running": 0, "stalled": 1, "cancelling": 0}
         disk.heal()
         await let_pass(60)
-        job, trouble = await find_redrive(broker, CALLER, redrive_id)
+        job, trouble = await find_redrive(broker.redrives, CALLER, redrive_id)
         assert (job.state, job.moves.moved, trouble) == (RedriveState.DONE, 5, None)
         assert len(await ReadCopies("orders").perform(broker)) == 5
         told = await look_at_queue_groups(broker)

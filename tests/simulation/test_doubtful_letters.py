@@ -188,7 +188,7 @@ def test_a_letter_that_cannot_be_looked_for_waits_alone(letters_go_elsewhere: Se
 
     async def go_on(broker: Broker) -> None:
         await until(lambda: FlightState.DEAD not in flight_states(broker))
-        homes = [each for each in ("orders.dlq", "graves") if each in broker.topics]
+        homes = [each for each in ("orders.dlq", "graves") if each in broker.topics.by_name]
         letters = [letter for home in homes for letter in await ReadLetters(home).perform(broker)]
         assert letters == [Letter("billing", each.value) for each in given]
 
@@ -366,9 +366,9 @@ def test_a_letter_is_not_looked_for_where_none_can_be_since_all_that_were_dead_t
 
 
 async def _open_a_transaction(broker: Broker, topic: str) -> None:
-    identity = await init_transactions(broker, CALLER, "somebody", 600_000)
+    identity = await init_transactions(broker.transactions, CALLER, "somebody", 600_000)
     messages = [NewMessage(None, b"open", [(GROUP_HEADER, b"others")])]
-    await publish_in_transaction(broker, CALLER, Turns(), Writer("somebody", identity), topic, messages)
+    await publish_in_transaction(broker.transactions, CALLER, Turns(), Writer("somebody", identity), topic, messages)
 
 
 def test_an_open_transaction_hides_no_letter_from_whoever_looks_for_it() -> None:
@@ -386,7 +386,7 @@ def test_an_open_transaction_hides_no_letter_from_whoever_looks_for_it() -> None
 
     async def go_on(broker: Broker) -> None:
         await until(lambda: flight_states(broker) == [])
-        await abort_transaction(broker, CALLER, "somebody")
+        await abort_transaction(broker.transactions, CALLER, "somebody")
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
 
     live(disk, 1, act)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker.broker import Broker
+from goqueue.broker.topics.service import TopicService
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Decision
 from goqueue.machines.groups import machine as groups
@@ -132,7 +132,7 @@ def deleted_offsets_come_back(patch: Patch) -> None:
 
 def new_topics_are_not_noticed(patch: Patch) -> None:
     """Groups hear of topics only when their members change."""
-    patch.setattr(Broker, "_topics_changed", lambda self, _: None)
+    patch.setattr(TopicService, "_topics_changed", lambda self, _: None)
     patch.setattr(GroupMachine, "topics_changed", lambda self, _: None)
 
 

@@ -39,7 +39,7 @@ def test_a_topic_that_was_being_made_in_a_crash_is_noticed_by_groups_that_wait_f
         reply = await perform(broker, member)
         assert reply.assignment == frozenset()  # type: ignore[attr-defined]
         making = asyncio.create_task(MakeTopic("orders", 1).perform(broker))
-        while "orders" not in {topic.name for topic in broker.catalog.topics}:
+        while "orders" not in {topic.name for topic in broker.topics.catalog.topics}:
             await let_pass(0)
         making.cancel()
 

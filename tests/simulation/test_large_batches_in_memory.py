@@ -66,27 +66,29 @@ def resident_bytes() -> int:
 
 
 async def _append(broker: Broker, topic: str, batch: bytearray) -> None:
-    (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(broker.topic(topic).partition(0), batch)])
+    (outcome,) = await publish_sections(
+        broker.messages, CALLER, Acks.ALL, [Section(broker.topics.topic(topic).partition(0), batch)]
+    )
     assert not isinstance(outcome, GoQueueError)
 
 
 async def _receive(broker: Broker) -> None:
-    await seek_queue(broker, CALLER, "billing", QueueSeek("orders", 0, is_offset=True))
+    await seek_queue(broker.queues, CALLER, "billing", QueueSeek("orders", 0, is_offset=True))
     assert await receive_values(broker) == []
 
 
 async def _peek(broker: Broker) -> None:
-    assert not await peek_queue(broker, CALLER, "billing", "orders", 1)
+    assert not await peek_queue(broker.queues, CALLER, "billing", "orders", 1)
 
 
 async def _read(broker: Broker) -> None:
     with pytest.raises(UnreadableBatch, match="opens to more"):
-        await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=0))
+        await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=0))
 
 
 async def _poll(broker: Broker) -> None:
     """Do what a poll of a group does with what it has fetched, and keep the error as it does."""
-    partition = broker.topic("orders").partition(0)
+    partition = broker.topics.topic("orders").partition(0)
     errors: list[GoQueueError] = []
     try:
         opened(partition, Fetched(partition.read(0, bytes_max=MIB)), 0, Reading())
@@ -96,14 +98,14 @@ async def _poll(broker: Broker) -> None:
 
 
 async def _share(broker: Broker) -> None:
-    partition = broker.topic("orders").partition(0)
-    window = QueueWindow(broker.topic("orders").topic.id, 0, 0)
+    partition = broker.topics.topic("orders").partition(0)
+    window = QueueWindow(broker.topics.topic("orders").topic.id, 0, 0)
     supply = Search(partition, window, Wanted(10, 10, MIB), FullBatches()).run()
     assert (supply.offer.fresh, len(supply.offer.unreadable)) == ([], 1)
 
 
 async def _browse(broker: Broker) -> None:
-    page = await browse_letters(broker, CALLER, "orders", Look())
+    page = await browse_letters(broker.dead_letters, CALLER, "orders", Look())
     assert page.unreadable
 
 
@@ -172,12 +174,12 @@ def _count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def _read_one(broker: Broker) -> None:
-    read = await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=0, limit=1))
+    read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=0, limit=1))
     assert len(read.records) == 1
 
 
 async def _read_later(broker: Broker) -> None:
-    read = await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=40_000, limit=10))
+    read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=40_000, limit=10))
     assert [record.offset for record in read.records] == list(range(40_000, 40_010))
 
 
@@ -186,12 +188,12 @@ async def _receive_one(broker: Broker) -> None:
 
 
 async def _peek_one(broker: Broker) -> None:
-    assert len(await peek_queue(broker, CALLER, "billing", "orders", 1)) == 1
+    assert len(await peek_queue(broker.queues, CALLER, "billing", "orders", 1)) == 1
 
 
 async def _share_some(broker: Broker) -> None:
-    partition = broker.topic("orders").partition(0)
-    window = QueueWindow(broker.topic("orders").topic.id, 0, 0)
+    partition = broker.topics.topic("orders").partition(0)
+    window = QueueWindow(broker.topics.topic("orders").topic.id, 0, 0)
     supply = Search(partition, window, Wanted(10, 10, MIB), FullBatches()).run()
     assert supply.offer.fresh == list(range(10))
 
@@ -219,8 +221,8 @@ def test_a_batch_of_too_many_records_is_refused() -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         batch = build_batch([NewRecord(1, None, b"")] * (NEW_RECORDS_MAX + 1), codec=Codec.ZSTD)
-        partition = broker.topic("orders").partition(0)
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, batch)])
+        partition = broker.topics.topic("orders").partition(0)
+        (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [Section(partition, batch)])
         assert isinstance(outcome, InvalidRecord)
 
     live(SimDisk(1), 1, act)

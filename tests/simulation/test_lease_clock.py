@@ -21,7 +21,7 @@ VISIBILITY_S = 15
 async def _receive(server: SimServer) -> int:
     """Return how many messages a consumer gets now."""
     wish = Wish(Source("g", ("t",)), "ann", 10, visibility_ms=VISIBILITY_S * 1000)
-    found = await receive(server.server.broker, INSIDE, wish)
+    found = await receive(server.server.broker.queues, INSIDE, wish)
     return sum(len(each.receipts) for each in found.received)
 
 

@@ -65,13 +65,13 @@ async def _write(broker: Broker, index: int, count: int, reason: str = "rejected
 
 
 async def _append(broker: Broker, index: int, batch: bytearray) -> None:
-    section = Section(broker.topic(LETTERS).partition(index), batch)
-    (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
+    section = Section(broker.topics.topic(LETTERS).partition(index), batch)
+    (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [section])
     assert not isinstance(outcome, GoQueueError)
 
 
 async def _counted(broker: Broker) -> Count:
-    (count,) = await list_letters(broker, CALLER)
+    (count,) = await list_letters(broker.dead_letters, CALLER)
     return count
 
 
@@ -81,7 +81,7 @@ async def _looked_at(broker: Broker) -> Count:
     look = Look(limit=1_000, has_redriven=True)
     by_reason: Counter[str] = Counter()
     while True:
-        page = await browse_letters(broker, CALLER, LETTERS, look)
+        page = await browse_letters(broker.dead_letters, CALLER, LETTERS, look)
         for letter in page.letters:
             count.letters += 1
             count.redriven += letter.is_redriven
@@ -95,7 +95,9 @@ async def _looked_at(broker: Broker) -> Count:
         look = look._replace(left=page.left)
     count.by_reason = +by_reason
     # Pages know of some of them twice, so it takes a look at all letters in one go.
-    count.unreadable = (await count_letters(broker, CALLER, LETTERS, Selection(source="orders"))).unreadable
+    count.unreadable = (
+        await count_letters(broker.dead_letters, CALLER, LETTERS, Selection(source="orders"))
+    ).unreadable
     return count
 
 
@@ -109,9 +111,9 @@ async def _change(broker: Broker, chance: SeededEntropy) -> None:
             await StartRedrive(LETTERS, terms).perform(broker)
             await let_pass(20)
         case 1 if chance.chance(0.5):
-            log = broker.topic(LETTERS).partition(index).log
+            log = broker.topics.topic(LETTERS).partition(index).log
             offset = log.start_offset + chance.below(log.end_offset - log.start_offset + 1)
-            await delete_records(broker, CALLER, LETTERS, index, offset)
+            await delete_records(broker.topics, CALLER, LETTERS, index, offset)
         case 2:
             await _append(broker, index, unreadable_batch())
         case _:
@@ -139,7 +141,7 @@ def test_search_leaves_others_a_turn_after_a_few_letters(monkeypatch: pytest.Mon
             for _ in range(3):
                 await _write(broker, index, 500)
         look = Look(Selection(reasons=("none has it",)))
-        assert not (await browse_letters(broker, CALLER, LETTERS, look)).letters
+        assert not (await browse_letters(broker.dead_letters, CALLER, LETTERS, look)).letters
         assert sum(looked_at) == 3_000
         assert max(looked_at) <= TURN_LETTERS <= 50
 
@@ -159,7 +161,7 @@ def test_what_is_counted_is_what_is_there(seed: int, monkeypatch: pytest.MonkeyP
         for _ in range(20):
             await _change(broker, chance)
             assert await _counted(broker) == await _looked_at(broker)
-            assert await count_letters(broker, CALLER, "orders", Selection()) == await _counted(broker)
+            assert await count_letters(broker.dead_letters, CALLER, "orders", Selection()) == await _counted(broker)
 
     live(SimDisk(seed), seed, act, steps_max=500_000)
 
@@ -205,12 +207,12 @@ def test_a_topic_that_is_made_again_or_compacted_is_counted_anew() -> None:
         await _make(broker, 1)
         await _write(broker, 0, 3)
         assert (await _counted(broker)).letters == 3
-        await delete_topic(broker, CALLER, LETTERS)
+        await delete_topic(broker.topics, CALLER, LETTERS)
         await MakeTopic(LETTERS, 1).perform(broker)
         await _write(broker, 0, 5, "lease_expired")
         assert (await _counted(broker)).by_reason == {"lease_expired": 5}
         config = {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0"}
-        await alter_topic(broker, CALLER, LETTERS, lambda _: config)
+        await alter_topic(broker.topics, CALLER, LETTERS, lambda _: config)
         for _ in range(20):
             await _write(broker, 0, 10, key=b"the same")
         before = await _counted(broker)

@@ -70,14 +70,14 @@ def test_a_letter_is_written_once_though_somebody_seeks_while_it_is_looked_for(m
         # What says that it is dead is written, its letter as well, and not that it is buried.
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=1, times=None)
         await SettleSome("billing", (given[1],), AckType.REJECT).perform(broker)
-        await until(lambda: broker.topic("orders.dlq").partition(0).high_watermark == 2 + others)
+        await until(lambda: broker.topics.topic("orders.dlq").partition(0).high_watermark == 2 + others)
         assert flight_states(broker) == [FlightState.DEAD]
 
     async def go_on(broker: Broker) -> None:
         await turns(moment)
         await broker.queues.submit("billing", Seek("billing", TopicPartition("orders", 0), 0, NO_EPOCH))
         await let_pass(30)
-        assert broker.topic("orders.dlq").partition(0).log.end_offset == 2 + others
+        assert broker.topics.topic("orders.dlq").partition(0).log.end_offset == 2 + others
 
     live(disk, 1, act, steps_max=STEPS_MAX)
     disk.kill()
@@ -186,7 +186,7 @@ def test_where_a_letter_was_found_is_known_until_its_message_is_settled(monkeypa
 
     async def go_on_a_bit(broker: Broker) -> None:
         # The first one is buried elsewhere, and then there is no room for anything.
-        await _soon(lambda: broker.topic("graves").partition(0).high_watermark == 1)
+        await _soon(lambda: broker.topics.topic("graves").partition(0).high_watermark == 1)
         await _soon(lambda: flight_states(broker) == [FlightState.DEAD] * 2)
         disk.fail(errno.ENOSPC, operation="write", path="*.log", times=None)
         await let_pass(5)
@@ -214,8 +214,8 @@ def _doubtful_window(*places: LetterPlace) -> QueueWindow:
 def test_a_place_that_has_lost_its_end_with_the_power_begins_where_the_next_letter_is_written() -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders.dlq", 1).perform(broker)
-        home = broker.topic("orders.dlq").topic.id
-        doubts, which = LetterDoubts(broker), ("billing", TopicPartition("orders", 0))
+        home = broker.topics.topic("orders.dlq").topic.id
+        doubts, which = LetterDoubts(broker.dead_letters), ("billing", TopicPartition("orders", 0))
         before, behind = LetterPlace(home, 0, 100), LetterPlace(home, 0, 150)
         lost = LetterPlace(home, 0, 50)
         assert doubts.places(which, _doubtful_window(before), behind, ()) == (before,), "it is found there as well"
@@ -229,10 +229,10 @@ def test_a_place_that_has_lost_its_end_with_the_power_begins_where_the_next_lett
 def test_places_in_topics_that_were_deleted_leave_their_room_to_others() -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders.dlq", 1).perform(broker)
-        target = LetterPlace(broker.topic("orders.dlq").topic.id, 0, 0)
+        target = LetterPlace(broker.topics.topic("orders.dlq").topic.id, 0, 0)
         window = _doubtful_window(*[LetterPlace(UUID(int=number), 0, 0) for number in range(100, 100 + PLACES_MAX)])
         which = "billing", TopicPartition("orders", 0)
-        assert LetterDoubts(broker).places(which, window, target, ()) == (target,)
+        assert LetterDoubts(broker.dead_letters).places(which, window, target, ()) == (target,)
 
     live(SimDisk(1), 1, act)
 

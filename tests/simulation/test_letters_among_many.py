@@ -71,7 +71,7 @@ def test_letters_of_others_are_not_looked_at_if_they_were_written_before() -> No
         await publish_values(broker, ["of others"] * MANY, "orders.dlq")
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
         await SettleSome("billing", tuple(others), AckType.REJECT).perform(broker)
-        await until(lambda: broker.topic("orders.dlq").partition(0).high_watermark == 2 + MANY)
+        await until(lambda: broker.topics.topic("orders.dlq").partition(0).high_watermark == 2 + MANY)
         assert [place.start for place in letter_places(broker)] == [1 + MANY]
 
     live(disk, 1, act, steps_max=STEPS_MAX)
@@ -91,7 +91,7 @@ def test_a_letter_is_written_once_though_very_many_of_others_are_before_its_mess
 
     async def go_on(broker: Broker) -> None:
         await until(lambda: flight_states(broker) == [])
-        assert broker.topic("orders.dlq").partition(0).high_watermark == 1 + MANY
+        assert broker.topics.topic("orders.dlq").partition(0).high_watermark == 1 + MANY
 
     live(disk, 1, act, steps_max=STEPS_MAX)
     if is_killed:

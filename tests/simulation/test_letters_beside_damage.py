@@ -36,7 +36,7 @@ async def _write_a_letter_among_others(broker: Broker, disk: SimDisk) -> None:
     given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
     disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)
     await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
-    await until(lambda: broker.topic("orders.dlq").partition(0).high_watermark > BEFORE)
+    await until(lambda: broker.topics.topic("orders.dlq").partition(0).high_watermark > BEFORE)
     await publish_values(broker, ["of others"] * BEHIND, "orders.dlq")
 
 
@@ -71,7 +71,7 @@ def test_a_letter_is_found_behind_an_older_one_that_is_damaged(byte: int) -> Non
 
     async def go_on(broker: Broker) -> None:
         await until(lambda: flight_states(broker) == [])
-        assert broker.topic("orders.dlq").partition(0).log.end_offset == BEFORE + 1 + BEHIND
+        assert broker.topics.topic("orders.dlq").partition(0).log.end_offset == BEFORE + 1 + BEHIND
 
     _kill_and_damage(disk, 3, byte)
     live(disk, 2, go_on)
@@ -85,8 +85,8 @@ def test_a_message_stays_while_what_may_be_its_letter_is_damaged(byte: int, is_v
     async def go_on(broker: Broker) -> None:
         await let_pass(120)
         assert flight_states(broker) == [FlightState.DEAD]
-        assert broker.topic("orders.dlq").partition(0).log.end_offset == BEFORE + 1 + BEHIND
-        await delete_topic(broker, CALLER, "orders.dlq")
+        assert broker.topics.topic("orders.dlq").partition(0).log.end_offset == BEFORE + 1 + BEHIND
+        await delete_topic(broker.topics, CALLER, "orders.dlq")
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "v1")]
 

@@ -65,7 +65,7 @@ def test_a_letter_is_on_the_disk_before_its_message_is_done_though_its_topic_is_
 
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
-        await create_topic(broker, CALLER, "orders.dlq", partitions=1, config=config)
+        await create_topic(broker.topics, CALLER, "orders.dlq", partitions=1, config=config)
         for value in ("v1", "v2"):
             await PublishValue("orders", value, None).perform(broker)
             given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
@@ -90,7 +90,7 @@ def test_a_letter_that_was_sent_to_a_log_that_went_offline_is_written_elsewhere_
 
     async def act(broker: Broker) -> None:
         await _send_a_letter_to_a_log_that_goes_offline(broker, disk)
-        await delete_topic(broker, CALLER, "orders.dlq")
+        await delete_topic(broker.topics, CALLER, "orders.dlq")
         await until(lambda: flight_states(broker) == [])
         assert await ReadLetters("graves").perform(broker) == [Letter("billing", "v1")]
 
@@ -122,7 +122,7 @@ def test_a_letter_that_was_never_sent_waits_for_no_log_that_went_offline() -> No
         given.extend(await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker))
 
     async def go_on(broker: Broker) -> None:
-        partition = broker.topic("orders.dlq").partition(0)
+        partition = broker.topics.topic("orders.dlq").partition(0)
         await PublishValue("orders.dlq", "durable", None).perform(broker)
         disk.fail(errno.EIO, operation="sync", path="*orders.dlq-0/*.log")
         await PublishValue("orders.dlq", "lost", None).perform(broker)
@@ -145,7 +145,7 @@ def test_a_letter_is_found_in_a_log_that_went_offline_behind_it() -> None:
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         await MakeTopic("orders.dlq", 1, (("goqueue.flush", "interval"),)).perform(broker)
-        partition = broker.topic("orders.dlq").partition(0)
+        partition = broker.topics.topic("orders.dlq").partition(0)
         await PublishValue("orders", "v1", None).perform(broker)
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", after=2, times=None)

@@ -58,10 +58,10 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[Reading]:
 async def _receive(broker: Broker, batches: int, messages: int) -> list[Given]:
     """Return the messages of some batches, all of them leased."""
     await MakeTopic("orders", 1).perform(broker)
-    partition = broker.topic("orders").partition(0)
+    partition = broker.topics.topic("orders").partition(0)
     for _ in range(batches):
         batch = build_batch([NewRecord(1, None, b"v")] * messages)
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, batch)])
+        (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [Section(partition, batch)])
         assert not isinstance(outcome, GoQueueError)
     await SetQueue("billing", QueueSettings(breaker_ratio=1)).perform(broker)
     return await ReceiveSome("billing", ("orders",), "ann", batches * messages, 0, 60_000, 0).perform(broker)
@@ -152,7 +152,7 @@ def test_what_is_ready_again_is_offered_once_though_its_batch_is_opened_again() 
         given = await _receive(broker, 1, 1000)
         for some in (given[500:], given[:500]):
             await SettleSome("billing", tuple(some), AckType.EXTEND, 0).perform(broker)
-        group, partition = broker.queues.find("billing"), broker.topic("orders").partition(0)
+        group, partition = broker.queues.find("billing"), broker.topics.topic("orders").partition(0)
         assert group is not None
         # So few bytes that what lies beside the first one cannot all be kept.
         seen = look(partition, group.windows[partition.place], broker.queues.stretches, 10_000, 2_000, is_ordered=False)

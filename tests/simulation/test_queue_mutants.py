@@ -11,7 +11,7 @@ import pytest
 from goqueue.broker.dead_letters import unconfirmed as letter_doubts
 from goqueue.broker.dead_letters import writer as undertaker
 from goqueue.broker.dead_letters.unconfirmed import LetterDoubts
-from goqueue.broker.dead_letters.writer import Undertaker
+from goqueue.broker.dead_letters.writer import DeadLetterWriter
 from goqueue.broker.queues import start_positions as queue_beginnings
 from goqueue.broker.queues.candidates import find
 from goqueue.log.checkpoint import Checkpoint
@@ -110,23 +110,23 @@ def messages_are_passed_over(patch: Patch) -> None:
 def dead_messages_are_buried_without_a_letter(patch: Patch) -> None:
     """The undertaker forgets to write."""
 
-    async def forget(self: Undertaker, partition: Any, letters: Any) -> list[None]:
+    async def forget(self: DeadLetterWriter, partition: Any, letters: Any) -> list[None]:
         del self, partition
         return [None] * len(letters)
 
-    patch.setattr(Undertaker, "_publish", forget)
+    patch.setattr(DeadLetterWriter, "_publish", forget)
 
 
 def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
     """A message is settled, and then its letter is written."""
 
-    async def bury_first(self: Undertaker, burial: Any) -> bool:
+    async def bury_first(self: DeadLetterWriter, burial: Any) -> bool:
         name, where = burial.group, burial.where
-        machine = await self._broker.queues.machine(name)
+        machine = await self._service.queues.machine(name)
         group = machine.require(name)
         window = group.windows[where]
         dead = list(window.dead)
-        partition = self._broker.topic(where.topic).partition(where.partition)
+        partition = self._service.topics.topic(where.topic).partition(where.partition)
         letters, leases = [], {}
         for offset in dead:
             record, flight = find(partition, offset), window.find(offset)
@@ -135,13 +135,13 @@ def dead_messages_are_buried_before_their_letters(patch: Patch) -> None:
             assert flight.lease is not None
             leases[offset] = flight.lease.id
             letters.append(undertaker._letter(group, where, record, flight, 0))
-        await self._broker.queues.submit(name, MarkDeadLettered(name, where, window.topic_id, leases))
+        await self._service.queues.submit(name, MarkDeadLettered(name, where, window.topic_id, leases))
         if letters:
             target = await self._target(dead_letters_of(where.topic), where)
             await self._publish(target.partition, letters)
         return bool(dead)
 
-    patch.setattr(Undertaker, "_bury_some", bury_first)
+    patch.setattr(DeadLetterWriter, "_bury_some", bury_first)
 
 
 def letters_are_written_without_a_look(patch: Patch) -> None:

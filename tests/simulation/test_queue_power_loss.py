@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from goqueue.broker import broker as broker_module
 from goqueue.broker.broker import Broker
 from goqueue.broker.queues import admin as queue_admin
+from goqueue.broker.queues import service as queue_service
 from goqueue.broker.queues.admin import QueueSeek
+from goqueue.broker.queues.service import QueueService
 from goqueue.broker.queues.start_positions import retreat_all
 from goqueue.broker.topics import admin as topics
 from goqueue.machines.queues.values import AckType
@@ -38,13 +39,13 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _publish_lost(broker: Broker) -> None:
     """Publish one message that is durable, as the first of a log always is, and five that a power loss will take."""
     await publish_values(broker, ["kept"])
-    await broker.topic("orders").partition(0).flusher.durable(1)
+    await broker.topics.topic("orders").partition(0).flusher.durable(1)
     await publish_values(broker, [f"old{number}" for number in range(5)])
 
 
 async def _make_what_is_lost(broker: Broker) -> None:
     """Have a group done with five messages that a power loss will take."""
-    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    await topics.create_topic(broker.topics, CALLER, "orders", partitions=1, config=LOSING)
     await _publish_lost(broker)
     given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
     await SettleSome("billing", tuple(given), AckType.ACK).perform(broker)
@@ -62,11 +63,11 @@ async def _get_new(broker: Broker) -> None:
 def _leave_no_room(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let groups that have to go back at the next start find no room for that, until the disk is healed."""
 
-    async def without_room(broker: Broker) -> None:
+    async def without_room(queues: QueueService) -> None:
         disk.fail(errno.ENOSPC, operation="write", path="*__deliveries-*/*.log", times=None)
-        await retreat_all(broker)
+        await retreat_all(queues)
 
-    monkeypatch.setattr(broker_module, "retreat_all", without_room)
+    monkeypatch.setattr(queue_service, "retreat_all", without_room)
 
 
 @pytest.mark.parametrize("has_room", [True, False])
@@ -77,7 +78,7 @@ def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
     got: list[str] = []
 
     async def act(broker: Broker) -> None:
-        assert broker.topic("orders").partition(0).log.end_offset == 1
+        assert broker.topics.topic("orders").partition(0).log.end_offset == 1
         disk.heal()
         # Nobody has received since the start.
         await publish_values(broker, NEW)
@@ -93,15 +94,15 @@ def test_what_is_published_in_the_place_of_lost_messages_is_delivered(
 
 async def _seek_to_what_is_lost(broker: Broker) -> None:
     """Have a group go on behind five messages that a power loss will take."""
-    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    await topics.create_topic(broker.topics, CALLER, "orders", partitions=1, config=LOSING)
     assert await receive_values(broker) == []
     await _publish_lost(broker)
-    await queue_admin.seek_queue(broker, CALLER, "billing", QueueSeek("orders", StartAt.LATEST))
+    await queue_admin.seek_queue(broker.queues, CALLER, "billing", QueueSeek("orders", StartAt.LATEST))
 
 
 async def _begin_with_what_is_lost(broker: Broker) -> None:
     """Have a group begin behind five messages that a power loss will take."""
-    await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+    await topics.create_topic(broker.topics, CALLER, "orders", partitions=1, config=LOSING)
     await _publish_lost(broker)
     await SetQueue("billing", QueueSettings(start=StartAt.LATEST)).perform(broker)
     assert await receive_values(broker) == []
@@ -174,7 +175,7 @@ def test_messages_that_died_where_the_log_lost_its_end_become_letters_once_there
     disk = SimDisk(1)
 
     async def first(broker: Broker) -> None:
-        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=LOSING)
+        await topics.create_topic(broker.topics, CALLER, "orders", partitions=1, config=LOSING)
         await SetQueue("billing", QueueSettings(retries=0)).perform(broker)
 
     async def second(broker: Broker) -> None:
@@ -188,10 +189,10 @@ def test_messages_that_died_where_the_log_lost_its_end_become_letters_once_there
 
     async def third(broker: Broker) -> None:
         await let_pass(5)
-        assert "No space left" in broker.queues.undertaker.troubles["billing", PLACE]
+        assert "No space left" in broker.queues.dead_letter_troubles["billing", PLACE]
         disk.heal()
         await let_pass(5)
-        assert broker.queues.undertaker.troubles == {}
+        assert broker.queues.dead_letter_troubles == {}
         assert await ReadLetters("orders.dlq").perform(broker) == [Letter("billing", "kept")]
 
     live(disk, 1, first, stops=True)
@@ -212,13 +213,13 @@ def test_letters_that_are_written_while_groups_go_back_are_delivered(others: int
         return next(name for name in names if broker.queues._index(name) == machine)
 
     async def first(broker: Broker) -> None:
-        await topics.create_topic(broker, CALLER, "a", partitions=1)
-        await topics.create_topic(broker, CALLER, "a.dlq", partitions=1, config=LOSING)
+        await topics.create_topic(broker.topics, CALLER, "a", partitions=1)
+        await topics.create_topic(broker.topics, CALLER, "a.dlq", partitions=1, config=LOSING)
         await SetQueue("any", QueueSettings()).perform(broker)
         busy, failing, reading = named(broker, 0, "b"), named(broker, 1, "f"), named(broker, 1, "r")
         await SetQueue(failing, QueueSettings(retries=0)).perform(broker)
         for number in range(others):
-            await topics.create_topic(broker, CALLER, f"lost{number}", partitions=1, config=LOSING)
+            await topics.create_topic(broker.topics, CALLER, f"lost{number}", partitions=1, config=LOSING)
             await publish_values(broker, ["x"], f"lost{number}")
             await ReceiveSome(busy, (f"lost{number}",), "ann", 10, 0, 60_000, 0).perform(broker)
         await publish_values(broker, ["an old letter"], "a.dlq")

@@ -139,7 +139,7 @@ def test_aborted_messages_are_not_delivered_though_compaction_has_removed_what_t
     async def act(broker: Broker) -> None:
         config = {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0"}
         config["delete.retention.ms"] = "0"
-        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=config)
+        await topics.create_topic(broker.topics, CALLER, "orders", partitions=1, config=config)
         await PublishValue("orders", "plain0", "p0").perform(broker)
         await PublishValue("orders", "plain1", "p1").perform(broker)
         who = await InitProducer("tx", 60_000).perform(broker)
@@ -172,7 +172,7 @@ def test_who_waits_hears_that_a_message_is_gone_from_the_log_for_which_the_next_
         assert await receive_values(broker) == ["first"]
         waiting = asyncio.create_task(receive_values(broker, wait_ms=50_000))
         await let_pass(1)
-        await broker.topic("orders").partition(0).delete_before(1)
+        await broker.topics.topic("orders").partition(0).delete_before(1)
         async with asyncio.timeout(1):
             assert await waiting == ["second"]
 
@@ -184,7 +184,7 @@ def test_who_waits_hears_of_what_retention_has_taken_though_the_next_flush_is_no
     config |= {"retention.ms": "60000", "segment.bytes": "1024"}
 
     async def act(broker: Broker) -> None:
-        await topics.create_topic(broker, CALLER, "orders", partitions=1, config=config)
+        await topics.create_topic(broker.topics, CALLER, "orders", partitions=1, config=config)
         await SetQueue("billing", QueueSettings(ordering=Ordering.KEY)).perform(broker)
         first = "first" * 500
         await PublishValue("orders", first, "k").perform(broker)
@@ -243,12 +243,12 @@ def test_a_topic_that_is_made_anew_while_somebody_receives_loses_nothing(
         assert await receive_values(broker, "orders", "aborted") == []
         await publish_values(broker, [f"old{number}" for number in range(10)])
         await receive_values(broker)
-        await broker.topic("orders").partition(0).delete_before(10)
+        await broker.topics.topic("orders").partition(0).delete_before(10)
         await _abort_much(broker, 300, TopicPartition("aborted", 0))
 
         async def anew() -> None:
             await let_pass(0.05)
-            await topics.delete_topic(broker, CALLER, "orders")
+            await topics.delete_topic(broker.topics, CALLER, "orders")
             await MakeTopic("orders", 1).perform(broker)
             await publish_values(broker, [f"new{number}" for number in range(5)])
 
@@ -279,7 +279,7 @@ def test_a_partition_that_is_added_while_somebody_receives_is_heard_of(
             await GrowTopic("orders", 2).perform(broker)
             await let_pass(1)
             message = NewMessage(None, b"hello", partition=1)
-            await publish_messages(broker, CALLER, Turns(), "orders", [message], Acks.ALL)
+            await publish_messages(broker.messages, CALLER, Turns(), "orders", [message], Acks.ALL)
 
         _slow_down(monkeypatch)
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:

@@ -35,10 +35,10 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _publish(broker: Broker, *batches: int) -> None:
     """Publish batches of so many messages each."""
     await MakeTopic("orders", 1).perform(broker)
-    partition = broker.topic("orders").partition(0)
+    partition = broker.topics.topic("orders").partition(0)
     for count in batches:
-        section = Section(partition, build_batch([NewRecord(broker.clock.now_ms(), None, b"v")] * count))
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
+        section = Section(partition, build_batch([NewRecord(broker.core.clock.now_ms(), None, b"v")] * count))
+        (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [section])
         assert not isinstance(outcome, GoQueueError)
     await SetQueue("billing", QueueSettings(in_flight_max=10_000)).perform(broker)
 
@@ -48,8 +48,8 @@ async def _receive(broker: Broker, limit: int) -> list[Given]:
 
 
 def _let_decisions_be_small(broker: Broker) -> None:
-    for index in range(broker.partition_count("__deliveries")):
-        partition = broker.topic("__deliveries").partition(index)
+    for index in range(broker.topics.partition_count("__deliveries")):
+        partition = broker.topics.topic("__deliveries").partition(index)
         small = replace(partition.settings.log, max_message_bytes=5_000)
         partition.settings = replace(partition.settings, log=small)
 
@@ -99,7 +99,7 @@ def test_fewer_messages_come_if_what_is_known_of_many_is_too_large_to_be_stored_
         failed = [given[chunk * CHUNK + number] for number in range(3) for chunk in range(4)]
         for each in failed:
             reason = f"{each.offset} {'x' * 1000}"
-            await settle(broker, CALLER, [each.receipt], Statement(AckType.NACK, 0, reason))
+            await settle(broker.queues, CALLER, [each.receipt], Statement(AckType.NACK, 0, reason))
         _let_decisions_be_small(broker)
         seen: list[int] = []
         while more := await _receive(broker, 4):
@@ -117,12 +117,12 @@ def test_messages_are_settled_in_parts_if_what_is_known_of_those_around_them_is_
             given[offset] for chunk in range(4) for offset in range(chunk * CHUNK, chunk * CHUNK + 3)
         ):
             reason = f"{number} {'x' * 1000}"
-            await settle(broker, CALLER, [each.receipt], Statement(AckType.NACK, 60_000, reason))
+            await settle(broker.queues, CALLER, [each.receipt], Statement(AckType.NACK, 60_000, reason))
         _let_decisions_be_small(broker)
         # One of each chunk, and one that is nobody's any more.
         some = [given[chunk * CHUNK + 10] for chunk in range(4)]
         receipts = [given[0].receipt, *[each.receipt for each in some]]
-        stale, *others = await settle(broker, CALLER, receipts, Statement(AckType.NACK, 0, "no luck"))
+        stale, *others = await settle(broker.queues, CALLER, receipts, Statement(AckType.NACK, 0, "no luck"))
         assert isinstance(stale, StaleReceipt)
         assert [getattr(each, "state", None) for each in others] == [FlightState.READY] * 4
         seen = [each.offset for _ in some for each in await _receive(broker, 1)]

@@ -36,19 +36,19 @@ async def _stage_only(broker: Broker) -> None:
     for topic in ("orders", "orders.dlq"):
         await MakeTopic(topic, 1).perform(broker)
     await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
-    letters = broker.topic("orders.dlq")
+    letters = broker.topics.topic("orders.dlq")
     command = Start("1" * 32, "orders.dlq", letters.topic.id, RedriveTerms(), {0: (0, 1)})
     job: Redrive = await broker.redrives.submit(command.id, command)
-    gathered = await gather(broker, job, letters.partition(0))
-    await stage(broker, job, gathered.letters)
-    await cancel_redrive(broker, CALLER, command.id)
+    gathered = await gather(broker.redrives, job, letters.partition(0))
+    await stage(broker.redrives, job, gathered.letters)
+    await cancel_redrive(broker.redrives, CALLER, command.id)
 
 
 async def _require_cancelled(broker: Broker) -> None:
     """Check that the only redrive was cancelled, and that nobody who reads its target has to wait."""
     (job,) = await LookAtRedrives().perform(broker)
     assert job.state is RedriveState.CANCELLED
-    target = broker.topic("orders").partition(0)
+    target = broker.topics.topic("orders").partition(0)
     assert target.last_stable_offset == target.log.end_offset
 
 
@@ -58,8 +58,8 @@ def test_a_letter_that_says_it_comes_from_a_huge_topic_fails_alone() -> None:
             await MakeTopic(topic, 1).perform(broker)
         said = [(dead_letters.REASON_HEADER, b"rejected"), (dead_letters.TOPIC_HEADER, b"\xff" * 30_000_000)]
         batch = build_batch([NewRecord(1, None, b"v", said)], codec=Codec.ZSTD)
-        section = Section(broker.topic("orders.dlq").partition(0), batch)
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
+        section = Section(broker.topics.topic("orders.dlq").partition(0), batch)
+        (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [section])
         assert not isinstance(outcome, GoQueueError)
         await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
         await StartRedrive("orders.dlq", RedriveTerms()).perform(broker)
@@ -119,13 +119,13 @@ def test_a_redrive_that_has_staged_nothing_ends_though_the_disk_is_nearly_full()
     async def act(broker: Broker) -> None:
         await MakeTopic("orders.dlq", 1).perform(broker)
         await WriteLetter("orders.dlq", "v", "rejected", "orders", 0).perform(broker)
-        command = Start("1" * 32, "orders.dlq", broker.topic("orders.dlq").topic.id, RedriveTerms(), {0: (0, 1)})
+        command = Start("1" * 32, "orders.dlq", broker.topics.topic("orders.dlq").topic.id, RedriveTerms(), {0: (0, 1)})
         await broker.redrives.submit(command.id, command)
-        broker.admission.is_disk_guarded = True
-        await cancel_redrive(broker, CALLER, command.id)
+        broker.core.admission.is_disk_guarded = True
+        await cancel_redrive(broker.redrives, CALLER, command.id)
         broker.redrives.driver.look_at_all()
         await let_pass(0.1)
-        assert broker.admission.is_disk_guarded
+        assert broker.core.admission.is_disk_guarded
         (job,) = await LookAtRedrives().perform(broker)
         assert job.state is RedriveState.CANCELLED
 

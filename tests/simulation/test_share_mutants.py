@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from goqueue.broker.share_groups import acks as share_acks
-from goqueue.broker.share_groups import sessions as share_sessions
+from goqueue.broker.share_groups import service as share_sessions
 from goqueue.broker.share_groups.candidates import Search
-from goqueue.broker.share_groups.sessions import Shares
+from goqueue.broker.share_groups.service import ShareGroupService
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.commands import Receipt
 from goqueue.machines.queues.values import FlightState
@@ -43,8 +43,8 @@ def any_session_may_acknowledge(patch: Patch) -> None:
 def a_session_gives_back_what_others_hold(patch: Patch) -> None:
     """Opening a session releases all messages of its group."""
 
-    def held(self: Shares, key: MemberKey) -> Sequence[Receipt]:
-        machine = self._broker.queues.peek(key.group)
+    def held(self: ShareGroupService, key: MemberKey) -> Sequence[Receipt]:
+        machine = self.queues.peek(key.group)
         group = None if machine is None else machine.find(key.group)
         return [
             Receipt(where, offset, flight.lease.id)
@@ -54,7 +54,7 @@ def a_session_gives_back_what_others_hold(patch: Patch) -> None:
             if flight.lease is not None and flight.state is FlightState.LEASED
         ]
 
-    patch.setattr(Shares, "_held", held)
+    patch.setattr(ShareGroupService, "_held", held)
 
 
 def a_message_is_passed_over(patch: Patch) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker.broker import Broker
 from goqueue.broker.coordinator import Coordinator
 from goqueue.broker.groups import membership as groups
-from goqueue.broker.messages import produce
+from goqueue.broker.groups.service import GroupService
 from goqueue.broker.messages.aborted import Aborted
 from goqueue.broker.transactions import coordination as operations
-from goqueue.broker.transactions.marker_writer import Finisher
+from goqueue.broker.transactions import publish as transaction_publish
+from goqueue.broker.transactions.marker_writer import TransactionMarkerWriter
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import TicketReply
 from goqueue.machines.groups.commands import CommitOffsets, EndOffsets
@@ -57,7 +57,7 @@ def markers_come_before_the_decision_is_durable(patch: Patch) -> None:
         return None
 
     patch.setattr(Shard, "_carry_out", carry_out)
-    patch.setattr(Finisher, "_decided", wait_for_nothing)
+    patch.setattr(TransactionMarkerWriter, "_decided", wait_for_nothing)
 
 
 def writers_do_not_wait_until_the_coordinator_knows(patch: Patch) -> None:
@@ -66,28 +66,28 @@ def writers_do_not_wait_until_the_coordinator_knows(patch: Patch) -> None:
     async def wait_for_nothing(*_: object) -> None:
         return None
 
-    patch.setattr(produce, "known", wait_for_nothing)
+    patch.setattr(transaction_publish, "known", wait_for_nothing)
     patch.setattr(operations, "known", wait_for_nothing)
 
 
 def transactions_are_complete_before_their_markers(patch: Patch) -> None:
     """The end of a transaction is noted without waiting for its markers."""
 
-    async def finish(self: Finisher, ending: Ending, which: tuple[str, int]) -> None:
+    async def finish(self: TransactionMarkerWriter, ending: Ending, which: tuple[str, int]) -> None:
         try:
             for topic, index in sorted(ending.partitions):
-                if topic in self._broker.topics:
-                    partition = self._broker.topics[topic].partition(index)
+                if topic in self._service.topics.by_name:
+                    partition = self._service.topics.by_name[topic].partition(index)
                     partition.end_transaction(ending.producer_id, ending.epoch, is_commit=ending.is_commit)
             for group in sorted(ending.groups):
-                await self._broker.groups.submit(group, EndOffsets(ending.producer_id, ending.is_commit))
-            await self._broker.transactions.submit(ending.id, ending.completion)
+                await self._service.groups.submit(group, EndOffsets(ending.producer_id, ending.is_commit))
+            await self._service.submit(ending.id, ending.completion)
         except GoQueueError:
             return
         finally:
             self._under_way.discard(which)
 
-    patch.setattr(Finisher, "_finish", finish)
+    patch.setattr(TransactionMarkerWriter, "_finish", finish)
 
 
 def anybody_can_end_a_transaction(patch: Patch) -> None:
@@ -112,8 +112,8 @@ def offsets_do_not_wait_for_the_end(patch: Patch) -> None:
     """Offsets of a transaction are set at once."""
     real = groups.set_offsets
 
-    async def set_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
-        return await real(broker, replace(command, producer_id=None))
+    async def set_offsets(service: GroupService, command: CommitOffsets) -> Sequence[GoQueueError | None]:
+        return await real(service, replace(command, producer_id=None))
 
     patch.setattr(operations, "set_offsets", set_offsets)
 

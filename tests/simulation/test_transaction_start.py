@@ -36,13 +36,13 @@ async def _write_unknown(broker: Broker) -> None:
     """Let a partition have records of a transaction that no coordinator knows of."""
     me = await _make(broker)
     batch = build_batch(
-        [NewRecord(broker.clock.now_ms(), None, b"x")],
+        [NewRecord(broker.core.clock.now_ms(), None, b"x")],
         producer_id=me.producer_id,
         producer_epoch=me.epoch,
         base_sequence=0,
         is_transactional=True,
     )
-    partition = broker.topic(PLACE.topic).partition(PLACE.partition)
+    partition = broker.topics.topic(PLACE.topic).partition(PLACE.partition)
     partition.append([batch], is_transactional=True)
     await partition.committed(1)
 
@@ -90,10 +90,10 @@ def test_no_marker_is_written_before_it_is_durable_how_the_transaction_ends() ->
         me = await _make(broker)
         await Send("x", "one", me, PLACE, 0, (b"x",), adds_partition=True).perform(broker)
         ending = asyncio.create_task(End("x", "one", me, is_commit=True, bumps=True).perform(broker))
-        records = broker.topic("orders").partition(0).log
-        decisions = [partition for partition in broker.partitions if partition.topic == "__transactions"]
+        records = broker.topics.topic("orders").partition(0).log
+        decisions = [partition for partition in broker.topics.partitions if partition.topic == "__transactions"]
         while records.end_offset == 1:
-            broker._finisher.look_at_all()
+            broker.transactions.markers.look_at_all()
             await let_pass(0.0001)
         assert all(each.high_watermark == each.log.end_offset for each in decisions)
         await ending

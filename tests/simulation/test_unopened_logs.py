@@ -24,7 +24,7 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _values(broker: Broker, topic: str) -> list[bytes | None]:
-    read = await read_messages(broker, CALLER, Polls(), topic, 0, Reading(offset=0))
+    read = await read_messages(broker.messages, CALLER, Polls(), topic, 0, Reading(offset=0))
     return [record.value for record in read.records]
 
 
@@ -40,11 +40,11 @@ def test_a_kill_while_logs_sleep_loses_nothing(fate: Fate | None, *, stops_betwe
             await publish_values(broker, ["one", "two"], topic)
 
     async def use(broker: Broker) -> None:
-        assert all(broker.topic(topic).partition(0).log.is_unopened for topic in TOPICS)
+        assert all(broker.topics.topic(topic).partition(0).log.is_unopened for topic in TOPICS)
         await publish_values(broker, ["three"], "used")
         await publish_values(broker, ["first"], "new")
         assert await _values(broker, "read") == [b"one", b"two"]
-        assert broker.topic("asleep").partition(0).log.is_unopened
+        assert broker.topics.topic("asleep").partition(0).log.is_unopened
 
     async def look(broker: Broker) -> None:
         await let_pass(5)
@@ -52,7 +52,7 @@ def test_a_kill_while_logs_sleep_loses_nothing(fate: Fate | None, *, stops_betwe
         assert await _values(broker, "read") == [b"one", b"two"]
         assert await _values(broker, "asleep") == [b"one", b"two"]
         assert await _values(broker, "new") == [b"first"]
-        partitions = [broker.topic(topic).partition(0) for topic in TOPICS]
+        partitions = [broker.topics.topic(topic).partition(0) for topic in TOPICS]
         assert [partition.log.obstacle for partition in partitions] == [""] * len(TOPICS)
 
     live(disk, 1, fill, stops=True)

@@ -44,8 +44,8 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _publish(broker: Broker, batch: bytearray) -> None:
-    partition = broker.topic("orders").partition(0)
-    (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, batch)])
+    partition = broker.topics.topic("orders").partition(0)
+    (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [Section(partition, batch)])
     assert not isinstance(outcome, GoQueueError)
 
 
@@ -68,8 +68,8 @@ async def _letters(broker: Broker, count: int = 1) -> list[Letter]:
     async with asyncio.timeout(60):
         while True:
             await let_pass(1)
-            if "orders.dlq" in broker.topics:
-                page = await browse_letters(broker, CALLER, "orders", Look(order=Order.OLDEST))
+            if "orders.dlq" in broker.topics.by_name:
+                page = await browse_letters(broker.dead_letters, CALLER, "orders", Look(order=Order.OLDEST))
                 if len(page.letters) >= count:
                     return list(page.letters)
 
@@ -109,9 +109,9 @@ def test_a_malformed_batch_becomes_a_dead_letter_and_receives_go_on(limit: int, 
         assert _headers(letter)[dead_letters.BATCH_HEADER] == b"1-2"
         # Both messages of the batch are done: only what consumers have is in flight.
         await until(lambda: flight_states(broker) == [FlightState.LEASED] * 2)
-        (stats,) = await queue_stats(broker, CALLER)
+        (stats,) = await queue_stats(broker.queues, CALLER)
         assert stats.tally.dead_letters == {"unreadable": 1}
-        assert broker.unreadable_batches == {"orders": 1}
+        assert broker.topics.unreadable_batches == {"orders": 1}
 
     sink = live(SimDisk(1), 1, act, stops=True)
     assert [(event.group, event.offset) for event in sink.of(UnreadableSkipped)] == [("billing", 1)]
@@ -160,11 +160,11 @@ def test_describing_a_queue_counts_what_lies_after_a_batch_that_cannot_be_read()
         await _begin(broker)
         await _publish(broker, unreadable_batch())
         await publish_values(broker, ["after"])
-        await peek_queue(broker, CALLER, "billing", "orders", 10)
+        await peek_queue(broker.queues, CALLER, "billing", "orders", 10)
         await broker.queues.machine("billing")
         await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
         await _publish(broker, unreadable_batch())
-        view = await describe_queue(broker, CALLER, "billing")
+        view = await describe_queue(broker.queues, CALLER, "billing")
         (partition,) = view.partitions
         assert partition.error is None
         assert partition.backlog == 2
@@ -186,11 +186,11 @@ def test_a_flipped_value_is_not_read_but_reported_with_where_to_go_on() -> None:
 
     async def act(broker: Broker) -> None:
         await _damage(broker, disk)
-        read = await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=0))
+        read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=0))
         assert ([record.value for record in read.records], read.next_offset) == ([b"first"], 1)
         with pytest.raises(UnreadableBatch, match=r"crc.*can go on at offset 2"):
-            await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=1))
-        read = await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=2))
+            await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=1))
+        read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=2))
         assert [record.value for record in read.records] == [b"third"]
 
     live(disk, 1, act, stops=True)
@@ -203,7 +203,7 @@ def test_a_flipped_bit_in_the_header_hides_no_message(byte: int) -> None:
     async def act(broker: Broker) -> None:
         await _begin(broker)
         for value in ("first", "second", "third"):
-            await _publish(broker, build_batch([NewRecord(broker.clock.now_ms(), None, value.encode())]))
+            await _publish(broker, build_batch([NewRecord(broker.core.clock.now_ms(), None, value.encode())]))
         (path,) = [PurePath(each) for each in disk.tree() if "orders-0/" in each and each.endswith(".log")]
         size = len(build_batch([NewRecord(0, None, b"first")]))
         disk.flip(path, size + byte)
@@ -212,7 +212,7 @@ def test_a_flipped_bit_in_the_header_hides_no_message(byte: int) -> None:
         offset = 0
         while offset < 3:
             try:
-                read = await read_messages(broker, CALLER, Polls(), "orders", 0, Reading(offset=offset))
+                read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=offset))
             except GoQueueError as error:
                 hints.append(error.hint)
                 offset = 2
@@ -231,7 +231,7 @@ def test_a_flipped_value_is_never_received_peeked_or_polled() -> None:
 
     async def act(broker: Broker) -> None:
         await _damage(broker, disk)
-        peeked = await peek_queue(broker, CALLER, "billing", "orders", 10)
+        peeked = await peek_queue(broker.queues, CALLER, "billing", "orders", 10)
         assert [record.value for _, record in peeked] == [b"first", b"third"]
         assert await receive_values(broker) == ["first", "third"]
         (letter,) = await _letters(broker)
@@ -252,7 +252,7 @@ def test_without_the_checksum_a_flipped_value_would_reach_consumers(monkeypatch:
 
     async def act(broker: Broker) -> None:
         await _damage(broker, disk)
-        peeked = await peek_queue(broker, CALLER, "billing", "orders", 10)
+        peeked = await peek_queue(broker.queues, CALLER, "billing", "orders", 10)
         assert [record.value for _, record in peeked] == [b"first", b"\x8cecond", b"third"]
 
     live(disk, 1, act, stops=True)
@@ -263,7 +263,7 @@ def test_a_rejected_message_that_was_damaged_since_becomes_a_letter_that_says_so
 
     async def act(broker: Broker) -> None:
         await _begin(broker)
-        await _publish(broker, build_batch([NewRecord(broker.clock.now_ms(), None, b"second")]))
+        await _publish(broker, build_batch([NewRecord(broker.core.clock.now_ms(), None, b"second")]))
         given = await ReceiveSome("billing", ("orders",), "ann", 10, 0, 60_000, 0).perform(broker)
         _flip(disk, b"second")
         await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
@@ -288,7 +288,7 @@ def test_messages_that_wait_to_come_again_become_letters_if_they_are_damaged_mea
 
     async def act(broker: Broker) -> None:
         await _begin(broker)
-        now_ms = broker.clock.now_ms()
+        now_ms = broker.core.clock.now_ms()
         await _publish(broker, build_batch([NewRecord(now_ms, None, value) for value in (b"one", b"two", b"three")]))
         await publish_values(broker, ["after"])
         given = await ReceiveSome("billing", ("orders",), "ann", 3, 0, 60_000, 0).perform(broker)

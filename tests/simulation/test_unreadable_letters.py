@@ -45,10 +45,10 @@ def unreadable_batch() -> bytearray:
 async def _write(broker: Broker) -> None:
     for topic in ("orders", "orders.dlq"):
         await MakeTopic(topic, 1).perform(broker)
-    partition = broker.topic("orders.dlq").partition(0)
+    partition = broker.topics.topic("orders.dlq").partition(0)
     for name in ("a", "b"):
         await WriteLetter("orders.dlq", name, "rejected", "orders", 0).perform(broker)
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [Section(partition, unreadable_batch())])
+        (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [Section(partition, unreadable_batch())])
         assert not isinstance(outcome, GoQueueError)
 
 
@@ -56,10 +56,10 @@ def test_letters_beside_those_that_cannot_be_read_are_shown_and_counted() -> Non
     async def act(broker: Broker) -> None:
         await _write(broker)
         for order, expected in ((Order.NEWEST, [b"b", b"a"]), (Order.OLDEST, [b"a", b"b"])):
-            page = await browse_letters(broker, CALLER, "orders", Look(order=order))
+            page = await browse_letters(broker.dead_letters, CALLER, "orders", Look(order=order))
             assert [letter.record.value for letter in page.letters] == expected
             assert (page.unreadable, page.left) == (4, None)
-        (count,) = await list_letters(broker, CALLER)
+        (count,) = await list_letters(broker.dead_letters, CALLER)
         assert (count.letters, count.unreadable) == (2, 4)
 
     live(SimDisk(1), 1, act, stops=True)
@@ -68,7 +68,7 @@ def test_letters_beside_those_that_cannot_be_read_are_shown_and_counted() -> Non
 def test_letters_that_cannot_be_read_fail_in_a_redrive_and_others_are_moved() -> None:
     async def act(broker: Broker) -> None:
         await _write(broker)
-        preview = await preview_redrive(broker, CALLER, "orders", RedriveTerms())
+        preview = await preview_redrive(broker.redrives, CALLER, "orders", RedriveTerms())
         assert preview.moves == Moves(moved=2, failed=4)
         await StartRedrive("orders", RedriveTerms()).perform(broker)
         await let_pass(5)
@@ -86,7 +86,7 @@ def test_messages_become_letters_beside_those_that_cannot_be_read() -> None:
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
         await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
-        page = await browse_letters(broker, CALLER, "orders", Look())
+        page = await browse_letters(broker.dead_letters, CALLER, "orders", Look())
         assert page.letters[0].record.value == b"v1"
 
     live(SimDisk(1), 1, act, stops=True)
@@ -103,8 +103,8 @@ def test_the_largest_message_that_can_be_delivered_is_so_as_a_letter_and_as_a_co
     async def act(broker: Broker) -> None:
         await MakeTopic("orders", 1).perform(broker)
         batch = build_batch([NewRecord(1, None, value)], codec=Codec.ZSTD)
-        section = Section(broker.topic("orders").partition(0), batch)
-        (outcome,) = await publish_sections(broker, CALLER, Acks.ALL, [section])
+        section = Section(broker.topics.topic("orders").partition(0), batch)
+        (outcome,) = await publish_sections(broker.messages, CALLER, Acks.ALL, [section])
         assert not isinstance(outcome, GoQueueError)
         given = await receive(broker, "billing", "orders")
         await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages.produce import Acks, Publish, Section, publish, publish_when_known
+from goqueue.broker.messages.produce import Acks, Publish, Section, publish
 from goqueue.broker.messages.reading import Polls, Reading, read_messages
 from goqueue.broker.transactions import coordination as transactions
+from goqueue.broker.transactions.publish import publish_when_known
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.transactions.values import ProducerEpoch
@@ -38,7 +39,7 @@ class InitProducer:
     known: ProducerEpoch | None = None
 
     async def perform(self, broker: Broker) -> ProducerEpoch:
-        return await transactions.init_transactions(broker, CALLER, self.id, self.timeout_ms, self.known)
+        return await transactions.init_transactions(broker.transactions, CALLER, self.id, self.timeout_ms, self.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,9 @@ class AddPartition:
     place: TopicPartition
 
     async def perform(self, broker: Broker) -> Mapping[TopicPartition, GoQueueError]:
-        missing = await transactions.add_partitions(broker, CALLER, self.id, self.identity, frozenset({self.place}))
+        missing = await transactions.add_partitions(
+            broker.transactions, CALLER, self.id, self.identity, frozenset({self.place})
+        )
         for error in missing.values():
             raise error
         return missing
@@ -67,7 +70,7 @@ class AddGroup:
     group: str
 
     async def perform(self, broker: Broker) -> None:
-        await transactions.add_offsets(broker, CALLER, self.id, self.identity, self.group)
+        await transactions.add_offsets(broker.transactions, CALLER, self.id, self.identity, self.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class SendOffsets:
 
     async def perform(self, broker: Broker) -> Sequence[GoQueueError | None]:
         results = await transactions.commit_transaction_offsets(
-            broker, CALLER, self.id, self.identity, self.command, adds_group=self.adds_group
+            broker.transactions, CALLER, self.id, self.identity, self.command, adds_group=self.adds_group
         )
         for error in filter(None, results):
             raise error
@@ -109,9 +112,9 @@ class Send:
     adds_partition: bool = False
 
     async def perform(self, broker: Broker) -> Sent:
-        opened = broker.topic(self.place.topic)
+        opened = broker.topics.topic(self.place.topic)
         batch = build_batch(
-            [NewRecord(broker.clock.now_ms(), None, value) for value in self.values],
+            [NewRecord(broker.core.clock.now_ms(), None, value) for value in self.values],
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.sequence,
@@ -121,9 +124,9 @@ class Send:
         settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         request = Publish(Acks.ALL, [section], partial(hand_over, settled), self.id)
         if self.id is None:
-            publish(broker, CALLER, [request])
+            publish(broker.messages, CALLER, [request])
         else:
-            await publish_when_known(broker, CALLER, request, adds_partitions=self.adds_partition)
+            await publish_when_known(broker.transactions, CALLER, request, adds_partitions=self.adds_partition)
         (outcome,) = await settled
         if isinstance(outcome, GoQueueError):
             raise outcome
@@ -142,7 +145,7 @@ class End:
 
     async def perform(self, broker: Broker) -> ProducerEpoch:
         return await transactions.end_transaction(
-            broker, CALLER, self.id, self.identity, is_commit=self.is_commit, bumps_epoch=self.bumps
+            broker.transactions, CALLER, self.id, self.identity, is_commit=self.is_commit, bumps_epoch=self.bumps
         )
 
 
@@ -170,7 +173,7 @@ class Read:
     wait_ms: int = 0
 
     async def perform(self, broker: Broker) -> Seen:
-        topic_id = broker.topic(self.place.topic).topic.id
+        topic_id = broker.topics.topic(self.place.topic).topic.id
         reading = Reading(
             offset=self.offset,
             limit=self.limit,
@@ -178,7 +181,7 @@ class Read:
             wait_ms=self.wait_ms,
             is_committed_only=self.is_committed_only,
         )
-        found = await read_messages(broker, CALLER, Polls(), *self.place, reading)
+        found = await read_messages(broker.messages, CALLER, Polls(), *self.place, reading)
         records = tuple((record.offset, record.value or b"") for record in found.records)
         return Seen(topic_id, self.offset, found.next_offset, records)
 
@@ -215,5 +218,5 @@ class FindEnds:
     place: TopicPartition
 
     async def perform(self, broker: Broker) -> Ends:
-        partition = broker.topic(self.place.topic).partition(self.place.partition)
+        partition = broker.topics.topic(self.place.topic).partition(self.place.partition)
         return Ends(partition.last_stable_offset, partition.high_watermark, partition.log.end_offset)

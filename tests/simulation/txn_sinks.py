@@ -45,7 +45,7 @@ class CommitStages:
     stages: tuple[SinkStage, ...]
 
     async def perform(self, broker: Broker) -> BatchCommit:
-        return await sinks.commit_batch(broker, CALLER, self.sink, self.batch, self.stages)
+        return await sinks.commit_batch(broker.transactions, CALLER, self.sink, self.batch, self.stages)
 
 
 @dataclass(slots=True)

@@ -90,14 +90,14 @@ def test_operations_are_counted_by_their_outcome() -> None:
     async def main(simulation: Simulation) -> None:
         broker = open_broker(simulation)
         await broker.start()
-        await create_topic(broker, ME, "t")
+        await create_topic(broker.topics, ME, "t")
         with pytest.raises(TopicExists):
-            await create_topic(broker, ME, "t")
+            await create_topic(broker.topics, ME, "t")
         for _ in range(3):
             with pytest.raises(UnknownTopic):
-                await describe_topic(broker, ME, "nowhere")
-        await describe_topic(broker, ME._replace(protocol="other"), "t")
-        counts = {key: stats.count for key, stats in broker.admission.stats.items()}
+                await describe_topic(broker.topics, ME, "nowhere")
+        await describe_topic(broker.topics, ME._replace(protocol="other"), "t")
+        counts = {key: stats.count for key, stats in broker.core.admission.stats.items()}
         assert counts[OperationKey("topics.create", "test", "ok")] == 1
         assert counts[OperationKey("topics.create", "test", "topic_exists")] == 1
         assert counts[OperationKey("topics.describe", "test", "unknown_topic")] == 3
@@ -124,9 +124,9 @@ def test_draining_broker_admits_nothing() -> None:
     async def main(simulation: Simulation) -> None:
         broker = open_broker(simulation)
         await broker.start()
-        broker.admission.is_draining = True
+        broker.core.admission.is_draining = True
         with pytest.raises(Draining):
-            await describe_topic(broker, ME, "t")
+            await describe_topic(broker.topics, ME, "t")
         await broker.stop()
 
     simulate(main, 7)
@@ -136,14 +136,14 @@ def test_full_disk_refuses_only_operations_that_write() -> None:
     async def main(simulation: Simulation) -> None:
         broker = open_broker(simulation)
         await broker.start()
-        await create_topic(broker, ME, "t")
-        broker.admission.is_disk_guarded = True
+        await create_topic(broker.topics, ME, "t")
+        broker.core.admission.is_disk_guarded = True
         with pytest.raises(DiskFull):
-            await create_topic(broker, ME, "u")
+            await create_topic(broker.topics, ME, "u")
         with pytest.raises(DiskFull):
-            await new_producer(broker, ME)
-        assert (await describe_topic(broker, ME, "t")).topic.name == "t"
-        await delete_topic(broker, ME, "t")
+            await new_producer(broker.transactions, ME)
+        assert (await describe_topic(broker.topics, ME, "t")).topic.name == "t"
+        await delete_topic(broker.topics, ME, "t")
         await broker.stop()
 
     simulate(main, 7)

@@ -32,9 +32,9 @@ def test_a_broker_that_was_not_started_says_so() -> None:
     async def main(simulation: Simulation) -> None:
         broker = open_broker(simulation)
         with pytest.raises(Unavailable):
-            await create_topic(broker, ME, "t")
+            await create_topic(broker.topics, ME, "t")
         with pytest.raises(Unavailable):
-            _ = broker.cluster_id
+            _ = broker.topics.cluster_id
         await broker.stop()
 
     simulate(main, 7)
@@ -44,12 +44,12 @@ def test_partitions_have_a_limit_over_all_topics() -> None:
     async def main(simulation: Simulation) -> None:
         broker = open_broker(simulation, partitions_max=5)
         await broker.start()
-        await create_topic(broker, ME, "a", partitions=3)
+        await create_topic(broker.topics, ME, "a", partitions=3)
         with pytest.raises(Exception, match="exceed"):
-            await create_topic(broker, ME, "b", partitions=3)
-        await create_topic(broker, ME, "b", partitions=2)
-        await delete_topic(broker, ME, "a")
-        await create_topic(broker, ME, "c", partitions=3)
+            await create_topic(broker.topics, ME, "b", partitions=3)
+        await create_topic(broker.topics, ME, "b", partitions=2)
+        await delete_topic(broker.topics, ME, "a")
+        await create_topic(broker.topics, ME, "c", partitions=3)
         await broker.stop()
 
     simulate(main, 7)
@@ -59,7 +59,7 @@ def test_stopping_twice_is_harmless() -> None:
     async def main(simulation: Simulation) -> None:
         broker = open_broker(simulation)
         await broker.start()
-        await create_topic(broker, ME, "t")
+        await create_topic(broker.topics, ME, "t")
         await broker.stop()
         await broker.stop()
 

@@ -6,34 +6,27 @@ look into these topics find what they expect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from typing_extensions import override
+
+from goqueue.broker.core import Core, Service
 from goqueue.broker.events import PartitionUnavailable
+from goqueue.broker.internal_topics import COORDINATOR_PARTITIONS, INTERNAL_CONFIG
 from goqueue.broker.topics.admin import ensure_internal_topic
+from goqueue.broker.topics.service import TopicService
 from goqueue.errors import CoordinatorUnavailable, Corrupt, GoQueueError, LogOffline
 from goqueue.model.partitioners import name_partition
 from goqueue.runtime.partition import Partition
 from goqueue.runtime.shard import Machine, Shard
 
-if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
-
 CommandT = TypeVar("CommandT")
 MachineT = TypeVar("MachineT", bound=Machine[Any])
 
-INTERNAL_CONFIG: Mapping[str, str] = {
-    "cleanup.policy": "compact",
-    "retention.ms": "-1",
-    "segment.bytes": str(16 * 1024 * 1024),
-    "max.message.bytes": str(64 * 1024 * 1024),
-    # What a coordinator has decided holds, whatever the default for other topics is.
-    "goqueue.flush": "group",
-}
 
-
-class Coordinator(Generic[MachineT, CommandT]):
+class Coordinator(Service, Generic[MachineT, CommandT]):
     """The machines of one kind, by the names that they look after; `changed` as of a `Shard`.
 
     Names with the same key (`key_of`) are looked after by the same machine.
@@ -41,25 +34,32 @@ class Coordinator(Generic[MachineT, CommandT]):
 
     def __init__(
         self,
-        broker: Broker,
+        core: Core,
+        topics: TopicService,
         topic: str,
-        partitions: int,
         new_machine: Callable[[], MachineT],
         changed: Callable[[MachineT], None] | None = None,
         key_of: Callable[[str], str] = str,
+        *,
+        partitions: int | None = None,
     ) -> None:
+        super().__init__(core)
+        self.topics = topics
         self.topic = topic
         self._key_of = key_of
         self._changed = changed
-        self._broker = broker
-        self._partitions = partitions
+        self._partitions = COORDINATOR_PARTITIONS if partitions is None else partitions
         self._new_machine = new_machine
         self._machines: list[MachineT | GoQueueError] = []
         self._shards: list[Shard[CommandT] | None] = []
 
-    def load(self) -> None:
+    @override
+    async def load(self) -> None:
+        self._load()
+
+    def _load(self) -> None:
         """Make the machines from what is stored, if the topic is there; blocks the loop while it reads."""
-        opened = self._broker.topics.get(self.topic)
+        opened = self.topics.by_name.get(self.topic)
         if opened is None or self._machines:
             return
         for partition in opened.partitions:
@@ -68,14 +68,14 @@ class Coordinator(Generic[MachineT, CommandT]):
                 if isinstance(partition, GoQueueError):
                     raise partition
                 changed = partial(self._changed, machine) if self._changed is not None else None
-                self._shards.append(Shard(machine, partition, self._broker.clock, changed))
+                self._shards.append(Shard(machine, partition, self.core.clock, changed))
                 self._machines.append(machine)
             except GoQueueError as error:
                 self._shards.append(None)
                 self._machines.append(error)
                 if isinstance(partition, Partition):
-                    reason = f"{error}; stop the broker and run: goqueue log repair {self._broker.directory}"
-                    self._broker.sink.emit(PartitionUnavailable(self.topic, partition.index, reason))
+                    reason = f"{error}; stop the broker and run: goqueue log repair {self.core.directory}"
+                    self.core.sink.emit(PartitionUnavailable(self.topic, partition.index, reason))
 
     async def submit(self, name: str, command: CommandT) -> Any:
         """Have a command carried out by the machine that a name belongs to; durable at return as of a `Shard`."""
@@ -136,12 +136,14 @@ class Coordinator(Generic[MachineT, CommandT]):
             if shard is not None:
                 await shard.submit(command)
 
+    @override
     def pass_time(self) -> None:
         """Carry out what is due by now."""
         for shard in self._shards:
             if shard is not None:
                 shard.pass_time()
 
+    @override
     def close(self) -> None:
         """Let no more time pass, and answer all who wait: the broker is about to stop."""
         for shard in self._shards:
@@ -150,8 +152,8 @@ class Coordinator(Generic[MachineT, CommandT]):
 
     async def _shard(self, name: str) -> Shard[CommandT]:
         if not self._machines:
-            await ensure_internal_topic(self._broker, self.topic, self._partitions, INTERNAL_CONFIG)
-            self.load()
+            await ensure_internal_topic(self.topics, self.topic, self._partitions, INTERNAL_CONFIG)
+            self._load()
             if not self._machines:
                 raise CoordinatorUnavailable(
                     f"{self.topic} could not be made, and what is there of it could not be removed yet",

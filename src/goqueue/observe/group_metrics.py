@@ -77,7 +77,7 @@ async def look_at_groups(broker: Broker) -> GroupSnapshot:
         rebalances=rebalances,
         transactions=states,
         ended=ended,
-        held_bytes=dict(islice(sorted(broker.retention.held_bytes.items()), _HOLDS_MAX)),
+        held_bytes=dict(islice(sorted(broker.topics.retention.held_bytes.items()), _HOLDS_MAX)),
     )
 
 
@@ -97,7 +97,7 @@ async def _lags(broker: Broker, told: Sequence[tuple[str, GroupMachine]]) -> Map
                 behind.append((key, each, committed.offset))
     unknown = {key for key, _, _ in islice(behind, _AGES_MAX, None)}
     for key, each, offset in behind[:_AGES_MAX]:
-        found[key] = _worse(found[key], await lag_of(broker, each, offset))
+        found[key] = _worse(found[key], await lag_of(broker.groups, each, offset))
     return {key: lag._replace(seconds=None, left_seconds=None) if key in unknown else lag for key, lag in found.items()}
 
 
@@ -113,7 +113,7 @@ def _worse(known: GroupLag, lag: Lag) -> GroupLag:
 
 def _messages(broker: Broker, partition: TopicPartition, offset: int) -> Lag | None:
     try:
-        found = broker.topic(partition.topic).partition(partition.partition)
+        found = broker.topics.topic(partition.topic).partition(partition.partition)
     except GoQueueError:
         return None
     return messages_behind(found, offset)

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from goqueue.broker.broker import CATALOG_TOPIC, Broker
+from goqueue.broker.broker import Broker
+from goqueue.broker.internal_topics import CATALOG_TOPIC
 from goqueue.errors import GoQueueError
 
 _PROBE_NAME = ".goqueue-probe"
@@ -72,24 +73,24 @@ class HealthChecks:
         broken = list(_broken(broker))
         return Health(
             [
-                Check("draining", "the broker is about to stop" if broker.admission.is_draining else ""),
+                Check("draining", "the broker is about to stop" if broker.core.admission.is_draining else ""),
                 Check("listeners", f"no port is open for {', '.join(closed)}" if closed else ""),
                 Check("catalog", _fault_of_catalog(broker)),
                 Check("partitions", _shown(broken)),
                 Check("disk", await self._fault_of_disk()),
                 Check(
                     "disk_space",
-                    "the disk is nearly full, so writes are refused" if broker.admission.is_disk_guarded else "",
+                    "the disk is nearly full, so writes are refused" if broker.core.admission.is_disk_guarded else "",
                 ),
             ]
         )
 
     async def _fault_of_disk(self) -> str:
-        now = self._broker.clock.monotonic()
+        now = self._broker.core.clock.monotonic()
         if self._probe is None or (self._probe.done() and now - self._probed_at >= _PROBE_EVERY_S):
             self._probed_at = now
             loop = asyncio.get_running_loop()
-            self._probe = loop.run_in_executor(self._broker.threads, self._write_something)
+            self._probe = loop.run_in_executor(self._broker.core.threads, self._write_something)
         try:
             # One probe at a time: if the disk hangs, asking again must not take one thread after the other.
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
@@ -98,8 +99,8 @@ class HealthChecks:
             return f"the disk has not answered for {_PROBE_TIMEOUT_S:.0f} s"
 
     def _write_something(self) -> str:
-        disk = self._broker.disk
-        path = self._broker.directory / _PROBE_NAME
+        disk = self._broker.core.disk
+        path = self._broker.core.directory / _PROBE_NAME
         try:
             file = disk.open(path, create=True)
             try:
@@ -113,12 +114,12 @@ class HealthChecks:
 
 
 def _fault_of_catalog(broker: Broker) -> str:
-    found = next((partition for partition in broker.partitions if partition.topic == CATALOG_TOPIC), None)
+    found = next((partition for partition in broker.topics.partitions if partition.topic == CATALOG_TOPIC), None)
     return "it is not open" if found is None else found.log.fault
 
 
 def _broken(broker: Broker) -> Iterator[str]:
-    for name, opened in broker.topics.items():
+    for name, opened in broker.topics.by_name.items():
         for index, partition in enumerate(opened.partitions):
             if isinstance(partition, GoQueueError):
                 yield f"{name}-{index}: {partition.message}"

@@ -79,7 +79,7 @@ class Metrics:
     async def expose(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics as text, in a format that the reader accepts, and the media type of that format."""
         snapshot = self._look(await look_at_groups(self._broker), await look_at_queue_groups(self._broker))
-        return await asyncio.get_running_loop().run_in_executor(self._broker.threads, self._told, snapshot, accept)
+        return await asyncio.get_running_loop().run_in_executor(self._broker.core.threads, self._told, snapshot, accept)
 
     def _told(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
         # Imported where and when it is needed: a broker that nobody watches starts sooner.
@@ -89,7 +89,7 @@ class Metrics:
 
     def _free_fraction(self) -> float | None:
         try:
-            return self._broker.disk.free_fraction(self._broker.directory)
+            return self._broker.core.disk.free_fraction(self._broker.core.directory)
         except OSError:
             # When the disk is broken, everything else is wanted all the more.
             return None
@@ -98,8 +98,8 @@ class Metrics:
         broker = self._broker
         rows: list[PartitionRow] = []
         total = offline = 0
-        for name in sorted(broker.topics):
-            for index, partition in enumerate(broker.topics[name].partitions):
+        for name in sorted(broker.topics.by_name):
+            for index, partition in enumerate(broker.topics.by_name[name].partitions):
                 total += 1
                 offline += isinstance(partition, GoQueueError) or bool(partition.log.obstacle)
                 if total <= PARTITIONS_MAX and isinstance(partition, Partition):
@@ -107,14 +107,14 @@ class Metrics:
         return Snapshot(
             {
                 key: Durations(stats.count, stats.seconds, tuple(stats.by_bucket))
-                for key, stats in broker.admission.stats.items()
+                for key, stats in broker.core.admission.stats.items()
             },
             self._door.connections,
             dict(self._door.dropped),
             {
-                "goqueue_disk_guarded": broker.admission.is_disk_guarded,
-                "goqueue_draining": broker.admission.is_draining,
-                "goqueue_topics": len(broker.topics),
+                "goqueue_disk_guarded": broker.core.admission.is_disk_guarded,
+                "goqueue_draining": broker.core.admission.is_draining,
+                "goqueue_topics": len(broker.topics.by_name),
                 "goqueue_partitions": total,
                 "goqueue_partitions_omitted": max(0, total - PARTITIONS_MAX),
                 "goqueue_logs_offline": offline,
@@ -125,7 +125,7 @@ class Metrics:
             groups,
             look_at_pipelines(broker),
             queues,
-            dict(broker.unreadable_batches),
+            dict(broker.topics.unreadable_batches),
         )
 
 

@@ -50,7 +50,7 @@ class PipelineSnapshot:
 
 def look_at_pipelines(broker: Broker) -> PipelineSnapshot:
     """Return what is to be told."""
-    found = seen_pipelines(broker)
+    found = seen_pipelines(broker.runs)
     queries = [QueryRow(view.name, each, view.is_running) for view in found for each in view.report.queries]
     told = queries[:QUERIES_MAX]
     return PipelineSnapshot(

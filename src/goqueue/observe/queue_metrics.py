@@ -47,18 +47,18 @@ class QueueSnapshot:
 async def look_at_queue_groups(broker: Broker) -> QueueSnapshot:
     """Return what is to be told."""
     count = sum(len(machine.groups) for machine in broker.queues.machines)
-    queues = await look_at_queues(broker, QUEUES_MAX)
+    queues = await look_at_queues(broker.queues, QUEUES_MAX)
     members = dict.fromkeys((each.group for each in queues), 0)
-    members |= {name: len(group.members) for name, group in broker.shares.members.groups.items()}
+    members |= {name: len(group.members) for name, group in broker.share_groups.members.groups.items()}
     driver = broker.redrives.driver
     under_way = [job for machine in broker.redrives.machines for job in machine.under_way]
     states = Counter(STALLED if job.id in driver.troubles else job.state.value for job in under_way)
-    topics = broker.topics_by_id
+    topics = broker.topics.by_id
     redriven = {topics[each].topic.name: moves for each, moves in driver.tallies.by_topic.items() if each in topics}
     return QueueSnapshot(
         count,
         queues,
-        broker.clock.now_ms(),
+        broker.core.clock.now_ms(),
         dict(islice(sorted(members.items()), QUEUES_MAX)),
         {state: states[state] for state in (RedriveState.RUNNING.value, STALLED, RedriveState.CANCELLING.value)},
         dict(islice(sorted(redriven.items()), QUEUES_MAX)),

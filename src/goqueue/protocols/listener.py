@@ -35,7 +35,7 @@ class Front(ABC, Generic[C]):
     def __init__(self, broker: Broker, door: Door) -> None:
         self.broker = broker
         self.door = door
-        self.tasks = Tasks(broker.sink)
+        self.tasks = Tasks(broker.core.sink)
         self.loop = asyncio.get_running_loop()
         self._connections: dict[C, None] = {}
         self._emptied = asyncio.Event()

@@ -114,7 +114,9 @@ class Server:
         except BaseException:
             await self.stop()
             raise
-        self._sink.emit(ServerStarted(str(settings.data_dir), len(self.broker.topics), settings.default_flush.value))
+        self._sink.emit(
+            ServerStarted(str(settings.data_dir), len(self.broker.topics.by_name), settings.default_flush.value)
+        )
 
     async def _listen(self, name: str, port: int, connection: Callable[[], asyncio.BaseProtocol]) -> None:
         try:
@@ -138,7 +140,7 @@ class Server:
 
     async def stop(self) -> None:
         """Drain, within the time that the settings give, then close everything."""
-        self.broker.admission.is_draining = True
+        self.broker.core.admission.is_draining = True
         self.broker.release()
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():

@@ -149,7 +149,7 @@ class SimServer:
 
     def waiters(self, topic: str, partition: int = 0) -> int:
         """Return how many wait for a partition to get on."""
-        return len(self.server.broker.topic(topic).partition(partition).waiters)
+        return len(self.server.broker.topics.topic(topic).partition(partition).waiters)
 
     def connections(self) -> list[HttpConnection]:
         """Return the server's ends of all HTTP connections."""

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, TopicPartition
 
-from goqueue.broker.queues.coordinator import DELIVERIES_TOPIC
+from goqueue.broker.internal_topics import DELIVERIES_TOPIC
 from goqueue.client.kafka import KafkaData
 from goqueue.client.kafka import TopicPartition as DataPartition
 from goqueue.errors import Invalid

@@ -323,14 +323,14 @@ def test_whose_turn_it_is_in_topics_that_are_gone_is_forgotten() -> None:
         )
         turns = Turns()
         await broker.start()
-        await create_topic(broker, INSIDE, "stays", partitions=2)
-        assert turns.next_partition(broker, broker.topic("stays")) == 0
+        await create_topic(broker.topics, INSIDE, "stays", partitions=2)
+        assert turns.next_partition(broker.messages, broker.topics.topic("stays")) == 0
         for number in range(50):
-            await create_topic(broker, INSIDE, f"t-{number}")
-            turns.next_partition(broker, broker.topic(f"t-{number}"))
-            await delete_topic(broker, INSIDE, f"t-{number}")
+            await create_topic(broker.topics, INSIDE, f"t-{number}")
+            turns.next_partition(broker.messages, broker.topics.topic(f"t-{number}"))
+            await delete_topic(broker.topics, INSIDE, f"t-{number}")
         assert len(turns) < 6
-        assert turns.next_partition(broker, broker.topic("stays")) == 1
+        assert turns.next_partition(broker.messages, broker.topics.topic("stays")) == 1
         await broker.stop()
 
     simulate(main, 0)

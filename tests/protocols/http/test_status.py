@@ -196,7 +196,7 @@ def test_a_log_that_cannot_be_opened_at_the_start_is_named() -> None:
             await client.call("POST", "/topics", {"name": "t", "partitions": 2})
             await client.call("POST", "/topics/t/messages", {"messages": [{"partition": 1, "value": "x"}]})
         # After a kill there is no record of a clean stop, so every log is opened at the start.
-        remove_tree(disk, server.server.broker.directory / CLOSED_STATES_LOG)
+        remove_tree(disk, server.server.broker.core.directory / CLOSED_STATES_LOG)
         disk.fail(errno.EIO, operation="open", path="t-1/*", times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()
@@ -219,7 +219,7 @@ def test_a_log_that_nobody_uses_is_named_soon_after_the_start_and_no_longer_when
             for topic in ("gone", "hidden", "sound"):
                 await client.call("POST", "/topics", {"name": topic, "partitions": 1})
                 await client.call("POST", f"/topics/{topic}/messages", {"messages": [{"value": "x"}]})
-        remove_tree(disk, server.server.broker.directory / "gone-0")
+        remove_tree(disk, server.server.broker.core.directory / "gone-0")
         disk.fail(errno.EIO, operation="open", path="hidden-0/*", times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()
@@ -234,7 +234,7 @@ def test_a_log_that_nobody_uses_is_named_soon_after_the_start_and_no_longer_when
             await asyncio.sleep(3)
             _, _, _, wrong = await look(client)
             assert "hidden-0" not in wrong["partitions"]
-            assert server.server.broker.topic("sound").partition(0).log.is_unopened
+            assert server.server.broker.topics.topic("sound").partition(0).log.is_unopened
 
     simulate(main, 0)
 

@@ -38,7 +38,7 @@ def append(server: SimServer, *batches: bytearray) -> None:
     """Put batches into the log as they are, past the checks of protocols."""
     from goqueue.log.batches import check_batches
 
-    partition = server.server.broker.topic("t").partition(0)
+    partition = server.server.broker.topics.topic("t").partition(0)
     for batch in batches:
         partition.log.append(check_batches(batch, bytes_max=10_000_000), leader_epoch=0)
     partition.flusher.note_append()

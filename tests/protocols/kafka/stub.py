@@ -9,7 +9,8 @@ from goqueue.errors import UnknownPartition, UnknownTopic, UnknownTopicId
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.broker import Broker
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 
 class _NoTopics:

@@ -32,7 +32,7 @@ def test_much_that_is_not_durable_is_flushed_before_its_time(seed: int) -> None:
             await create_topic(client, "t", config=config)
             # The first append to a new log is flushed at once, whatever the setting.
             await publish(client, "t", batch(b"x"))
-            log = server.server.broker.topic("t").partition(0).log
+            log = server.server.broker.topics.topic("t").partition(0).log
             await asyncio.sleep(1)
             assert log.durable_end == 1
             await publish(client, "t", batch(b"x" * 100))
@@ -52,7 +52,7 @@ def test_a_writer_that_is_too_fast_waits_for_the_disk(seed: int, flush: str) -> 
         async with serving(simulation) as server:
             client = await server.client()
             await create_topic(client, "t", config={"goqueue.flush": flush})
-            log = server.server.broker.topic("t").partition(0).log
+            log = server.server.broker.topics.topic("t").partition(0).log
             for _ in range(40):
                 client.send(PRODUCE, 9, produce("t", batch(b"x" * 3000), acks=LEADER))
             for number in range(40):

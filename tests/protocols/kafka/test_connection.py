@@ -37,7 +37,7 @@ UNSUPPORTED_VERSION = 35
 
 async def flushed(server: SimServer) -> None:
     """Wait until nothing waits for a disk."""
-    for partition in server.server.broker.partitions:
+    for partition in server.server.broker.topics.partitions:
         await partition.flusher.drain()
 
 
@@ -88,7 +88,7 @@ def test_of_requests_in_a_row_each_has_its_own_outcome(seed: int) -> None:
                 result = produced(await client.reply())
                 assert (result["error_code"], result["base_offset"]) == ((0, offset) if good else (2, -1))
                 offset += good
-            stats = server.server.broker.admission.stats
+            stats = server.server.broker.core.admission.stats
             counted = {key.outcome: each.count for key, each in stats.items() if key.operation == PUBLISH.name}
             assert counted.get("ok", 0) == offset
             assert counted.get("corrupt_batch", 0) == len(is_good) - offset
@@ -341,7 +341,7 @@ def test_a_client_that_goes_in_the_middle_of_everything_leaves_nothing_behind(se
             await asyncio.sleep(1)
             await flushed(server)
             assert server.server.door.connections == 1
-            assert sum(len(partition.waiters) for partition in server.server.broker.partitions) == 0
+            assert sum(len(partition.waiters) for partition in server.server.broker.topics.partitions) == 0
             assert not server.server._kafka.tasks
             assert (await publish(owner, "t", batch(b"y")))["error_code"] == 0
 
@@ -384,7 +384,7 @@ def test_what_a_dropped_client_has_sent_is_not_mixed_up_with_what_others_send() 
             found["bad"]._go_on()
             for offset in range(3):
                 assert produced(await good.reply())["base_offset"] == offset
-            log = server.server.broker.topics["orders"].partition(0).log
+            log = server.server.broker.topics.by_name["orders"].partition(0).log
             assert log.end_offset == 3
 
     simulate(main, 1)

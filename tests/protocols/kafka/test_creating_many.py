@@ -30,7 +30,7 @@ def test_metadata_makes_a_bounded_number_of_topics_and_the_next_request_goes_on(
 
 def test_metadata_makes_no_more_topics_once_its_client_has_left() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
-        topics = server.server.broker.topics
+        topics = server.server.broker.topics.by_name
         request = {"topics": [{"name": name} for name in NAMES], "allow_auto_topic_creation": True}
         client.send(METADATA, 12, request)
         while len(topics) < 3:  # noqa: ASYNC110 - virtual time
@@ -53,9 +53,9 @@ def test_broker_that_stops_makes_no_more_topics_of_a_request(api: int) -> None:
             topics = [{"name": name} | (wanted if api == CREATE_TOPICS else {}) for name in names]
             more = {"timeout": 1000} if api == CREATE_TOPICS else {"allow_auto_topic_creation": True}
             client.send(api, 7 if api == CREATE_TOPICS else 12, {"topics": topics, **more})
-            while len(broker.topics) < 3:  # noqa: ASYNC110 - virtual time
+            while len(broker.topics.by_name) < 3:  # noqa: ASYNC110 - virtual time
                 await asyncio.sleep(0.001)
             await server.stop()
-            assert 3 <= len(list(broker.catalog.topics)) <= 250
+            assert 3 <= len(list(broker.topics.catalog.topics)) <= 250
 
     simulate(main, 7)

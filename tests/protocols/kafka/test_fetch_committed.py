@@ -60,7 +60,7 @@ def test_an_index_that_cannot_be_read_is_no_matter_to_those_who_read_elsewhere()
             for _ in range(12):
                 await publish(client, "t", batch(b"x" * 600))
         # After a kill there is no record of a clean stop, so every log is opened at the start.
-        remove_tree(disk, server.server.broker.directory / CLOSED_STATES_LOG)
+        remove_tree(disk, server.server.broker.core.directory / CLOSED_STATES_LOG)
         async with serving(simulation, disk) as server:
             client = await server.client()
             disk.fail(errno.EIO, operation="read", path=index_from(9), times=None)

@@ -29,7 +29,7 @@ SOON_S = 0.1
 
 def waiters(server: SimServer) -> int:
     """Return how many wait for any partition."""
-    return sum(len(partition.waiters) for partition in server.server.broker.partitions)
+    return sum(len(partition.waiters) for partition in server.server.broker.topics.partitions)
 
 
 async def until(is_so: Callable[[], bool], *, seconds: float = 10) -> None:

@@ -83,7 +83,7 @@ def test_files_that_nobody_knows_are_neither_adopted_nor_removed(seed: int) -> N
         async with serving(simulation, disk) as server:
             client = await server.client()
             assert (await create_topic(client, "t"))["error_code"] == STORAGE_ERROR
-            assert "t" not in server.server.broker.topics
+            assert "t" not in server.server.broker.topics.by_name
         assert disk.exists(stray)
 
     simulate(main, seed)

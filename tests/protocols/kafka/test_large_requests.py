@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from goqueue.broker.admission import Caller
-from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Publish, publish
+from goqueue.broker.messages.service import MessageService
 from goqueue.protocols.kafka.api.messages.produce import SECTIONS_AT_ONCE, pieces_of
 from goqueue.protocols.kafka.wire import connection as kafka_connection
 from goqueue.testing import Simulation, simulate
@@ -37,9 +37,9 @@ def test_publish_to_very_many_partitions_is_done_in_pieces_and_in_order(
 ) -> None:
     sizes: list[int] = []
 
-    def noted(broker: Broker, caller: Caller, requests: Sequence[Publish]) -> None:
+    def noted(messages: MessageService, caller: Caller, requests: Sequence[Publish]) -> None:
         sizes.append(sum(len(each.sections) for each in requests))
-        publish(broker, caller, requests)
+        publish(messages, caller, requests)
 
     monkeypatch.setattr(kafka_connection, "publish", noted)
 
@@ -80,7 +80,7 @@ def test_large_frame_is_published_whole_and_in_order(seed: int, monkeypatch: pyt
             answered = (await client.reply())["responses"]
             assert [topic["partition_responses"][0]["base_offset"] for topic in answered] == [0, 1, 2, 3]
             assert [produced(await client.reply())["base_offset"] for _ in range(3)] == [4, 5, 6]
-            partition = server.server.broker.topic("t").partition(0)
+            partition = server.server.broker.topics.topic("t").partition(0)
             stored = partition.read(0, bytes_max=10_000_000)
             assert all(bytes([number]) * 700_000 in stored for number in range(4))
 
@@ -192,7 +192,7 @@ def test_log_directories_open_no_log_that_is_asleep() -> None:
         async with serving(simulation) as server:
             client = await server.client()
             await create_topic(client, "t")
-            log = server.server.broker.topic("t").partition(0).log
+            log = server.server.broker.topics.topic("t").partition(0).log
             assert log.is_unopened
             (found,) = (await client.call(DESCRIBE_LOG_DIRS, 4, {"topics": None}))["results"]
             assert found["topics"][0]["partitions"][0]["partition_size"] == 0

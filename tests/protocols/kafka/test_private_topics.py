@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.broker.queues.coordinator import DELIVERIES_TOPIC
-from goqueue.broker.redrives.coordinator import REDRIVES_TOPIC
+from goqueue.broker.internal_topics import DELIVERIES_TOPIC, REDRIVES_TOPIC
 from tests.protocols.kafka.api_kit import INVALID_TOPIC, UNKNOWN_TOPIC, run
 from tests.protocols.kafka.group_kit import ConsumerMember, commit, committed, offsets
 from tests.protocols.kafka.raw import FETCH, RawClient

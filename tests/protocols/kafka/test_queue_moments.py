@@ -12,8 +12,8 @@ import pytest
 
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
+from goqueue.broker.internal_topics import DELIVERIES_TOPIC
 from goqueue.broker.queues.admin import configure_queue
-from goqueue.broker.queues.coordinator import DELIVERIES_TOPIC
 from goqueue.broker.queues.receive_and_settle import receive, settle
 from goqueue.broker.queues.receiving import Receiving, Source, Wish
 from goqueue.broker.queues.settling import Statement
@@ -64,14 +64,14 @@ async def _receipts(broker: Broker, client: RawClient, groups: str) -> list[str]
     await publish(client, "t", "1")
     receipts: list[str] = []
     for name in groups:
-        (got,) = (await receive(broker, INSIDE, _wish("t", group=name))).received
+        (got,) = (await receive(broker.queues, INSIDE, _wish("t", group=name))).received
         receipts += got.receipts
     return receipts
 
 
 def _fail(broker: Broker, group: str) -> None:
     """Let the log of a group take nothing any more."""
-    partition = broker.topic(DELIVERIES_TOPIC).partition(broker.queues._index(group))
+    partition = broker.topics.topic(DELIVERIES_TOPIC).partition(broker.queues._index(group))
     partition.log.go_offline("it is sick")
 
 
@@ -98,7 +98,7 @@ async def _make_anew(broker: Broker, group: QueueGroup, settings: QueueSettings)
     """Have a group deleted, and another one of its name made at once."""
     deleting = asyncio.ensure_future(_delete(broker, group.name))
     await _until(lambda: _group(broker, group.name) is not group)
-    await asyncio.gather(deleting, configure_queue(broker, INSIDE, group.name, lambda _: settings))
+    await asyncio.gather(deleting, configure_queue(broker.queues, INSIDE, group.name, lambda _: settings))
 
 
 async def _until(fact: Callable[[], bool], *, step_s: float = 0) -> None:
@@ -113,16 +113,16 @@ async def _until(fact: Callable[[], bool], *, step_s: float = 0) -> None:
 def test_a_partition_in_which_all_wait_for_one_key_keeps_nobody_from_the_others() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
+        await configure_queue(broker.queues, INSIDE, "g", lambda _: ORDERED)
         for name in ("full", "free"):
             await _make(client, name)
         await publish(client, "full", *["held"] * (HELD_MAX + 50), key=b"k")
-        assert len((await receive(broker, INSIDE, _wish("full", limit=2_000))).received) == 1
+        assert len((await receive(broker.queues, INSIDE, _wish("full", limit=2_000))).received) == 1
         await publish(client, "free", *map(str, range(20)))
         for number in range(20):
             async with asyncio.timeout(1):
                 wish = _wish("full", "free", who=f"c{number}", limit=1, wait_ms=20_000)
-                assert len((await receive(broker, INSIDE, wish)).received) == 1
+                assert len((await receive(broker.queues, INSIDE, wish)).received) == 1
 
     run(act)
 
@@ -132,16 +132,16 @@ def test_a_partition_in_which_all_wait_for_one_key_keeps_nobody_from_the_others(
 def test_messages_that_are_held_and_gone_from_the_log_keep_nobody_from_those_behind(keys: bytes) -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
+        await configure_queue(broker.queues, INSIDE, "g", lambda _: ORDERED)
         await _make(client, "t")
         for key, count in Counter(keys).items():
             await publish(client, "t", *["held"] * count, key=bytes([key]))
         await publish(client, "t", "free")
-        while (await receive(broker, INSIDE, _wish("t", limit=900))).received:
+        while (await receive(broker.queues, INSIDE, _wish("t", limit=900))).received:
             pass
         assert _window(broker).held == HELD_MAX
         await delete_records(client, "t", HELD_MAX)
-        got = (await receive(broker, INSIDE, _wish("t", who="other", limit=100))).received
+        got = (await receive(broker.queues, INSIDE, _wish("t", who="other", limit=100))).received
         assert b"free" in [record.value for each in got for record in each.records]
 
     run(act)
@@ -151,14 +151,14 @@ def test_messages_that_are_held_and_gone_from_the_log_keep_nobody_from_those_beh
 def test_a_waiting_fetch_hears_of_room_for_those_who_wait_though_somebody_has_taken_what_was_ready(limit: int) -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda _: ORDERED)
+        await configure_queue(broker.queues, INSIDE, "g", lambda _: ORDERED)
         where = await _make(client, "t")
         for value in ("j1", "k1", "j2"):
             await publish(client, "t", value, key=value[:1].encode())
         # One more than there is room for.
         await publish(client, "t", *["held"] * HELD_MAX, key=b"k")
         await publish(client, "t", "free")
-        got = await receive(broker, INSIDE, _wish("t", who="busy", limit=500))
+        got = await receive(broker.queues, INSIDE, _wish("t", who="busy", limit=500))
         receipts = {
             offset: receipt
             for each in got.received
@@ -166,13 +166,13 @@ def test_a_waiting_fetch_hears_of_room_for_those_who_wait_though_somebody_has_ta
         }
         assert sorted(receipts) == [0, 1]
         for _ in range(4):
-            await receive(broker, INSIDE, _wish("t", who="busy", limit=450))
+            await receive(broker.queues, INSIDE, _wish("t", who="busy", limit=450))
         waiting = await _waiting(server, where)
         window = _window(broker)
-        acking = asyncio.ensure_future(settle(broker, INSIDE, [receipts[0]], ACK))
+        acking = asyncio.ensure_future(settle(broker.queues, INSIDE, [receipts[0]], ACK))
         await _until(lambda: bool(window.ready))
         # With room for more than that, another message is held in the place of the one that is done.
-        await receive(broker, INSIDE, _wish("t", who="other", limit=limit))
+        await receive(broker.queues, INSIDE, _wish("t", who="other", limit=limit))
         await acking
         assert await _brought(waiting) == ["free"]
 
@@ -184,14 +184,16 @@ def test_who_got_nothing_of_one_topic_hears_of_what_has_come_to_another_just_the
         broker = server.server.broker
         for name in "tu":
             await create_topic(client, name, config={"goqueue.flush": "interval"})
-        await receive(broker, INSIDE, _wish("t", "u"))
+        await receive(broker.queues, INSIDE, _wish("t", "u"))
         await publish(client, "t", "1")
         window = _window(broker, "t")
         wishes = [_wish("t", "u", who=who, limit=1, wait_ms=20_000) for who in "ab"]
-        receiving = asyncio.gather(*(receive(broker, INSIDE, wish) for wish in wishes))
+        receiving = asyncio.gather(*(receive(broker.queues, INSIDE, wish) for wish in wishes))
         await _until(lambda: window.cursor == 1)
         # One of them has this one; before the other begins to wait, there is another, at the same place elsewhere.
-        broker.topic("u").partition(0).append_own(build_batch([NewRecord(START_MS, None, b"1")]), is_awaited=False)
+        broker.topics.topic("u").partition(0).append_own(
+            build_batch([NewRecord(START_MS, None, b"1")]), is_awaited=False
+        )
         async with asyncio.timeout(1):
             assert [len(each.received) for each in await receiving] == [1, 1]
 
@@ -201,10 +203,10 @@ def test_who_got_nothing_of_one_topic_hears_of_what_has_come_to_another_just_the
 def test_a_receive_goes_on_with_a_group_that_was_made_anew_while_it_began() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings())
+        await configure_queue(broker.queues, INSIDE, "g", lambda _: QueueSettings())
         await _make(client, "t")
         await publish(client, "t", "1", "2", "3")
-        receiving = asyncio.ensure_future(receive(broker, INSIDE, _wish("t", wait_ms=20_000)))
+        receiving = asyncio.ensure_future(receive(broker.queues, INSIDE, _wish("t", wait_ms=20_000)))
         group = _group(broker)
         assert group is not None
         await _until(lambda: bool(group.windows))
@@ -218,11 +220,11 @@ def test_a_receive_goes_on_with_a_group_that_was_made_anew_while_it_began() -> N
 def test_a_group_that_was_made_anew_while_a_receive_began_begins_where_its_own_settings_say() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings())
+        await configure_queue(broker.queues, INSIDE, "g", lambda _: QueueSettings())
         for name in "tu":
             await _make(client, name)
             await publish(client, name, "old")
-        receiving = asyncio.ensure_future(receive(broker, INSIDE, _wish("t", "u", wait_ms=20_000)))
+        receiving = asyncio.ensure_future(receive(broker.queues, INSIDE, _wish("t", "u", wait_ms=20_000)))
         group = _group(broker)
         assert group is not None
         await _until(lambda: bool(group.windows))
@@ -240,11 +242,11 @@ def test_a_receive_makes_a_group_that_is_deleted_before_it_has_begun(is_known: b
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
         # The topic of all groups is there.
-        await configure_queue(broker, INSIDE, "g" if is_known else "other", lambda _: QueueSettings())
+        await configure_queue(broker.queues, INSIDE, "g" if is_known else "other", lambda _: QueueSettings())
         for name in "tu":
             await _make(client, name)
         await publish(client, "u", "1")
-        receiving = asyncio.ensure_future(receive(broker, INSIDE, _wish("t", "u", wait_ms=20_000)))
+        receiving = asyncio.ensure_future(receive(broker.queues, INSIDE, _wish("t", "u", wait_ms=20_000)))
         await _until(lambda: (group := _group(broker)) is not None and bool(group.windows) is is_known)
         await _delete(broker, "g")
         async with asyncio.timeout(1):
@@ -257,7 +259,7 @@ def test_a_fetch_makes_a_group_that_is_deleted_before_it_has_begun() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
         # The topic of all groups is there.
-        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
+        await configure_queue(broker.queues, INSIDE, "other", lambda _: QueueSettings())
         where = await _make(client, "t")
         await publish(client, "t", "1")
         member = ShareMember(await server.client())
@@ -272,8 +274,8 @@ def test_a_fetch_makes_a_group_that_is_deleted_before_it_has_begun() -> None:
 def test_settings_are_taken_though_their_group_is_deleted_in_that_moment() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
-        configuring = asyncio.ensure_future(configure_queue(broker, INSIDE, "g", lambda _: ORDERED))
+        await configure_queue(broker.queues, INSIDE, "other", lambda _: QueueSettings())
+        configuring = asyncio.ensure_future(configure_queue(broker.queues, INSIDE, "g", lambda _: ORDERED))
         await _until(lambda: _group(broker) is not None)
         await _delete(broker, "g")
         assert (await configuring).settings == ORDERED
@@ -285,15 +287,17 @@ def test_no_group_begins_with_a_topic_that_is_deleted_while_the_group_is_made() 
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
         # The topic of all groups is there.
-        await configure_queue(broker, INSIDE, "other", lambda _: QueueSettings())
+        await configure_queue(broker.queues, INSIDE, "other", lambda _: QueueSettings())
         await _make(client, "t")
-        deleting = asyncio.ensure_future(delete_topic(broker, INSIDE, "t"))
+        deleting = asyncio.ensure_future(delete_topic(broker.topics, INSIDE, "t"))
         receiving: list[asyncio.Future[Receiving]] = []
 
         def is_gone() -> bool:
             # Another one in every moment in which the topic is there.
-            receiving.append(asyncio.ensure_future(receive(broker, INSIDE, _wish("t", group=f"g{len(receiving)}"))))
-            return "t" not in broker.topics
+            receiving.append(
+                asyncio.ensure_future(receive(broker.queues, INSIDE, _wish("t", group=f"g{len(receiving)}")))
+            )
+            return "t" not in broker.topics.by_name
 
         await _until(is_gone, step_s=0.00001)
         await asyncio.gather(deleting, *receiving, return_exceptions=True)
@@ -307,7 +311,7 @@ def test_no_group_begins_with_a_topic_that_is_deleted_while_the_group_is_made() 
 def test_a_fetch_does_not_wait_for_a_group_that_was_deleted_while_it_began() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings())
+        await configure_queue(broker.queues, INSIDE, "g", lambda _: QueueSettings())
         where = await _make(client, "t")
         await publish(client, "t", "1")
         group = _group(broker)
@@ -328,8 +332,8 @@ def test_a_waiting_fetch_hears_of_a_seek_though_nobody_waits_for_its_end() -> No
         broker = server.server.broker
         where = await _make(client, "t")
         await publish(client, "t", "1")
-        (got,) = (await receive(broker, INSIDE, _wish("t"))).received
-        await settle(broker, INSIDE, got.receipts, ACK)
+        (got,) = (await receive(broker.queues, INSIDE, _wish("t"))).received
+        await settle(broker.queues, INSIDE, got.receipts, ACK)
         waiting = await _waiting(server, where)
         window = _window(broker)
         seeking = asyncio.ensure_future(broker.queues.submit("g", Seek("g", TopicPartition("t", 0), 0)))
@@ -345,7 +349,7 @@ def test_nothing_is_counted_for_a_deleted_group_though_nobody_waits_for_its_end(
         broker = server.server.broker
         await _make(client, "t")
         await publish(client, "t", "1")
-        await receive(broker, INSIDE, _wish("t"))
+        await receive(broker.queues, INSIDE, _wish("t"))
         deleting = asyncio.ensure_future(_delete(broker, "g"))
         await _until(lambda: _group(broker) is None)
         deleting.cancel()
@@ -361,7 +365,7 @@ def test_acks_in_several_groups_hold_in_all_of_them_or_none_when_the_caller_leav
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
         receipts = await _receipts(broker, client, "gh")
-        settling = asyncio.ensure_future(settle(broker, INSIDE, receipts, ACK))
+        settling = asyncio.ensure_future(settle(broker.queues, INSIDE, receipts, ACK))
         for _ in range(len(outcomes)):
             await pass_time(0)
         settling.cancel()
@@ -382,11 +386,11 @@ def test_of_receipts_of_several_groups_each_is_told_what_became_of_it_though_one
         broker = server.server.broker
         receipts = await _receipts(broker, client, "gh")
         _fail(broker, "g")
-        failed, done = await settle(broker, INSIDE, receipts, ACK)
+        failed, done = await settle(broker.queues, INSIDE, receipts, ACK)
         assert isinstance(failed, CoordinatorUnavailable)
         assert done == DONE
         with pytest.raises(CoordinatorUnavailable):
-            await settle(broker, INSIDE, receipts[:1], ACK)
+            await settle(broker.queues, INSIDE, receipts[:1], ACK)
 
     run(act)
 
@@ -400,7 +404,7 @@ def test_what_keeps_all_groups_of_a_request_from_settling_is_told_once() -> None
         unheard: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
         with pytest.raises(CoordinatorUnavailable):
-            await settle(broker, INSIDE, receipts, ACK)
+            await settle(broker.queues, INSIDE, receipts, ACK)
         await pass_time(1)
         gc.collect()
         assert unheard == []

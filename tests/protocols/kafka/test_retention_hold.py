@@ -37,7 +37,7 @@ async def filled(simulation: Simulation, committed: dict[str, int], disk: SimDis
 
 def start_of(server: SimServer) -> int:
     """Return where the topic starts."""
-    return server.server.broker.topic("t").partition(0).log.start_offset
+    return server.server.broker.topics.topic("t").partition(0).log.start_offset
 
 
 @pytest.mark.seeds(2, long_count=20)

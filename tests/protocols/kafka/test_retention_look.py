@@ -36,7 +36,7 @@ class CountedSlices(Slices):
 def read(broker: Broker, group: str, partitions: Iterable[TopicPartition]) -> None:
     """Have a group be at the start of partitions, as if it had committed that."""
     table = next(iter(broker.groups.machines)).offsets
-    value = CommittedOffset(0, committed_ms=broker.clock.now_ms())
+    value = CommittedOffset(0, committed_ms=broker.core.clock.now_ms())
     for record in table.commit(group, [NewOffset(each, value) for each in partitions]):
         table.apply(record)
 
@@ -51,7 +51,7 @@ def test_others_have_a_turn_between_the_offsets_of_a_single_group() -> None:
             read(broker, "wide", partitions)
             slices = CountedSlices(simulation.loop.time, lambda: False)
             found: list[int] = []
-            async for reader in readers_before(broker, dict.fromkeys(partitions, 1), slices):
+            async for reader in readers_before(broker.groups, dict.fromkeys(partitions, 1), slices):
                 assert reader.group == "wide"
                 found.append(slices.pauses)
             assert len(found) == OFFSETS
@@ -71,7 +71,7 @@ def test_a_stop_cuts_a_look_short_and_nothing_comes_of_it() -> None:
             for number in range(OFFSETS):
                 read(broker, f"new-{number}", [TopicPartition("t", 0)])
             told = len(server.sink.of(RetentionNear))
-            watch = RetentionWatch(broker)
+            watch = RetentionWatch(broker.topics)
             looking = asyncio.create_task(watch.look())
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -79,7 +79,7 @@ def test_a_stop_cuts_a_look_short_and_nothing_comes_of_it() -> None:
             watch.stop()
             await looking
             assert (len(server.sink.of(RetentionNear)), watch.held_bytes) == (told, {})
-            await RetentionWatch(broker).look()
+            await RetentionWatch(broker.topics).look()
             assert len(server.sink.of(RetentionNear)) > told, "there was something to tell"
 
     simulate(main, 0)

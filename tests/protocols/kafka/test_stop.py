@@ -245,7 +245,7 @@ def test_a_partition_that_cannot_be_opened_is_reported_and_the_others_work(seed:
                 await publish(client, "t", batch(b"x"), partition=index)
         if is_killed:
             # After a kill there is no word of a clean stop, so every log is opened at the start.
-            remove_tree(disk, server.server.broker.directory / CLOSED_STATES_LOG)
+            remove_tree(disk, server.server.broker.core.directory / CLOSED_STATES_LOG)
         disk.fail(errno.EIO, operation="open", path=lambda path: "t-1" in path.parts, times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()

@@ -84,7 +84,7 @@ def test_two_clients_add_partitions_and_every_partition_is_there_once(seed: int)
             assert tuple(errors) in {(0, 0), (INVALID_PARTITIONS, 0)}
             partitions = (await metadata(first, "t"))["t"]["partitions"]
             assert [each["partition_index"] for each in partitions] == list(range(7))
-            opened = server.server.broker.topic("t").partitions
+            opened = server.server.broker.topics.topic("t").partitions
             assert len({partition.log.directory for partition in opened}) == 7  # type: ignore[union-attr]
             for index in range(7):
                 assert (await publish(second, "t", batch(b"%d" % index), partition=index))["error_code"] == 0
@@ -140,7 +140,7 @@ def test_two_clients_change_different_settings_and_both_changes_hold(seed: int) 
             assert set(errors) == {0}
             expected = {"segment.ms": "5000", "retention.ms": "1000", "retention.bytes": "2000"}
             assert await configured(first, "t") == expected
-            log = server.server.broker.topic("t").partition(0).log
+            log = server.server.broker.topics.topic("t").partition(0).log
             assert (log.settings.retention_ms, log.settings.retention_bytes) == (1000, 2000)
             await server.stop()
             await server.start()
@@ -163,7 +163,7 @@ def test_a_setting_changes_while_partitions_are_added_and_all_partitions_follow_
                 )
 
             assert set(await asyncio.gather(grow_topic(first, "t", 4), alter())) == {0}
-            opened = server.server.broker.topic("t")
+            opened = server.server.broker.topics.topic("t")
             for index in range(4):
                 partition = opened.partition(index)
                 assert (partition.log.settings.retention_ms, partition.settings.stamp) == (1000, "LogAppendTime")
@@ -284,7 +284,7 @@ def test_create_and_delete_in_a_row_by_many_clients_end_in_order(seed: int) -> N
             await asyncio.gather(*map(toggle, everybody))
             assert (await metadata(everybody[0], "t"))["t"]["error_code"] == UNKNOWN_TOPIC
             assert _directories(server) == ["__catalog-0"]
-            server.server.broker.catalog.validate()
+            server.server.broker.topics.catalog.validate()
 
     simulate(main, seed)
 

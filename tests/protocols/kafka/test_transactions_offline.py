@@ -33,7 +33,7 @@ async def offline(server: SimServer, client: RawClient) -> TxnProducer:
     await create_topic(client, "u")
     await producer.produce(b"x")
     await producer.produce(b"y", topic="u")
-    server.server.broker.topic("t").partition(0).log.go_offline("its disk is broken")
+    server.server.broker.topics.topic("t").partition(0).log.go_offline("its disk is broken")
     return producer
 
 
@@ -124,15 +124,15 @@ def test_a_commit_of_a_batch_is_answered_in_time_whatever_it_stages() -> None:
             assert await producer.add(("t", 0)) == [0]
             await producer.produce(b"x")
             stages.append(SinkStage(producer.id, producer.producer_id, producer.epoch))
-        server.server.broker.topic("t").partition(0).log.go_offline("its disk is broken")
+        server.server.broker.topics.topic("t").partition(0).log.go_offline("its disk is broken")
         for _ in range(2):
-            committing = asyncio.ensure_future(commit_batch(server.server.broker, ANYBODY, "s", 1, stages))
+            committing = asyncio.ensure_future(commit_batch(server.server.broker.transactions, ANYBODY, "s", 1, stages))
             await pass_time(ANSWER_WITHIN_S + 1)
             assert committing.done()
             with pytest.raises(CoordinatorUnavailable, match=r"cannot end: t-0: .*its disk is broken"):
                 await committing
         assert await delete_topic(client, "t") == 0
-        assert not (await commit_batch(server.server.broker, ANYBODY, "s", 1, stages)).is_new
+        assert not (await commit_batch(server.server.broker.transactions, ANYBODY, "s", 1, stages)).is_new
 
     run(act)
 
@@ -143,9 +143,9 @@ def test_the_answer_names_the_partition_and_what_to_do() -> None:
         broker = server.server.broker
         identity = ProducerEpoch(producer.producer_id, producer.epoch)
         for waiting in (
-            end_transaction(broker, ANYBODY, "payments", identity, is_commit=False),
-            init_transactions(broker, ANYBODY, "payments", 60_000),
-            abort_transaction(broker, ANYBODY, "payments"),
+            end_transaction(broker.transactions, ANYBODY, "payments", identity, is_commit=False),
+            init_transactions(broker.transactions, ANYBODY, "payments", 60_000),
+            abort_transaction(broker.transactions, ANYBODY, "payments"),
         ):
             with pytest.raises(CoordinatorUnavailable, match=r"cannot end: t-0: .*its disk is broken") as told:
                 await waiting

@@ -58,7 +58,7 @@ class Socket:
 async def heavy_client(server: SimServer, config: dict[str, str]) -> tuple[RawClient, Socket, Log]:
     client = await server.client()
     await create_topic(client, "t", config=config)
-    return client, Socket(server), server.server.broker.topic("t").partition(0).log
+    return client, Socket(server), server.server.broker.topics.topic("t").partition(0).log
 
 
 @pytest.mark.seeds(3, long_count=30)

@@ -28,8 +28,8 @@ def test_a_topic_with_a_symlinked_partition_can_be_deleted_and_the_target_stays(
     async def fill() -> None:
         running = broker()
         await running.start()
-        await topics.create_topic(running, INSIDE, "orders", partitions=2)
-        partition = running.topic("orders").partition(0)
+        await topics.create_topic(running.topics, INSIDE, "orders", partitions=2)
+        partition = running.topics.topic("orders").partition(0)
         partition.append_own(build_batch([NewRecord(1, None, b"value")]))
         await partition.committed(1)
         await running.stop()
@@ -37,10 +37,10 @@ def test_a_topic_with_a_symlinked_partition_can_be_deleted_and_the_target_stays(
     async def delete() -> None:
         running = broker()
         await running.start()
-        await topics.delete_topic(running, INSIDE, "orders")
+        await topics.delete_topic(running.topics, INSIDE, "orders")
         assert not (data / "orders-0").is_symlink()
-        await topics.create_topic(running, INSIDE, "orders", partitions=2)
-        assert running.topic("orders").partition(0).log.end_offset == 0
+        await topics.create_topic(running.topics, INSIDE, "orders", partitions=2)
+        assert running.topics.topic("orders").partition(0).log.end_offset == 0
         await running.stop()
 
     asyncio.run(fill())

@@ -70,11 +70,11 @@ def test_groups_beyond_a_number_are_only_counted_and_any_name_can_be_told() -> N
     async def main(simulation: Simulation) -> Samples:
         broker = core(simulation)
         await broker.start()
-        await create_topic(broker, INSIDE, "t", partitions=1)
+        await create_topic(broker.topics, INSIDE, "t", partitions=1)
         zero = [NewOffset(TopicPartition("t", 0), CommittedOffset(0))]
         for name in ["\udc80", *(f"g{number}" for number in range(GROUPS_MAX + 2))]:
-            await commit_offsets(broker, INSIDE, CommitOffsets(group=name, offsets=zero))
-        await commit_offsets(broker, INSIDE, CommitOffsets(group="a\udc80", offsets=zero))
+            await commit_offsets(broker.groups, INSIDE, CommitOffsets(group=name, offsets=zero))
+        await commit_offsets(broker.groups, INSIDE, CommitOffsets(group="a\udc80", offsets=zero))
         text, _ = await Metrics(broker, Door()).expose("")
         await broker.stop()
         return samples(text.decode())

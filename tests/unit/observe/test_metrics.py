@@ -188,7 +188,7 @@ def test_partitions_beyond_a_number_are_only_counted() -> None:
         broker = core(simulation)
         await broker.start()
         for number in range(6):
-            await create_topic(broker, INSIDE, f"t-{number}", partitions=200)
+            await create_topic(broker.topics, INSIDE, f"t-{number}", partitions=200)
         text, _ = await Metrics(broker, Door()).expose("")
         await broker.stop()
         return samples(text.decode())

@@ -19,7 +19,8 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.dead_letters.service import DeadLetterService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 LOOKED_AT_MAX = 10_000
 """How many letters one look sees."""
@@ -61,9 +62,15 @@ class Page(NamedTuple):
 class Merged:
     """The letters of several partitions of a topic in the order of time."""
 
-    def __init__(self, broker: Broker, topic: OpenTopic, stretches: Sequence[Stretch], order: Order) -> None:
+    def __init__(
+        self,
+        service: DeadLetterService,
+        topic: OpenTopic,
+        stretches: Sequence[Stretch],
+        order: Order,
+    ) -> None:
         self._topic_id = topic.topic.id
-        self._redriven = broker.redrives.redriven
+        self._redriven = service.redrives.redriven
         self._stretches = stretches
         self._sign = -1 if order is Order.NEWEST else 1
         # Which letter is next, by time and place; those that are not there yet are still to be looked for.
@@ -103,14 +110,14 @@ class Merged:
 
 
 @operation("dead_letters.browse", on="topic")
-async def browse_letters(broker: Broker, caller: Caller, name: str, look: Look) -> Page:
+async def browse_letters(dead_letters: DeadLetterService, caller: Caller, name: str, look: Look) -> Page:
     """Return a page of the dead letters of a topic, or of a topic of dead letters itself."""
     look.selection.check()
-    place = find_letters(broker, name)
+    place = find_letters(dead_letters, name)
     if place is None:
         return Page(None, (), None, is_cut=False)
     topic, look = place.topic, look._replace(selection=place.narrow(look.selection))
-    merged = Merged(broker, topic, _stretches(topic, look), look.order)
+    merged = Merged(dead_letters, topic, _stretches(topic, look), look.order)
     found: list[Letter] = []
     size = 0
     is_full = False
@@ -129,29 +136,33 @@ async def browse_letters(broker: Broker, caller: Caller, name: str, look: Look) 
 
 
 @operation("dead_letters.count", on="topic")
-async def count_letters(broker: Broker, caller: Caller, name: str, selection: Selection) -> Count:
+async def count_letters(dead_letters: DeadLetterService, caller: Caller, name: str, selection: Selection) -> Count:
     """Count the dead letters of a topic by reason, the newest first, as far as may be."""
     selection.check()
-    place = find_letters(broker, name)
+    place = find_letters(dead_letters, name)
     if place is None:
         return Count("")
     selection = place.narrow(selection)
     if selection == Selection():
-        return await broker.letter_counts.count(broker, place.topic)
-    return await _counted(broker, place.topic, selection)
+        return await dead_letters.counts.count(dead_letters, place.topic)
+    return await _counted(dead_letters, place.topic, selection)
 
 
 @operation("dead_letters.list", on="cluster")
-async def list_letters(broker: Broker, caller: Caller) -> Sequence[Count]:
+async def list_letters(dead_letters: DeadLetterService, caller: Caller) -> Sequence[Count]:
     """Count the letters of all topics that are there for them, in the order of their names."""
-    chosen = chosen_topics(broker)
-    names = [name for name in sorted(broker.topics) if is_for_dead_letters(name) or name in chosen]
-    return [await broker.letter_counts.count(broker, broker.topic(name)) for name in names if name in broker.topics]
+    chosen = chosen_topics(dead_letters)
+    names = [name for name in sorted(dead_letters.topics.by_name) if is_for_dead_letters(name) or name in chosen]
+    return [
+        await dead_letters.counts.count(dead_letters, dead_letters.topics.topic(name))
+        for name in names
+        if name in dead_letters.topics.by_name
+    ]
 
 
-async def _counted(broker: Broker, topic: OpenTopic, selection: Selection) -> Count:
+async def _counted(dead_letters: DeadLetterService, topic: OpenTopic, selection: Selection) -> Count:
     count = Count(topic.topic.name)
-    merged = Merged(broker, topic, _stretches(topic, Look(selection)), Order.NEWEST)
+    merged = Merged(dead_letters, topic, _stretches(topic, Look(selection)), Order.NEWEST)
     for _ in range(COUNTED_MAX):
         letter = await merged.take()
         if letter is None:

@@ -18,7 +18,8 @@ from goqueue.model.dead_letters import is_for_dead_letters, says_why
 from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.dead_letters.service import DeadLetterService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 LOOKED_AT_MAX = 100_000
 """How many letters may be where each of them has to say that it is one."""
@@ -27,35 +28,41 @@ _HINT = "topics whose names end in .dlq are purged whatever they hold; this one 
 
 
 @operation("dead_letters.purge", on="topic")
-async def purge_letters(broker: Broker, caller: Caller, name: str, *, is_dry: bool = False) -> tuple[str, int]:
+async def purge_letters(
+    dead_letters: DeadLetterService,
+    caller: Caller,
+    name: str,
+    *,
+    is_dry: bool = False,
+) -> tuple[str, int]:
     """Delete all dead letters of a topic; return the topic where they were, and up to how many went, durably.
 
     If it `is_dry`, nothing is deleted, and those are counted that would be. RedriveRunning if a redrive is under way
     there, Conflict if letters of other topics may lie there as well, or messages that are no letters, PolicyViolation
     if the topic is compacted.
     """
-    topic, source = require_letters(broker, name)
+    topic, source = require_letters(dead_letters, name)
     if source is not None:
         message = f"dead letters of {name!r} are in {topic.topic.name!r}, where those of other topics may be as well"
         raise Conflict(message, hint=f"name {topic.topic.name!r} itself to delete all that are there")
     require_deletes(topic)
     ends = await _ends(topic)
-    job = broker.redrives.of_topic(topic.topic.id)
+    job = dead_letters.redrives.of_topic(topic.topic.id)
     if job is not None:
         raise RedriveRunning(f"redrive {job.id} of {job.topic} is {job.state}", hint="wait for its end, or cancel it")
     count = 0
     for index, end in enumerate(ends):
         start = topic.partition(index).log.start_offset
-        count += max((end if is_dry else await _delete(broker, caller, topic, index, end)) - start, 0)
+        count += max((end if is_dry else await _delete(dead_letters, caller, topic, index, end)) - start, 0)
     return topic.topic.name, count
 
 
-async def _delete(broker: Broker, caller: Caller, topic: OpenTopic, index: int, end: int) -> int:
+async def _delete(dead_letters: DeadLetterService, caller: Caller, topic: OpenTopic, index: int, end: int) -> int:
     """Delete the letters of a partition before an offset; return where it begins now."""
-    if topic.topic.id not in broker.topics_by_id:
+    if topic.topic.id not in dead_letters.topics.by_id:
         # Another one may have its name by now, and what it holds was not looked at.
         raise UnknownTopic(f"topic {topic.topic.name!r} was deleted meanwhile")
-    return await delete_records(broker, caller, topic.topic.name, index, end)
+    return await delete_records(dead_letters.topics, caller, topic.topic.name, index, end)
 
 
 async def _ends(topic: OpenTopic) -> Sequence[int]:

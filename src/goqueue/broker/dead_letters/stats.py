@@ -24,7 +24,8 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.dead_letters.service import DeadLetterService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 COUNTED_MAX = 20_000
 """How many offsets of a topic are looked at, the last ones of each partition first; up to whole runs."""
@@ -181,10 +182,10 @@ class LetterCounts:
         self._runs: OrderedDict[_Where, Run] = OrderedDict()
         self._weight = 0
 
-    async def count(self, broker: Broker, topic: OpenTopic) -> Count:
+    async def count(self, dead_letters: DeadLetterService, topic: OpenTopic) -> Count:
         """Count the letters of a topic, as far as may be; others have a turn in between."""
         count = Count(topic.topic.name)
-        redriven = broker.redrives.redriven
+        redriven = dead_letters.redrives.redriven
         lanes = deque(_Lane(topic, each) for each in topic.partitions if isinstance(each, Partition))
         looked_at = 0
         while lanes and looked_at < COUNTED_MAX:

@@ -21,7 +21,8 @@ from goqueue.model.dead_letters import dead_letters_of, is_for_dead_letters, say
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.dead_letters.service import DeadLetterService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 
 class Place(NamedTuple):
@@ -37,55 +38,57 @@ class Place(NamedTuple):
         return replace(selection, source=self.source)
 
 
-def find_letters(broker: Broker, name: str) -> Place | None:
+def find_letters(dead_letters: DeadLetterService, name: str) -> Place | None:
     """Return where the dead letters of a topic are, or the topic itself if it has some; None if there are none yet.
 
     UnknownTopic if there is no such topic, Conflict if they are in several ones.
     """
-    found = _find_by_name(broker, name)
-    if found is None and _begins_with_letter(broker.topic(name)):
-        return Place(broker.topic(name))
+    found = _find_by_name(dead_letters, name)
+    if found is None and _begins_with_letter(dead_letters.topics.topic(name)):
+        return Place(dead_letters.topics.topic(name))
     return found
 
 
-def require_letters(broker: Broker, name: str) -> Place:
+def require_letters(dead_letters: DeadLetterService, name: str) -> Place:
     """Return where the dead letters of a topic are, by names and settings; Conflict if nowhere, or in several ones."""
-    found = _find_by_name(broker, name)
+    found = _find_by_name(dead_letters, name)
     if found is None:
         hint = "topics for dead letters end in .dlq, or are the dead_letters of a queue group"
         raise Conflict(f"topic {name!r} has no dead letters", hint=hint)
     return found
 
 
-def chosen_topics(broker: Broker) -> set[str]:
+def chosen_topics(dead_letters: DeadLetterService) -> set[str]:
     """Return the topics that queue groups send their dead letters to, where these are not the usual ones."""
-    groups = (group for machine in broker.queues.machines for group in machine.groups.values())
+    groups = (group for machine in dead_letters.queues.machines for group in machine.groups.values())
     return {group.settings.dead_letters for group in groups if group.settings.dead_letters}
 
 
-def _find_by_name(broker: Broker, name: str) -> Place | None:
+def _find_by_name(dead_letters: DeadLetterService, name: str) -> Place | None:
     require_public([name])
-    if name in broker.topics and is_for_dead_letters(name):
-        return Place(broker.topic(name))
+    if name in dead_letters.topics.by_name and is_for_dead_letters(name):
+        return Place(dead_letters.topics.topic(name))
     usual = dead_letters_of(name)
-    chosen = {each for each in _chosen_by_groups(broker, name) if each in broker.topics and each != usual}
-    places = [usual] * (usual in broker.topics) + sorted(chosen)
-    if name in broker.topics and name in chosen_topics(broker):
+    chosen = {
+        each for each in _chosen_by_groups(dead_letters, name) if each in dead_letters.topics.by_name and each != usual
+    }
+    places = [usual] * (usual in dead_letters.topics.by_name) + sorted(chosen)
+    if name in dead_letters.topics.by_name and name in chosen_topics(dead_letters):
         # One that is empty has no message that is no letter.
-        if not places or _begins_with_letter(broker.topic(name)) is not False:
-            return Place(broker.topic(name))
+        if not places or _begins_with_letter(dead_letters.topics.topic(name)) is not False:
+            return Place(dead_letters.topics.topic(name))
         hint = f"name {' or '.join(places)}; {name!r} does not begin with a letter: read it as any other topic"
         raise Conflict(f"dead letters of {name!r} are in {', '.join([name, *places])}", hint=hint)
     if len(places) > 1:
         raise Conflict(f"dead letters of {name!r} are in {', '.join(places)}", hint="name one of these")
     if not places:
-        broker.topic(name)
+        dead_letters.topics.topic(name)
         return None
-    return Place(broker.topic(places[0]), name if chosen else None)
+    return Place(dead_letters.topics.topic(places[0]), name if chosen else None)
 
 
-def _chosen_by_groups(broker: Broker, name: str) -> Iterator[str]:
-    for machine in broker.queues.machines:
+def _chosen_by_groups(dead_letters: DeadLetterService, name: str) -> Iterator[str]:
+    for machine in dead_letters.queues.machines:
         for group in machine.groups.values():
             if group.settings.dead_letters and any(each.topic == name for each in group.windows):
                 yield group.settings.dead_letters

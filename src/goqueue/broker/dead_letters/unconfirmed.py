@@ -22,7 +22,7 @@ from goqueue.records.builder import NewRecord
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.dead_letters.service import DeadLetterService
 
 Dead = tuple[str, TopicPartition]
 """The dead messages of a group in a partition."""
@@ -64,8 +64,8 @@ class _Former(NamedTuple):
 class LetterDoubts:
     """Which letters were sent since the start, though their messages are not settled yet, and which were before it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, service: DeadLetterService) -> None:
+        self._service = service
         self._sent: dict[Dead, dict[int, _Sent]] = {}
         self._former: dict[Dead, _Former] = {}
 
@@ -108,7 +108,7 @@ class LetterDoubts:
         if known is not None and known.start <= target.start:
             return window.letter_places
         others = [
-            each for each in window.letter_places if each is not known and each.topic_id in self._broker.topics_by_id
+            each for each in window.letter_places if each is not known and each.topic_id in self._service.topics.by_id
         ]
         if len(others) >= _PLACES_MAX:
             raise Unavailable(
@@ -158,7 +158,7 @@ class LetterDoubts:
         found: set[DeadLetterCause] = set()
         obstacle: GoQueueError | None = None
         for place in window.letter_places:
-            opened = self._broker.topics_by_id.get(place.topic_id)
+            opened = self._service.topics.by_id.get(place.topic_id)
             partition = None if opened is None else opened.partitions[place.partition]
             try:
                 if isinstance(partition, Partition):

@@ -45,7 +45,7 @@ from goqueue.runtime.partition import Appended, Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.dead_letters.service import DeadLetterService
 
 _AT_ONCE_MAX = 100
 _AT_ONCE_BYTES = 4 * 1024 * 1024
@@ -114,25 +114,27 @@ class _Burial:
         return self.finder
 
 
-class Undertaker:
+class DeadLetterWriter:
     """The dead of one partition and group are buried by one task at a time."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        # Why dead messages could not be buried when that was tried last.
-        self.troubles: dict[Dead, str] = {}
+    def __init__(self, service: DeadLetterService) -> None:
+        self._service = service
         self._resting_until: dict[Dead, float] = {}
         self._under_way: set[Dead] = set()
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-        self._doubts = LetterDoubts(broker)
+        self._doubts = LetterDoubts(service)
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
         """Begin to bury whatever is dead; what has failed before is tried again, if it has not taken long."""
-        now = self._broker.clock.monotonic()
+        now = self._service.core.clock.monotonic()
         self._reminders.prune(now)
-        dying = [which for machine in self._broker.queues.machines for which in machine.dying()]
-        self.troubles = {which: self.troubles[which] for which in dying if which in self.troubles}
+        dying = [which for machine in self._service.queues.machines for which in machine.dying()]
+        self._service.queues.dead_letter_troubles = {
+            which: self._service.queues.dead_letter_troubles[which]
+            for which in dying
+            if which in self._service.queues.dead_letter_troubles
+        }
         self._resting_until = {which: until for which, until in self._resting_until.items() if until > now}
         self._doubts.prune({*dying, *self._under_way})
         for which in dying:
@@ -142,17 +144,17 @@ class Undertaker:
     def look(self, machine: QueueMachine) -> None:
         """Begin to bury the dead of the groups of a machine, but where that has failed: decisions are many."""
         for which in machine.dying():
-            if which not in self.troubles:
+            if which not in self._service.queues.dead_letter_troubles:
                 self._begin(which)
 
     def _begin(self, which: Dead) -> None:
         if which not in self._under_way:
             self._under_way.add(which)
-            self._broker.tasks.start(self._bury_all(which), f"dead letters of {which[0]}")
+            self._service.core.tasks.start(self._bury_all(which), f"dead letters of {which[0]}")
 
     async def _bury_all(self, which: Dead) -> None:
         name, where = which
-        burial = _Burial(name, where, self._broker.clock.monotonic())
+        burial = _Burial(name, where, self._service.core.clock.monotonic())
         self._doubts.look_again(which)
         try:
             while await self._have_turn(burial):
@@ -161,19 +163,19 @@ class Undertaker:
             if burial.refused:
                 # Others may have been told the same, and must not be kept in memory by it.
                 raise next(iter(burial.refused.values())).with_traceback(None)
-            self.troubles.pop(which, None)
+            self._service.queues.dead_letter_troubles.pop(which, None)
         except GoQueueError as error:
             # The messages stay as they are; a later look at all of them tries again.
-            now = self._broker.clock.monotonic()
-            self.troubles[which] = str(error)
+            now = self._service.core.clock.monotonic()
+            self._service.queues.dead_letter_troubles[which] = str(error)
             self._resting_until[which] = now + min((now - burial.got_on_at) * _REST_FACTOR, _REST_S_MAX)
             if self._reminders.is_due(which, now):
-                self._broker.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
+                self._service.core.sink.emit(DeadLettersFailed(name, where.topic, where.partition, str(error)))
         finally:
             self._under_way.discard(which)
 
     async def _have_turn(self, burial: _Burial) -> bool:
-        """Bury some of the dead, when there are not too many others who do; tell whether there were any."""
+        """MarkDeadLettered some of the dead, when there are not too many others who do; tell whether there were any."""
         if self._turns.locked():
             # Whoever waits has nothing in hand.
             burial.finder = None
@@ -186,21 +188,21 @@ class Undertaker:
         Those whose letters their topic does not take are put to the refused ones, and left alone.
         """
         name, where, refused = burial.group, burial.where, burial.refused
-        group = self._broker.queues.find(name)
+        group = self._service.queues.find(name)
         window = None if group is None else group.windows.get(where)
         dead = [] if window is None else burial.next_dead(window)
         if group is None or window is None or not dead:
             return False
         # That they are dead has to be durable first: a letter of a message that is delivered again would be a lie.
         flights = [window.find(each) for each in dead]
-        await self._broker.queues.machine(name)
+        await self._service.queues.machine(name)
         dead = [offset for offset, flight in zip(dead, flights, strict=True) if window.find(offset) == flight]
-        if not dead or self._broker.queues.find(name) is not group or group.windows.get(where) is not window:
+        if not dead or self._service.queues.find(name) is not group or group.windows.get(where) is not window:
             # Somebody has moved or deleted the group meanwhile.
             return True
         if window.lost_end is not None:
             # Other messages may lie in the place of dead ones: the group goes back first, for which there was no room.
-            await self._broker.queues.submit(name, Retreat(name, where, window.lost_end))
+            await self._service.queues.submit(name, Retreat(name, where, window.lost_end))
             return True
         found = await self._gather(burial, group, window, dead)
         if not found.leases:
@@ -217,7 +219,11 @@ class Undertaker:
         return True
 
     async def _settle(
-        self, burial: _Burial, window: QueueWindow, leases: Leases, target: _Target | None = None
+        self,
+        burial: _Burial,
+        window: QueueWindow,
+        leases: Leases,
+        target: _Target | None = None,
     ) -> None:
         """Have messages done that died of leases, but for the refused ones; perhaps their letters were just written."""
         leases = {offset: lease_id for offset, lease_id in leases.items() if offset not in burial.refused}
@@ -226,18 +232,18 @@ class Undertaker:
             places = (target.place(),) if target and self._doubts.is_clear(burial.which, window, leases) else None
             await self._submit(burial, window, leases, places)
             self._doubts.forget(burial.which, leases)
-            burial.got_on_at = self._broker.clock.monotonic()
+            burial.got_on_at = self._service.core.clock.monotonic()
 
     async def _submit(
         self, burial: _Burial, window: QueueWindow, leases: Leases, places: tuple[LetterPlace, ...] | None
     ) -> None:
         command = MarkDeadLettered(burial.group, burial.where, window.topic_id, leases, places)
-        await self._broker.queues.submit(burial.group, command)
+        await self._service.queues.submit(burial.group, command)
 
     async def _gather(self, burial: _Burial, group: QueueGroup, window: QueueWindow, dead: Sequence[int]) -> _Gathered:
         """Make letters of dead messages: of no more at once than a bounded number of bytes, opened or written."""
         where = burial.where
-        finder = burial.finder_of(self._broker.topic(where.topic).partition(where.partition), window, dead)
+        finder = burial.finder_of(self._service.topics.topic(where.topic).partition(where.partition), window, dead)
         found = _Gathered({}, {})
         seen_batches: list[tuple[int, int]] = []
         size, opened_before = 0, finder.opened_bytes
@@ -253,7 +259,7 @@ class Undertaker:
                 # Somebody has moved the group meanwhile.
                 continue
             found.leases[offset] = flight.lease.id
-            now_ms = self._broker.clock.now_ms()
+            now_ms = self._service.core.clock.now_ms()
             try:
                 record = finder.take(offset)
             except Corrupt as error:
@@ -270,8 +276,8 @@ class Undertaker:
 
     def _bytes_max(self, group: QueueGroup, where: TopicPartition) -> int:
         """Return how large a letter may be, for those that can be made smaller."""
-        home = self._broker.topics.get(group.settings.dead_letters or dead_letters_of(where.topic))
-        opened = self._broker.topic(where.topic) if home is None else home
+        home = self._service.topics.by_name.get(group.settings.dead_letters or dead_letters_of(where.topic))
+        opened = self._service.topics.topic(where.topic) if home is None else home
         return opened.settings.log.max_message_bytes - _HEADERS_BYTES
 
     async def _write(
@@ -306,22 +312,22 @@ class Undertaker:
 
         Who is dead no more is delivered again, and not in doubt, though it may have had a letter.
         """
-        group = self._broker.queues.find(burial.group)
+        group = self._service.queues.find(burial.group)
         if group is None or group.windows.get(burial.where) is not window:
             return {}
         return {offset: lease_id for offset, lease_id in leases.items() if died_of(window.find(offset), lease_id)}
 
     async def _target(self, name: str, where: TopicPartition) -> _Target:
         """Return where new letters of a partition go; Unavailable if they cannot go there now."""
-        if name not in self._broker.topics:
-            source = self._broker.topic(where.topic)
+        if name not in self._service.topics.by_name:
+            source = self._service.topics.topic(where.topic)
             config = {
                 "retention.ms": str(dead_letters.RETENTION_MS),
                 "max.message.bytes": str(source.settings.log.max_message_bytes + _HEADERS_BYTES),
             }
             with suppress(TopicExists):
-                await create_topic(self._broker, INSIDE, name, partitions=len(source.partitions), config=config)
-        opened = self._broker.topic(name)
+                await create_topic(self._service.topics, INSIDE, name, partitions=len(source.partitions), config=config)
+        opened = self._service.topics.topic(name)
         partition = opened.partition(where.partition % len(opened.partitions))
         # A partition that takes no dead letters need never be searched for them, so this is found out first.
         partition.log.ensure_open()
@@ -333,7 +339,7 @@ class Undertaker:
         """Publish letters, each by itself, durably; return what has kept each of them from it."""
         bytes_max = partition.settings.log.max_message_bytes
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
-        outcomes = await publish_sections(self._broker, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
+        outcomes = await publish_sections(self._service.messages, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
         # With `goqueue.flush=interval` they need not be on the disk yet.
         ends = [outcome.end_offset for outcome in outcomes if isinstance(outcome, Appended)]
         await partition.flusher.durable(max(ends, default=0))

@@ -12,7 +12,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.groups.service import GroupService
     from goqueue.model.topic import TopicPartition
 
 # Behind a batch without messages of its own comes the next one; what takes longer than this is not looked for.
@@ -56,13 +56,13 @@ def messages_behind(partition: Partition, offset: int | None) -> Lag:
     return Lag(start, end, None if offset is None else max(end - max(offset, start), 0))
 
 
-async def lag_of(broker: Broker, partition: TopicPartition, offset: int | None) -> Lag:
+async def lag_of(groups: GroupService, partition: TopicPartition, offset: int | None) -> Lag:
     """Return how far an offset is behind."""
     try:
-        found = broker.topic(partition.topic).partition(partition.partition)
+        found = groups.topics.topic(partition.topic).partition(partition.partition)
         lag = messages_behind(found, offset)
         if offset is not None:
-            lag = lag._replace(risk=broker.retention.risk_of(found, offset))
+            lag = lag._replace(risk=groups.topics.retention.risk_of(found, offset))
         if not lag.messages:
             return lag._replace(age_ms=lag.messages)
         # This may open a batch, and callers ask for many partitions: let others have a turn in between.
@@ -70,7 +70,7 @@ async def lag_of(broker: Broker, partition: TopicPartition, offset: int | None) 
         timestamp = _first_timestamp(found, max(offset or 0, found.log.start_offset))
     except GoQueueError as error:
         return Lag(error=error)
-    return lag if timestamp is None else lag._replace(age_ms=max(broker.clock.now_ms() - timestamp, 0))
+    return lag if timestamp is None else lag._replace(age_ms=max(groups.core.clock.now_ms() - timestamp, 0))
 
 
 def _first_timestamp(partition: Partition, offset: int) -> int | None:

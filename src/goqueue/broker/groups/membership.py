@@ -15,7 +15,6 @@ from goqueue.broker.topics.private import require_public
 from goqueue.errors import (
     GoQueueError,
     InconsistentProtocol,
-    InvalidGroup,
     InvalidSessionTimeout,
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
@@ -29,28 +28,31 @@ from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerGroup, C
 from goqueue.machines.groups.kinds import Group
 from goqueue.machines.groups.limits import check_commit, check_heartbeat
 from goqueue.machines.groups.offsets import CommittedOffset
+from goqueue.model.group_name import check_group_name
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.groups.service import GroupService
 
-NAME_BYTES_MAX = 1000
 METADATA_BYTES_MAX = 4096
 
 
 @operation("groups.join", on="group", at="command.group")
-async def join_group(broker: Broker, caller: Caller, command: Join) -> Joined:
+async def join_group(groups: GroupService, caller: Caller, command: Join) -> Joined:
     """Join a classic group; returns when the round is over that makes the caller a member."""
     check_group_name(command.group)
-    require_no_queue(broker, command.group)
-    _check_session(broker, command.session_timeout_ms)
-    joined: Joined = await broker.groups.submit(command.group, command)
+    require_no_queue(groups, command.group)
+    _check_session(groups, command.session_timeout_ms)
+    joined: Joined = await groups.submit(command.group, command)
     return joined
 
 
-def _check_session(broker: Broker, session_timeout_ms: int) -> None:
-    shortest, longest = broker.options.group_min_session_timeout_ms, broker.options.group_max_session_timeout_ms
+def _check_session(groups: GroupService, session_timeout_ms: int) -> None:
+    shortest, longest = (
+        groups.core.options.group_min_session_timeout_ms,
+        groups.core.options.group_max_session_timeout_ms,
+    )
     if not shortest <= session_timeout_ms <= longest:
         raise InvalidSessionTimeout(
             f"a session of {session_timeout_ms} ms is not allowed, but one of {shortest} to {longest} ms",
@@ -59,39 +61,39 @@ def _check_session(broker: Broker, session_timeout_ms: int) -> None:
 
 
 @operation("groups.sync", on="group", at="command.group")
-async def sync_group(broker: Broker, caller: Caller, command: Sync) -> Synced:
+async def sync_group(groups: GroupService, caller: Caller, command: Sync) -> Synced:
     """Return the assignment of a member, once the leader has brought it."""
     check_group_name(command.group)
-    synced: Synced = await broker.groups.submit(command.group, command)
+    synced: Synced = await groups.submit(command.group, command)
     return synced
 
 
 @operation("groups.heartbeat", on="group", at="command.group")
-async def heartbeat(broker: Broker, caller: Caller, command: Heartbeat) -> None:
+async def heartbeat(groups: GroupService, caller: Caller, command: Heartbeat) -> None:
     """Keep a member of a classic group alive; RebalanceInProgress calls it to join again."""
     check_group_name(command.group)
-    await broker.groups.submit(command.group, command)
+    await groups.submit(command.group, command)
 
 
 @operation("groups.leave", on="group", at="command.group")
-async def leave_group(broker: Broker, caller: Caller, command: Leave) -> Sequence[GoQueueError | None]:
+async def leave_group(groups: GroupService, caller: Caller, command: Leave) -> Sequence[GoQueueError | None]:
     """Let members of a classic group go; returns an error or None for each."""
     check_group_name(command.group)
-    results: Sequence[GoQueueError | None] = await broker.groups.submit(command.group, command)
+    results: Sequence[GoQueueError | None] = await groups.submit(command.group, command)
     return results
 
 
 @operation("groups.consumer_heartbeat", on="group", at="command.group")
-async def consumer_heartbeat(broker: Broker, caller: Caller, command: ConsumerHeartbeat) -> ConsumerReply:
+async def consumer_heartbeat(groups: GroupService, caller: Caller, command: ConsumerHeartbeat) -> ConsumerReply:
     """Join, stay in or leave a group whose broker assigns, and learn what is assigned."""
     check_group_name(command.group)
     if command.epoch == JOIN_EPOCH:
-        require_no_queue(broker, command.group)
-    machine = broker.groups.peek(command.group)
+        require_no_queue(groups, command.group)
+    machine = groups.peek(command.group)
     group = machine.find(command.group) if machine is not None else None
     check_heartbeat(command, group if isinstance(group, ConsumerGroup) else None)
     require_public(command.topics or ())
-    reply: ConsumerReply = await broker.groups.submit(command.group, command)
+    reply: ConsumerReply = await groups.submit(command.group, command)
     return reply
 
 
@@ -99,26 +101,26 @@ async def consumer_heartbeat(broker: Broker, caller: Caller, command: ConsumerHe
 
 
 @operation("groups.commit", on="group", at="command.group")
-async def commit_offsets(broker: Broker, caller: Caller, command: CommitOffsets) -> Sequence[GoQueueError | None]:
+async def commit_offsets(groups: GroupService, caller: Caller, command: CommitOffsets) -> Sequence[GoQueueError | None]:
     """Set offsets of a group, durably; returns an error or None for each."""
-    return await set_offsets(broker, command)
+    return await set_offsets(groups, command)
 
 
-async def set_offsets(broker: Broker, command: CommitOffsets) -> Sequence[GoQueueError | None]:
+async def set_offsets(groups: GroupService, command: CommitOffsets) -> Sequence[GoQueueError | None]:
     """Set offsets as `commit_offsets` does, for operations that have more to do."""
     check_group_name(command.group)
-    require_no_queue(broker, command.group)
-    refusals = [_refusal(broker, each.partition, each.value) for each in command.offsets]
+    require_no_queue(groups, command.group)
+    refusals = [_refusal(groups, each.partition, each.value) for each in command.offsets]
     if any(refusals):
         wanted = [each for each, refusal in zip(command.offsets, refusals, strict=True) if refusal is None]
         command = replace(command, offsets=wanted)
     check_commit(command)
-    results = iter(await broker.groups.submit(command.group, command))
+    results = iter(await groups.submit(command.group, command))
     return [next(results) if refusal is None else refusal for refusal in refusals]
 
 
-def _refusal(broker: Broker, partition: TopicPartition, value: CommittedOffset) -> GoQueueError | None:
-    if not 0 <= partition.partition < broker.partition_count(partition.topic):
+def _refusal(groups: GroupService, partition: TopicPartition, value: CommittedOffset) -> GoQueueError | None:
+    if not 0 <= partition.partition < groups.topics.partition_count(partition.topic):
         return UnknownTopic(f"there is no partition {partition.partition} of a topic {partition.topic!r}")
     if len(value.metadata.encode("utf-8", "surrogateescape")) > METADATA_BYTES_MAX:
         return OffsetMetadataTooLarge(f"metadata of an offset may have {METADATA_BYTES_MAX} bytes")
@@ -134,7 +136,7 @@ class Reader(NamedTuple):
 
 @operation("groups.offsets", on="group")
 async def fetch_offsets(
-    broker: Broker,
+    groups: GroupService,
     caller: Caller,
     group: str,
     partitions: Sequence[TopicPartition] | None = None,
@@ -147,7 +149,7 @@ async def fetch_offsets(
     With `needs_stable`, those that an open transaction is about to change are UnstableOffsets instead.
     """
     check_group_name(group)
-    machine = await broker.groups.machine(group)
+    machine = await groups.machine(group)
     if reader is not None:
         _check_reader(group, machine.find(group), reader)
     wanted = list(machine.offsets.of_group(group)) if partitions is None else partitions
@@ -173,20 +175,20 @@ def _check_reader(name: str, group: Group | None, reader: Reader) -> None:
 
 @operation("groups.delete_offsets", on="group")
 async def delete_offsets(
-    broker: Broker, caller: Caller, group: str, partitions: Sequence[TopicPartition]
+    groups: GroupService, caller: Caller, group: str, partitions: Sequence[TopicPartition]
 ) -> Sequence[GoQueueError | None]:
     """Forget offsets of a group; returns an error or None for each."""
     check_group_name(group)
-    results: Sequence[GoQueueError | None] = await broker.groups.submit(group, DeleteOffsets(group, partitions))
+    results: Sequence[GoQueueError | None] = await groups.submit(group, DeleteOffsets(group, partitions))
     return results
 
 
 @operation("groups.delete", on="group")
-async def delete_group(broker: Broker, caller: Caller, group: str) -> None:
+async def delete_group(groups: GroupService, caller: Caller, group: str) -> None:
     """Forget a group without members, and its offsets."""
     check_group_name(group)
-    require_no_queue(broker, group, "goqueue queue delete and DELETE /queues/{group} forget queue groups")
-    await broker.groups.submit(group, DeleteGroup(group))
+    require_no_queue(groups, group, "goqueue queue delete and DELETE /queues/{group} forget queue groups")
+    await groups.submit(group, DeleteGroup(group))
 
 
 # -- looking
@@ -207,40 +209,32 @@ class Listing(NamedTuple):
 
 
 @operation("groups.list", on="cluster")
-async def list_groups(broker: Broker, caller: Caller) -> Listing:
+async def list_groups(groups: GroupService, caller: Caller) -> Listing:
     """Return all groups, as far as they can be told."""
-    found = [Listed(name, machine.find(name)) for machine in broker.groups.machines for name in machine.names()]
-    return Listing(sorted(found, key=lambda listed: listed.name), knows_all_groups(broker))
+    found = [Listed(name, machine.find(name)) for machine in groups.machines for name in machine.names()]
+    return Listing(sorted(found, key=lambda listed: listed.name), knows_all_groups(groups))
 
 
-def knows_all_groups(broker: Broker) -> bool:
+def knows_all_groups(groups: GroupService) -> bool:
     """Tell whether all logs of groups can be used; if not, there may be groups of which nothing can be told."""
-    opened = broker.topics.get(broker.groups.topic)
+    opened = groups.topics.by_name.get(groups.topic)
     logs = [partition.log for partition in opened.partitions if isinstance(partition, Partition)] if opened else []
-    return broker.groups.is_whole and not any(log.fault for log in logs)
+    return groups.is_whole and not any(log.fault for log in logs)
 
 
 @operation("groups.describe", on="group")
-async def find_group(broker: Broker, caller: Caller, name: str) -> Listed | None:
+async def find_group(groups: GroupService, caller: Caller, name: str) -> Listed | None:
     """Return a group with its members as they are now; None if nothing is known of it."""
     check_group_name(name)
-    machine = broker.groups.peek(name)
+    machine = groups.peek(name)
     if machine is None:
         return None
     group = machine.find(name)
     return Listed(name, group) if group is not None or machine.offsets.has(name) else None
 
 
-def require_no_queue(broker: Broker, name: str, hint: str = "use another name") -> None:
+def require_no_queue(groups: GroupService, name: str, hint: str = "use another name") -> None:
     """Raise InconsistentProtocol if a name is that of a queue group; the hint says what to do then."""
-    queues = broker.queues.peek(name)
+    queues = groups.queues.peek(name)
     if queues is not None and queues.find(name) is not None:
         raise InconsistentProtocol(f"{name!r} is a queue group, and no stream group", hint=hint)
-
-
-def check_group_name(name: str) -> None:
-    """Raise InvalidGroup if no group can have that name."""
-    if not name:
-        raise InvalidGroup("a group needs a name")
-    if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
-        raise InvalidGroup(f"the name of a group may have {NAME_BYTES_MAX} bytes")

@@ -40,7 +40,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import hand_over, turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.groups.service import GroupService
     from goqueue.machines.groups.machine import GroupMachine
 
 
@@ -84,20 +84,20 @@ class Polled(NamedTuple):
     has_forgotten: bool
 
 
-async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Positions, poll: Poll) -> Polled:
+async def poll_group(groups: GroupService, caller: Caller, polls: Polls, positions: Positions, poll: Poll) -> Polled:
     """Return messages of the partitions that a member has; waits for the first one if asked to.
 
     UnknownMember or StaleMemberEpoch if it is no member in that epoch, or stops being one while it waits. A later poll
     of the same member ends an earlier one with Conflict.
     """
-    poll = poll._replace(bytes_max=min(poll.bytes_max, broker.options.fetch_bytes_max))
-    await admit(broker, caller, poll)
-    mine = positions.of(poll.group, poll.member_id, partial(_is_member, broker))
+    poll = poll._replace(bytes_max=min(poll.bytes_max, groups.core.options.fetch_bytes_max))
+    await admit(groups, caller, poll)
+    mine = positions.of(poll.group, poll.member_id, partial(_is_member, groups))
     turn = mine.begin(poll.seen)
-    check_turn = partial(_check_turn, broker, poll, mine, turn)
+    check_turn = partial(_check_turn, groups, poll, mine, turn)
     if poll.is_auto_commit:
-        await _commit(broker, caller, mine, poll, check_turn)
-    _seek(broker, mine, poll)
+        await _commit(groups, caller, mine, poll, check_turn)
+    _seek(groups, mine, poll)
     loop = asyncio.get_running_loop()
     has_forgotten = bool(poll.seen) and poll.seen == mine.known_from
     # Messages may be waiting at a place that only the member knows.
@@ -105,18 +105,18 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
     errors: dict[TopicPartition, GoQueueError] = {}
     look_again = loop.time() + _LOOK_AGAIN_S
     while True:
-        machine = await broker.groups.machine(poll.group)
+        machine = await groups.machine(poll.group)
         check_turn()
         if loop.time() >= look_again:
             errors = {each: error for each, error in errors.items() if not error.retriable}
             look_again = loop.time() + _LOOK_AGAIN_S
-        wanted = _plan(broker, machine, mine, poll, errors)
+        wanted = _plan(groups, machine, mine, poll, errors)
         is_passing = any(error.retriable for error in errors.values())
         wait_ms = max(ceil((min(deadline, look_again if is_passing else deadline) - loop.time()) * 1000), 0)
-        fetched = await _fetch(broker, caller, polls, mine, wanted, poll._replace(wait_ms=wait_ms))
+        fetched = await _fetch(groups, caller, polls, mine, wanted, poll._replace(wait_ms=wait_ms))
         check_turn()
         # Whatever was taken away while this poll waited is somebody else's by now.
-        standing = _current(broker, poll)
+        standing = _current(groups, poll)
         mine.keep(standing.member)
         own = [(each, result) for each, result in fetched if each in standing.member.assigned]
         records = _take(mine, own, wanted, poll, errors)
@@ -129,14 +129,14 @@ async def poll_group(broker: Broker, caller: Caller, polls: Polls, positions: Po
 
 
 @operation("groups.poll", on="group", at="poll.group")
-async def admit(broker: Broker, caller: Caller, poll: Poll) -> None:
+async def admit(groups: GroupService, caller: Caller, poll: Poll) -> None:
     """Raise what keeps a member from polling; all that its group has decided so far is durable at return."""
-    _current(broker, poll)
-    await broker.groups.machine(poll.group)
+    _current(groups, poll)
+    await groups.machine(poll.group)
 
 
-def _current(broker: Broker, poll: Poll) -> Standing:
-    standing = member_of(broker, poll.group, poll.member_id)
+def _current(groups: GroupService, poll: Poll) -> Standing:
+    standing = member_of(groups, poll.group, poll.member_id)
     epoch = standing.member.epoch
     if epoch != poll.epoch:
         raise StaleMemberEpoch(
@@ -145,34 +145,34 @@ def _current(broker: Broker, poll: Poll) -> Standing:
     return standing
 
 
-def _check_turn(broker: Broker, poll: Poll, mine: MemberPositions, turn: int) -> None:
+def _check_turn(groups: GroupService, poll: Poll, mine: MemberPositions, turn: int) -> None:
     if mine.turn != turn:
         # Whoever has left, or was sent away, hears that: it can join again.
-        _current(broker, poll)
+        _current(groups, poll)
         raise Conflict("the member has begun another poll, or joined again", hint="poll one at a time")
 
 
-def _is_member(broker: Broker, group: str, member_id: str) -> bool:
+def _is_member(groups: GroupService, group: str, member_id: str) -> bool:
     try:
-        machine = broker.groups.peek(group)
+        machine = groups.peek(group)
     except GoQueueError:
         return False
     found = None if machine is None else machine.find(group)
     return isinstance(found, ConsumerGroup) and member_id in found.members
 
 
-def _seek(broker: Broker, mine: MemberPositions, poll: Poll) -> None:
+def _seek(groups: GroupService, mine: MemberPositions, poll: Poll) -> None:
     """Go on elsewhere in the partitions that the poll says, if they are the member's."""
-    member = _current(broker, poll).member
+    member = _current(groups, poll).member
     for each, offset in poll.seeks:
         # What is wrong with a topic is told for each partition when it is read.
         with suppress(UnknownTopic):
             if each in member.assigned:
-                mine.start(each, Position(broker.topic(each.topic).topic.id, offset), is_committed=False)
+                mine.start(each, Position(groups.topics.topic(each.topic).topic.id, offset), is_committed=False)
 
 
 async def _commit(
-    broker: Broker, caller: Caller, mine: MemberPositions, poll: Poll, check_turn: Callable[[], None]
+    groups: GroupService, caller: Caller, mine: MemberPositions, poll: Poll, check_turn: Callable[[], None]
 ) -> None:
     """Commit what the member has seen; partitions that it cannot commit are not its own any more."""
     offsets = mine.uncommitted()
@@ -184,7 +184,7 @@ async def _commit(
         member_id=poll.member_id,
         epoch=poll.epoch,
     )
-    refusals = await commit_offsets(broker, caller, command)
+    refusals = await commit_offsets(groups, caller, command)
     check_turn()
     for (each, offset), refusal in zip(offsets.items(), refusals, strict=True):
         if refusal is None:
@@ -194,24 +194,34 @@ async def _commit(
 
 
 def _plan(
-    broker: Broker, machine: GroupMachine, mine: MemberPositions, poll: Poll, errors: dict[TopicPartition, GoQueueError]
+    groups: GroupService,
+    machine: GroupMachine,
+    mine: MemberPositions,
+    poll: Poll,
+    errors: dict[TopicPartition, GoQueueError],
 ) -> Mapping[TopicPartition, Wanted]:
     """Return where to read, in the order in which partitions have their turn; what cannot be read is an error."""
-    member = _current(broker, poll).member
+    member = _current(groups, poll).member
     mine.watched = member.assigned
     mine.keep(member)
     wanted: dict[TopicPartition, Wanted] = {}
     for each in mine.in_turn(member.assigned):
         try:
             if each not in errors:
-                wanted[each] = _wanted(broker, machine, mine, each, poll)
+                wanted[each] = _wanted(groups, machine, mine, each, poll)
         except GoQueueError as error:
             errors[each] = error
     return wanted
 
 
-def _wanted(broker: Broker, machine: GroupMachine, mine: MemberPositions, each: TopicPartition, poll: Poll) -> Wanted:
-    topic = broker.topic(each.topic)
+def _wanted(
+    groups: GroupService,
+    machine: GroupMachine,
+    mine: MemberPositions,
+    each: TopicPartition,
+    poll: Poll,
+) -> Wanted:
+    topic = groups.topics.topic(each.topic)
     partition = topic.partition(each.partition)
     if partition.gone is not None:
         raise partition.gone
@@ -239,7 +249,7 @@ def _start(partition: Partition, poll: Poll) -> int:
 
 
 async def _fetch(
-    broker: Broker,
+    groups: GroupService,
     caller: Caller,
     polls: Polls,
     mine: MemberPositions,
@@ -248,7 +258,7 @@ async def _fetch(
 ) -> Iterable[tuple[TopicPartition, Fetched]]:
     arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
     terms = Terms(wait_ms=poll.wait_ms, bytes_max=poll.bytes_max, is_committed_only=poll.is_committed_only)
-    fetch = Fetch(broker, caller, list(wanted.values()), terms, partial(hand_over, arrived))
+    fetch = Fetch(groups.messages, caller, list(wanted.values()), terms, partial(hand_over, arrived))
     mine.end_wait = fetch.finish_now
     try:
         polls.begin(fetch)

@@ -7,45 +7,33 @@ in between, and what is not asked for is not kept.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from goqueue.broker.slices import Slices
+from goqueue.broker.topics.retention_watch import Reader
 from goqueue.machines.groups.kinds import is_in_use, topics_of
 from goqueue.machines.groups.machine import GroupMachine
 from goqueue.machines.groups.offsets import partition_key
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.groups.service import GroupService
 
 # What is to be done for a group, however few offsets it has, in pieces as of an offset.
 _PIECES_OF_A_GROUP = 5
 
 
-class Reader(NamedTuple):
-    """A group that goes on at an offset.
-
-    It was heard when it committed anything of the topic last; now, if it has members that read the topic, or is a queue
-    group.
-    """
-
-    group: str
-    partition: TopicPartition
-    offset: int
-    heard_ms: int
-
-
 async def readers_before(
-    broker: Broker, ends: Mapping[TopicPartition, int], slices: Slices
+    groups: GroupService, ends: Mapping[TopicPartition, int], slices: Slices
 ) -> AsyncGenerator[Reader, None]:
     """Yield the groups that have committed an offset before the given one, for each of the given partitions."""
-    now_ms = broker.clock.now_ms()
+    now_ms = groups.core.clock.now_ms()
     ends_by_key: dict[bytes, int] = {}
     for partition, end in ends.items():
         ends_by_key[partition_key(partition)] = end
         if slices.note():
             await slices.give_way()
-    for machine in broker.groups.machines:
+    for machine in groups.machines:
         for name in machine.offsets.groups():
             # How many offsets it went through is not told, so the time that it took decides.
             is_behind = machine.offsets.is_behind(name, ends_by_key)
@@ -54,7 +42,7 @@ async def readers_before(
             if is_behind:
                 async for reader in _readers(machine, name, ends, now_ms, slices):
                     yield reader
-    async for reader in _queues(broker, ends, slices):
+    async for reader in _queues(groups, ends, slices):
         yield reader
 
 
@@ -80,9 +68,13 @@ async def _readers(
             await slices.give_way()
 
 
-async def _queues(broker: Broker, ends: Mapping[TopicPartition, int], slices: Slices) -> AsyncGenerator[Reader, None]:
-    now_ms = broker.clock.now_ms()
-    for machine in broker.queues.machines:
+async def _queues(
+    groups: GroupService,
+    ends: Mapping[TopicPartition, int],
+    slices: Slices,
+) -> AsyncGenerator[Reader, None]:
+    now_ms = groups.core.clock.now_ms()
+    for machine in groups.queues.machines:
         for group in list(machine.groups.values()):
             for each, window in list(group.windows.items()):
                 if window.floor < ends.get(each, 0):

@@ -11,16 +11,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import Caller, operation
-from goqueue.broker.groups.membership import check_group_name, set_offsets
+from goqueue.broker.groups.membership import set_offsets
 from goqueue.broker.messages.offsets import NO_OFFSET, find_offset
 from goqueue.errors import GoQueueError, GroupNotEmpty, InconsistentProtocol, UnknownGroup, UnknownMember
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.kinds import is_in_use
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
+from goqueue.model.group_name import check_group_name
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.groups.service import GroupService
     from goqueue.runtime.partition import Partition
 
 
@@ -78,16 +79,16 @@ class Move(NamedTuple):
         return 0 if self.error is not None else max(self.end - self.after, 0)
 
 
-async def plan_reset(broker: Broker, caller: Caller, reset: Reset) -> Sequence[Move]:
+async def plan_reset(groups: GroupService, caller: Caller, reset: Reset) -> Sequence[Move]:
     """Return what a reset would do to each partition, by topics and partitions; changes nothing."""
-    scope = await look_up_scope(broker, caller, reset)
-    return [await _planned(broker, caller, reset, each, known) for each, known in sorted(scope.items())]
+    scope = await look_up_scope(groups, caller, reset)
+    return [await _planned(groups, caller, reset, each, known) for each, known in sorted(scope.items())]
 
 
-async def reset_offsets(broker: Broker, caller: Caller, reset: Reset) -> Sequence[Move]:
+async def reset_offsets(groups: GroupService, caller: Caller, reset: Reset) -> Sequence[Move]:
     """Move the offsets of a group without members, and return what was done; GroupNotEmpty if it has members."""
-    moves = await plan_reset(broker, caller, reset)
-    refusals = await carry_out(broker, caller, reset.group, [move for move in moves if move.error is None])
+    moves = await plan_reset(groups, caller, reset)
+    refusals = await carry_out(groups, caller, reset.group, [move for move in moves if move.error is None])
     return [move._replace(error=refusals.get(move.partition, move.error)) for move in moves]
 
 
@@ -99,15 +100,15 @@ class _Known(NamedTuple):
 
 
 @operation("groups.plan_reset", on="group", at="reset.group")
-async def look_up_scope(broker: Broker, caller: Caller, reset: Reset) -> Mapping[TopicPartition, _Known]:
+async def look_up_scope(groups: GroupService, caller: Caller, reset: Reset) -> Mapping[TopicPartition, _Known]:
     """Return the partitions that a reset is about, with the offsets that are known of them."""
-    if broker.queues.find(reset.group) is not None:
+    if groups.queues.find(reset.group) is not None:
         raise InconsistentProtocol(
             f"{reset.group!r} is a queue group, which has no offsets to move",
             hint="goqueue queue seek and POST /queues/{group}/seek move queue groups",
         )
-    own = _offsets(broker, reset.group)
-    other = _offsets(broker, reset.other_group) if reset.target is ResetTarget.GROUP else {}
+    own = _offsets(groups, reset.group)
+    other = _offsets(groups, reset.other_group) if reset.target is ResetTarget.GROUP else {}
     if reset.target is ResetTarget.GROUP and not other:
         raise UnknownGroup(f"group {reset.other_group!r} has no offsets").about(reset.other_group)
     if reset.topics is None and reset.partitions is None:
@@ -118,31 +119,31 @@ async def look_up_scope(broker: Broker, caller: Caller, reset: Reset) -> Mapping
     else:
         wanted = set(reset.partitions or ())
         for topic in reset.topics or ():
-            count = len(broker.topic(topic).partitions)
+            count = len(groups.topics.topic(topic).partitions)
             wanted.update(TopicPartition(topic, index) for index in range(count))
     if reset.target is ResetTarget.GROUP:
         wanted &= other.keys()
     return {each: _Known(own.get(each), other.get(each)) for each in wanted}
 
 
-def _offsets(broker: Broker, group: str) -> Mapping[TopicPartition, int]:
+def _offsets(groups: GroupService, group: str) -> Mapping[TopicPartition, int]:
     check_group_name(group)
-    machine = broker.groups.peek(group)
+    machine = groups.peek(group)
     found = {} if machine is None else machine.offsets.of_group(group)
     return {each: value.offset for each, value in found.items()}
 
 
-async def _planned(broker: Broker, caller: Caller, reset: Reset, each: TopicPartition, known: _Known) -> Move:
+async def _planned(groups: GroupService, caller: Caller, reset: Reset, each: TopicPartition, known: _Known) -> Move:
     try:
-        partition = broker.topic(each.topic).partition(each.partition)
-        after = await _offset(broker, caller, reset, partition, known)
+        partition = groups.topics.topic(each.topic).partition(each.partition)
+        after = await _offset(groups, caller, reset, partition, known)
     except GoQueueError as error:
         return Move(each, known.own, error=error)
     start, end = partition.log.start_offset, partition.high_watermark
     return Move(each, known.own, min(max(after, start), end), end)
 
 
-async def _offset(broker: Broker, caller: Caller, reset: Reset, partition: Partition, known: _Known) -> int:
+async def _offset(groups: GroupService, caller: Caller, reset: Reset, partition: Partition, known: _Known) -> int:
     match reset.target:
         case ResetTarget.EARLIEST:
             return partition.log.start_offset
@@ -152,7 +153,7 @@ async def _offset(broker: Broker, caller: Caller, reset: Reset, partition: Parti
         case ResetTarget.OFFSET:
             return reset.offset
         case ResetTarget.TIME:
-            found = await find_offset(broker, caller, partition.topic, partition.index, reset.timestamp_ms)
+            found = await find_offset(groups.messages, caller, partition.topic, partition.index, reset.timestamp_ms)
             return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset
         case ResetTarget.GROUP:
             assert known.other is not None
@@ -161,17 +162,17 @@ async def _offset(broker: Broker, caller: Caller, reset: Reset, partition: Parti
 
 @operation("groups.reset_offsets", on="group")
 async def carry_out(
-    broker: Broker, caller: Caller, group: str, moves: Sequence[Move]
+    groups: GroupService, caller: Caller, group: str, moves: Sequence[Move]
 ) -> Mapping[TopicPartition, GoQueueError]:
     """Commit what was planned; return what was refused."""
-    machine = broker.groups.peek(group)
+    machine = groups.peek(group)
     if machine is not None and is_in_use(machine.find(group)):
         raise _not_empty(group)
     offsets = [NewOffset(move.partition, CommittedOffset(move.after)) for move in moves]
     if not offsets:
         return {}
     try:
-        refusals = await set_offsets(broker, CommitOffsets(group=group, offsets=offsets))
+        refusals = await set_offsets(groups, CommitOffsets(group=group, offsets=offsets))
     except UnknownMember:
         # Somebody has joined in between.
         raise _not_empty(group) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.lag import Lag, lag_of, messages_behind, total_lag
 from goqueue.broker.groups.members import MemberProgress, progress_of
-from goqueue.broker.groups.membership import check_group_name, knows_all_groups
+from goqueue.broker.groups.membership import knows_all_groups
 from goqueue.broker.groups.view_queues import queue_overview, queue_view
 from goqueue.broker.groups.view_values import (
     Books,
@@ -30,36 +30,41 @@ from goqueue.machines.groups.consumer.group import state_of
 from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
 from goqueue.machines.groups.kinds import Group, everybody, is_in_use, topics_of
 from goqueue.machines.groups.offsets import CommittedOffset, OffsetTable
+from goqueue.model.group_name import check_group_name
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.groups.service import GroupService
 
 
 @operation("groups.overview", on="cluster")
-async def overview(broker: Broker, caller: Caller) -> Overviews:
+async def overview(groups: GroupService, caller: Caller) -> Overviews:
     """Return all groups, each in a line, as far as they can be told."""
     found = []
-    for machine in broker.groups.machines:
+    for machine in groups.machines:
         # There may be many groups: let others have a turn in between.
         await turns(1)
         for name in machine.names():
             group = machine.find(name)
-            lag = total_lag(_lags(broker, group, machine.offsets.of_group(name)))
+            lag = total_lag(_lags(groups, group, machine.offsets.of_group(name)))
             found.append(Overview(name, kind_of(group), _state_of(group), member_count(group), lag))
-    for queues in broker.queues.machines:
+    for queues in groups.queues.machines:
         await turns(1)
-        found += [queue_overview(broker, group) for group in queues.groups.values()]
-    return Overviews(sorted(found), knows_all_groups(broker) and broker.queues.is_whole)
+        found += [queue_overview(groups, group) for group in queues.groups.values()]
+    return Overviews(sorted(found), knows_all_groups(groups) and groups.queues.is_whole)
 
 
-def _lags(broker: Broker, group: Group | None, offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[Lag]:
+def _lags(
+    groups: GroupService,
+    group: Group | None,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+) -> Iterator[Lag]:
     """Yield how far a group is behind, in messages, in partitions with an offset and in those that members have."""
     held = {each for member in _members(group, 0) for each in (*member.assigned, *member.revoking)}
     for each in held.union(offsets):
         try:
-            partition = broker.topic(each.topic).partition(each.partition)
+            partition = groups.topics.topic(each.topic).partition(each.partition)
         except GoQueueError as error:
             yield Lag(error=error)
             continue
@@ -68,20 +73,20 @@ def _lags(broker: Broker, group: Group | None, offsets: Mapping[TopicPartition, 
 
 
 @operation("groups.view", on="group")
-async def view_group(broker: Broker, caller: Caller, name: str) -> GroupView:
+async def view_group(groups: GroupService, caller: Caller, name: str) -> GroupView:
     """Return all that is known of a group; UnknownGroup if that is nothing."""
-    queue = broker.queues.find(name)
+    queue = groups.queues.find(name)
     if queue is not None:
-        return await queue_view(broker, queue)
-    group, table = _find(broker, name)
-    now_ms = int(broker.clock.monotonic() * 1000)
+        return await queue_view(groups, queue)
+    group, table = _find(groups, name)
+    now_ms = int(groups.core.clock.monotonic() * 1000)
     members = sorted(_members(group, now_ms), key=lambda member: member.id)
     owners = {each: member for member in members for each in (*member.assigned, *member.revoking)}
     committed = table.of_group(name)
     offsets = []
     for each in sorted({*committed, *owners}):
         value = committed.get(each)
-        lag = await lag_of(broker, each, None if value is None else value.offset)
+        lag = await lag_of(groups, each, None if value is None else value.offset)
         offsets.append(OffsetView(each, value, lag, owners.get(each)))
     topics = topics_of(group)
     return GroupView(
@@ -98,22 +103,22 @@ async def view_group(broker: Broker, caller: Caller, name: str) -> GroupView:
 
 
 @operation("groups.books", on="group")
-async def books_of(broker: Broker, caller: Caller, name: str) -> Books:
+async def books_of(groups: GroupService, caller: Caller, name: str) -> Books:
     """Return the rebalances of a group; UnknownGroup if there is none."""
-    group, _ = _find(broker, name)
+    group, _ = _find(groups, name)
     return _books(name, group)
 
 
 @operation("groups.all_books", on="cluster")
-async def all_books(broker: Broker, caller: Caller) -> Sequence[Books]:
+async def all_books(groups: GroupService, caller: Caller) -> Sequence[Books]:
     """Return the rebalances of all groups that had any, in order of their names."""
-    found = [_books(name, group) for machine in broker.groups.machines for name, group in machine.groups.items()]
+    found = [_books(name, group) for machine in groups.machines for name, group in machine.groups.items()]
     return sorted((books for books in found if books.total), key=lambda books: books.name)
 
 
-def _find(broker: Broker, name: str) -> tuple[Group | None, OffsetTable]:
+def _find(groups: GroupService, name: str) -> tuple[Group | None, OffsetTable]:
     check_group_name(name)
-    machine = broker.groups.peek(name)
+    machine = groups.peek(name)
     if machine is None or (machine.find(name) is None and not machine.offsets.has(name)):
         raise UnknownGroup(f"there is no group {name!r}").about(name)
     return machine.find(name), machine.offsets

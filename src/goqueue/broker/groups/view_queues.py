@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from goqueue.broker.groups.lag import lag_of
 from goqueue.broker.groups.members import MemberProgress
 from goqueue.broker.groups.view_values import Books, GroupKind, GroupState, GroupView, MemberView, OffsetView, Overview
-from goqueue.broker.share_groups.members import members_of
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.offsets import CommittedOffset
 from goqueue.machines.groups.share.values import ShareMember
@@ -16,27 +15,27 @@ from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.groups.service import GroupService
 
 
-def queue_overview(broker: Broker, group: QueueGroup) -> Overview:
+def queue_overview(groups: GroupService, group: QueueGroup) -> Overview:
     """Return a queue group in a line; its members are its share consumers, and all others that hold messages."""
-    lag = sum(_depth(broker, each, window) or 0 for each, window in group.windows.items())
-    members = len({*group.leases, *(member.id for member in members_of(broker, group.name))})
+    lag = sum(_depth(groups, each, window) or 0 for each, window in group.windows.items())
+    members = len({*group.leases, *(member.id for member in groups.queues.share_members_of(group.name))})
     return Overview(group.name, GroupKind.QUEUE, _state_of(group, members), members, lag)
 
 
-async def queue_view(broker: Broker, group: QueueGroup) -> GroupView:
+async def queue_view(groups: GroupService, group: QueueGroup) -> GroupView:
     """Return all that is known of a queue group."""
     offsets = []
     for each, window in sorted(group.windows.items()):
-        lag = await lag_of(broker, each, window.floor)
+        lag = await lag_of(groups, each, window.floor)
         if lag.error is None:
             # Above the floor there are messages that are done.
-            lag = lag._replace(messages=_depth(broker, each, window))
+            lag = lag._replace(messages=_depth(groups, each, window))
         offsets.append(OffsetView(each, CommittedOffset(window.floor), lag, None))
-    now_ms = broker.shares.now_ms()
-    shares = {each.id: each for each in members_of(broker, group.name)}
+    now_ms = groups.share_groups.now_ms()
+    shares = {each.id: each for each in groups.queues.share_members_of(group.name)}
     members = [_share_member(group, each, now_ms) for each in shares.values()]
     members += [_consumer(name, held) for name, held in group.leases.items() if name not in shares]
     return GroupView(
@@ -52,10 +51,10 @@ async def queue_view(broker: Broker, group: QueueGroup) -> GroupView:
     )
 
 
-def _depth(broker: Broker, where: TopicPartition, window: QueueWindow) -> int | None:
+def _depth(groups: GroupService, where: TopicPartition, window: QueueWindow) -> int | None:
     """Return how many messages of a partition are not done; None if nobody can tell."""
     try:
-        partition = broker.topic(where.topic).partition(where.partition)
+        partition = groups.topics.topic(where.topic).partition(where.partition)
     except GoQueueError:
         return None
     return window.in_flight + max(partition.high_watermark - max(window.cursor, partition.log.start_offset), 0)

@@ -19,7 +19,7 @@ from goqueue.records.layout import read_header
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.messages.service import MessageService
 
 FETCH = declare("messages.fetch", on="topic", at="wanted")
 
@@ -58,16 +58,16 @@ class Fetch:
 
     def __init__(
         self,
-        broker: Broker,
+        service: MessageService,
         caller: Caller,
         wanted: Sequence[Wanted],
         terms: Terms,
         done: Callable[[Sequence[Fetched]], None],
     ) -> None:
-        self._broker = broker
+        self._service = service
         self._caller = caller
         self._wanted = [_admitted(each) for each in wanted]
-        self._terms = terms._replace(bytes_max=min(terms.bytes_max, broker.options.fetch_bytes_max))
+        self._terms = terms._replace(bytes_max=min(terms.bytes_max, service.core.options.fetch_bytes_max))
         self._done = done
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -78,9 +78,9 @@ class Fetch:
     def begin(self) -> None:
         """Read now; if there is too little, wait for more."""
         try:
-            self._began = self._broker.admission.enter(FETCH)
+            self._began = self._service.admission.enter(FETCH)
         except GoQueueError as error:
-            self._began = self._broker.clock.monotonic()
+            self._began = self._service.core.clock.monotonic()
             self._finish([Fetched(b"", error) for _ in self._wanted])
             return
         if not self._try():
@@ -180,7 +180,7 @@ class Fetch:
         self.is_over = True
         self._stop_waiting()
         fault = next((result.error for result in results if result.error), None)
-        self._broker.admission.leave(FETCH, self._caller, self._began, fault.code if fault else OK)
+        self._service.admission.leave(FETCH, self._caller, self._began, fault.code if fault else OK)
         self._done(results)
 
     def _stop_waiting(self) -> None:

@@ -10,7 +10,7 @@ from goqueue.log.epochs import EpochEnd
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.messages.service import MessageService
     from goqueue.runtime.partition import Partition
 
 NO_OFFSET = -1
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 @operation("offsets.find", on="topic")
 async def find_offset(
-    broker: Broker,
+    service: MessageService,
     caller: Caller,
     topic: str,
     index: int,
@@ -46,7 +46,7 @@ async def find_offset(
     is_committed_only: bool = False,
 ) -> Found:
     """Return the offset at a place, or of the first record at or after a time in milliseconds."""
-    partition = broker.topic(topic).partition(index)
+    partition = service.topics.topic(topic).partition(index)
     partition.check_epoch(known_epoch)
     if where is Place.EARLIEST:
         return _at(partition, partition.log.start_offset)
@@ -67,10 +67,10 @@ def _at(partition: Partition, offset: int) -> Found:
 
 @operation("offsets.end_of_epoch", on="topic")
 async def end_of_epoch(
-    broker: Broker, caller: Caller, topic: str, index: int, epoch: int, *, known_epoch: int = NO_EPOCH
+    service: MessageService, caller: Caller, topic: str, index: int, epoch: int, *, known_epoch: int = NO_EPOCH
 ) -> EpochEnd:
     """Return the greatest epoch not above the given one and where it ends; -1 each if there is none."""
-    partition = broker.topic(topic).partition(index)
+    partition = service.topics.topic(topic).partition(index)
     partition.check_epoch(known_epoch)
     if epoch == partition.leader_epoch:
         return EpochEnd(epoch, partition.log.end_offset)

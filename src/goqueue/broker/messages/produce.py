@@ -16,8 +16,7 @@ whoever writes next, which would be all clients at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,15 +24,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from typing_extensions import override
 
 from goqueue.broker.admission import OK, Admission, Caller, declare
-from goqueue.broker.transactions.coordination import add_partitions, known, verify
 from goqueue.errors import GoQueueError, NotEnoughReplicas, ProducerFenced, TopicProtected, TransactionFenced
 from goqueue.machines.transactions.values import ProducerEpoch
-from goqueue.model.topic import TopicPartition
 from goqueue.records.layout import read_header
 from goqueue.runtime.partition import Appended, Outcome, Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.messages.service import MessageService
 
 PUBLISH = declare("messages.publish", on="topic", at="requests", writes=True)
 _IN_SYNC = 1
@@ -172,21 +169,21 @@ class _Burst:
             self._admission.leave(PUBLISH, self._caller, self._began, outcome, count)
 
 
-def publish(broker: Broker, caller: Caller, requests: Sequence[Publish], *, is_moved: bool = False) -> None:
+def publish(service: MessageService, caller: Caller, requests: Sequence[Publish], *, is_moved: bool = False) -> None:
     """Append what the requests of a burst hold; each is told its outcomes as soon as its terms are met.
 
     The sections' buffers may be used again at return. Never raises what a request did wrong: that is its outcome.
     What `is_moved` was taken by the broker before, and may be of any size.
     """
     try:
-        began = broker.admission.enter(PUBLISH)
+        began = service.admission.enter(PUBLISH)
     except GoQueueError as error:
-        began = broker.clock.monotonic()
+        began = service.core.clock.monotonic()
         for request in requests:
             request.outcomes = [error] * len(request.sections)
     else:
-        _append(broker, requests, is_moved=is_moved)
-    burst = _Burst(broker.admission, caller, began)
+        _append(service, requests, is_moved=is_moved)
+    burst = _Burst(service.admission, caller, began)
     for request in requests:
         request.settle(burst)
     burst.is_being_settled = False
@@ -194,67 +191,13 @@ def publish(broker: Broker, caller: Caller, requests: Sequence[Publish], *, is_m
         burst.ended(OK, burst.succeeded)
 
 
-async def publish_when_known(broker: Broker, caller: Caller, request: Publish, *, adds_partitions: bool) -> None:
-    """Publish what belongs to a transaction, once it is durable that the coordinator knows of all its partitions.
-
-    With `adds_partitions` they become part of the transaction on the way, otherwise they have to be already.
-    """
-    assert request.transactional_id is not None
-    if adds_partitions:
-        request.sections = await _with_partitions_added(broker, caller, request.transactional_id, request.sections)
-    # What the coordinator's log does not take is found again, and told, when the request is published.
-    with suppress(GoQueueError):
-        await known(broker, request.transactional_id)
-    publish(broker, caller, [request])
-
-
-async def _with_partitions_added(
-    broker: Broker, caller: Caller, transactional_id: str, sections: Sequence[Section]
-) -> Sequence[Section]:
-    """Make the partitions of a request part of its producer's transaction.
-
-    Returns the sections as they are to be published: where that was refused, with why in the place of the partition.
-    """
-    by_writer: dict[ProducerEpoch, dict[int, TopicPartition]] = {}
-    for number, (partition, records) in enumerate(sections):
-        if isinstance(partition, Partition) and not partition.is_internal:
-            # What is no batch is found again, and told, when the request is published.
-            with suppress(GoQueueError):
-                by_writer.setdefault(_writer(records), {})[number] = partition.place
-    added = list(sections)
-    for writer, wanted in by_writer.items():
-        refusals = await _add(broker, caller, transactional_id, writer, frozenset(wanted.values()))
-        for number, where in wanted.items():
-            if where in refusals:
-                added[number] = Section(refusals[where], sections[number].records)
-    return added
-
-
-async def _add(
-    broker: Broker,
-    caller: Caller,
-    transactional_id: str,
-    writer: ProducerEpoch,
-    partitions: frozenset[TopicPartition],
-) -> Mapping[TopicPartition, GoQueueError]:
-    """Add all partitions that can be, and return why the others cannot."""
-    try:
-        refused = await add_partitions(broker, caller, transactional_id, writer, partitions)
-    except GoQueueError as error:
-        return dict.fromkeys(partitions, _told_by_partition(error))
-    others = partitions - refused.keys()
-    if refused and others:
-        return {**refused, **await _add(broker, caller, transactional_id, writer, others)}
-    return refused
-
-
-def _append(broker: Broker, requests: Sequence[Publish], *, is_moved: bool) -> None:
+def _append(service: MessageService, requests: Sequence[Publish], *, is_moved: bool) -> None:
     """Gather the sections of all requests by partition, and append to each partition once."""
     by_partition: dict[Partition, tuple[list[bytearray | memoryview], list[tuple[list[Outcome], int]]]] = {}
     for request in requests:
         if request.transactional_id is not None:
             request.outcomes = [
-                _append_in_transaction(broker, request, *section, is_moved=is_moved) for section in request.sections
+                _append_in_transaction(service, request, *section, is_moved=is_moved) for section in request.sections
             ]
             continue
         outcomes = request.outcomes
@@ -278,7 +221,7 @@ def _append(broker: Broker, requests: Sequence[Publish], *, is_moved: bool) -> N
 
 
 def _append_in_transaction(
-    broker: Broker,
+    service: MessageService,
     request: Publish,
     partition: Partition | GoQueueError,
     records: bytearray | memoryview,
@@ -293,19 +236,20 @@ def _append_in_transaction(
         if partition.is_internal or (request.acks is Acks.ALL and partition.settings.min_insync_replicas > _IN_SYNC):
             return _refusal(partition)
         where = partition.place
-        verify(broker, request.transactional_id, _writer(records), where)
+        service.check_writer(request.transactional_id, writer_of(records), where)
     except GoQueueError as error:
-        return _told_by_partition(error)
+        return told_by_partition(error)
     (outcome,) = partition.append([records], is_transactional=True, is_moved=is_moved)
     return outcome
 
 
-def _writer(records: bytearray | memoryview) -> ProducerEpoch:
+def writer_of(records: bytearray | memoryview) -> ProducerEpoch:
+    """Return the producer that a batch names in its header."""
     header = read_header(records)
     return ProducerEpoch(header.producer_id, header.producer_epoch)
 
 
-def _told_by_partition(error: GoQueueError) -> GoQueueError:
+def told_by_partition(error: GoQueueError) -> GoQueueError:
     """Return what a coordinator says about a publish as partitions tell it, which is what publishers know of."""
     return ProducerFenced(error.message) if isinstance(error, TransactionFenced) else error
 

@@ -33,7 +33,8 @@ from goqueue.runtime.waiters import hand_over, pause, pieces
 
 if TYPE_CHECKING:
     from goqueue.broker.admission import Caller
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.messages.service import MessageService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 T = TypeVar("T")
 
@@ -98,9 +99,9 @@ class Turns:
     def __len__(self) -> int:
         return len(self._by_topic)
 
-    def next_partition(self, broker: Broker, opened: OpenTopic) -> int:
+    def next_partition(self, service: MessageService, opened: OpenTopic) -> int:
         """Return whose turn it is among the partitions that take writes; any, if none does."""
-        turn = self._by_topic.get(opened.topic.id) or self._begin(broker, opened.topic.id)
+        turn = self._by_topic.get(opened.topic.id) or self._begin(service, opened.topic.id)
         count = len(opened.partitions)
         for _ in range(count):
             index = turn.next_partition(count)
@@ -109,10 +110,10 @@ class Turns:
                 break
         return index
 
-    def _begin(self, broker: Broker, topic_id: UUID) -> RoundRobin:
-        if len(self._by_topic) > 2 * len(broker.topics_by_id):
+    def _begin(self, service: MessageService, topic_id: UUID) -> RoundRobin:
+        if len(self._by_topic) > 2 * len(service.topics.by_id):
             # Most of these topics were deleted.
-            self._by_topic = {each: turn for each, turn in self._by_topic.items() if each in broker.topics_by_id}
+            self._by_topic = {each: turn for each, turn in self._by_topic.items() if each in service.topics.by_id}
         turn = self._by_topic[topic_id] = RoundRobin()
         return turn
 
@@ -170,14 +171,19 @@ class Sorted(NamedTuple):
 
 
 async def publish_messages(
-    broker: Broker, caller: Caller, turns: Turns, topic: str, messages: Sequence[NewMessage | GoQueueError], acks: Acks
+    service: MessageService,
+    caller: Caller,
+    turns: Turns,
+    topic: str,
+    messages: Sequence[NewMessage | GoQueueError],
+    acks: Acks,
 ) -> list[Fate]:
     """Publish messages to a topic, which is made if the broker may; return the fate of each, in their order.
 
     What stands in the place of a message that the caller could not read is its fate. Raises what concerns the topic.
     """
-    opened = await open_for_writing(broker, caller, topic)
-    found = await sort_messages(broker, turns, opened, messages)
+    opened = await open_for_writing(service, caller, topic)
+    found = await sort_messages(service, turns, opened, messages)
     sections: list[Section] = []
     numbers = []
     for index, share in found.shares.items():
@@ -197,7 +203,7 @@ async def publish_messages(
     if sections:
         if len(messages) > waiters.LONG_ITEMS:
             await waiters.give_way()
-        outcomes = await publish_sections(broker, caller, acks, sections)
+        outcomes = await publish_sections(service, caller, acks, sections)
         if len(messages) > waiters.LONG_ITEMS:
             await waiters.give_way()
         for index, outcome in zip(numbers, outcomes, strict=True):
@@ -205,16 +211,16 @@ async def publish_messages(
     return found.all_fates()
 
 
-async def open_for_writing(broker: Broker, caller: Caller, topic: str) -> OpenTopic:
+async def open_for_writing(service: MessageService, caller: Caller, topic: str) -> OpenTopic:
     """Return a topic that anybody may write to, made if the broker may; TopicProtected if it is the broker's own."""
-    opened = broker.topics.get(topic) or await ensure_topic(broker, caller, topic)
+    opened = service.topics.by_name.get(topic) or await ensure_topic(service.topics, caller, topic)
     if opened.topic.is_internal:
         raise TopicProtected(f"{topic!r} holds the broker's own state, and nobody else writes to it")
     return opened
 
 
 async def sort_messages(
-    broker: Broker,
+    service: MessageService,
     turns: Turns,
     opened: OpenTopic,
     messages: Sequence[NewMessage | GoQueueError],
@@ -223,9 +229,9 @@ async def sort_messages(
     """Return what each partition gets; of messages that clients may not send, why."""
     fates: list[Fate | None] = [None] * len(messages)
     is_limited = limits is Limits.CLIENT
-    chosen = await _choose(broker, turns, opened, messages, is_limited=is_limited)
+    chosen = await _choose(service, turns, opened, messages, is_limited=is_limited)
     shares: dict[int, Share] = {}
-    now_ms = broker.clock.now_ms()
+    now_ms = service.core.clock.now_ms()
     for start, piece in pieces(messages):
         if start:
             await pause(messages)
@@ -234,7 +240,12 @@ async def sort_messages(
 
 
 async def _choose(
-    broker: Broker, turns: Turns, opened: OpenTopic, messages: Sequence[NewMessage | GoQueueError], *, is_limited: bool
+    service: MessageService,
+    turns: Turns,
+    opened: OpenTopic,
+    messages: Sequence[NewMessage | GoQueueError],
+    *,
+    is_limited: bool,
 ) -> Sequence[int]:
     """Return the partition of each message; all without a key share one, and the next request has the next turn."""
     key_bytes = 0
@@ -245,11 +256,11 @@ async def _choose(
                 needs_turn = True
             else:
                 key_bytes += len(message.key)
-    turn = turns.next_partition(broker, opened) if needs_turn else 0
+    turn = turns.next_partition(service, opened) if needs_turn else 0
     count = len(opened.partitions)
     if key_bytes > _HASHED_ON_LOOP_BYTES:
         choose = partial(_chosen, messages, count, turn, is_limited=is_limited)
-        return await asyncio.get_running_loop().run_in_executor(broker.threads, choose)
+        return await asyncio.get_running_loop().run_in_executor(service.core.threads, choose)
     chosen: list[int] = []
     for start, piece in pieces(messages):
         if start:
@@ -326,7 +337,7 @@ def _fault(record: NewRecord, size: int, batch_bytes_max: int) -> GoQueueError |
 
 
 async def publish_sections(
-    broker: Broker,
+    service: MessageService,
     caller: Caller,
     acks: Acks,
     sections: Sequence[Section],
@@ -339,7 +350,7 @@ async def publish_sections(
     """
     settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
     request = Publish(acks, sections, partial(hand_over, settled), transactional_id)
-    publish(broker, caller, [request], is_moved=limits is Limits.NONE)
+    publish(service, caller, [request], is_moved=limits is Limits.NONE)
     return await settled
 
 

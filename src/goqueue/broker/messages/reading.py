@@ -22,7 +22,7 @@ from goqueue.runtime.waiters import hand_over
 
 if TYPE_CHECKING:
     from goqueue.broker.admission import Caller
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.messages.service import MessageService
 
 
 class Reading(NamedTuple):
@@ -80,15 +80,15 @@ class Polls:
 
 
 async def read_messages(
-    broker: Broker, caller: Caller, polls: Polls, topic: str, index: int, reading: Reading
+    service: MessageService, caller: Caller, polls: Polls, topic: str, index: int, reading: Reading
 ) -> Messages:
     """Read messages of a partition; waits for the first one if asked to. OffsetOutOfRange tells what there is."""
-    reading = reading._replace(bytes_max=min(reading.bytes_max, broker.options.fetch_bytes_max))
-    offset = await _first_offset(broker, caller, topic, index, reading)
-    wanted = Wanted(_partition(broker, topic, index), offset, reading.bytes_max)
+    reading = reading._replace(bytes_max=min(reading.bytes_max, service.core.options.fetch_bytes_max))
+    offset = await _first_offset(service, caller, topic, index, reading)
+    wanted = Wanted(_partition(service, topic, index), offset, reading.bytes_max)
     arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
     terms = Terms(wait_ms=reading.wait_ms, is_committed_only=reading.is_committed_only)
-    fetch = Fetch(broker, caller, [wanted], terms, partial(hand_over, arrived))
+    fetch = Fetch(service, caller, [wanted], terms, partial(hand_over, arrived))
     try:
         polls.begin(fetch)
         (fetched,) = await arrived
@@ -102,21 +102,21 @@ async def read_messages(
     return Messages(records, next_offset, fetched.start_offset, end)
 
 
-def _partition(broker: Broker, topic: str, index: int) -> Partition | GoQueueError:
+def _partition(service: MessageService, topic: str, index: int) -> Partition | GoQueueError:
     try:
-        return broker.topic(topic).partition(index)
+        return service.topics.topic(topic).partition(index)
     except GoQueueError as error:
         return error
 
 
-async def _first_offset(broker: Broker, caller: Caller, topic: str, index: int, reading: Reading) -> int:
+async def _first_offset(service: MessageService, caller: Caller, topic: str, index: int, reading: Reading) -> int:
     if reading.offset is not None:
         return reading.offset
     where = Place.EARLIEST if reading.timestamp_ms is None else reading.timestamp_ms
-    found = await find_offset(broker, caller, topic, index, where)
+    found = await find_offset(service, caller, topic, index, where)
     if found.offset == NO_OFFSET:
         # Nothing is that young: what comes next is.
-        found = await find_offset(broker, caller, topic, index, Place.LATEST)
+        found = await find_offset(service, caller, topic, index, Place.LATEST)
     return found.offset
 
 

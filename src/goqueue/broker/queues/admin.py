@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import Caller, operation
-from goqueue.broker.groups.membership import check_group_name
 from goqueue.broker.messages.offsets import NO_OFFSET, find_offset
 from goqueue.broker.queues.start_positions import ensure_group, ensure_partitions, require_topic
-from goqueue.broker.share_groups.members import members_of
 from goqueue.errors import Corrupt, GoQueueError, GroupNotEmpty
 from goqueue.machines.groups.share.values import ShareMember
 from goqueue.machines.queues.admin import require
@@ -18,6 +16,7 @@ from goqueue.machines.queues.commands import Configure, DeleteQueue, PauseQueue,
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.values import FlightState
 from goqueue.machines.queues.window import QueueWindow
+from goqueue.model.group_name import check_group_name
 from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
@@ -25,7 +24,8 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.queues.service import QueueService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 
 class PartitionView(NamedTuple):
@@ -89,75 +89,81 @@ class QueueMove(NamedTuple):
 
 
 @operation("queues.list", on="cluster")
-async def list_queues(broker: Broker, caller: Caller) -> Sequence[QueueView]:
+async def list_queues(queues: QueueService, caller: Caller) -> Sequence[QueueView]:
     """Return all queue groups, in the order of their names."""
-    groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
+    groups = [group for machine in queues.machines for group in machine.groups.values()]
     views = []
     for group in sorted(groups, key=lambda each: each.name):
         await turns(1)
-        views.append(_view(broker, group))
+        views.append(_view(queues, group))
     return views
 
 
 @operation("queues.describe", on="queue")
-async def describe_queue(broker: Broker, caller: Caller, name: str) -> QueueView:
+async def describe_queue(queues: QueueService, caller: Caller, name: str) -> QueueView:
     """Return a queue group; UnknownQueue if there is none."""
-    return _view(broker, require_queue(broker, name))
+    return _view(queues, require_queue(queues, name))
 
 
 @operation("queues.configure", on="queue")
 async def configure_queue(
-    broker: Broker, caller: Caller, name: str, changed: Callable[[QueueSettings], QueueSettings]
+    queues: QueueService, caller: Caller, name: str, changed: Callable[[QueueSettings], QueueSettings]
 ) -> QueueView:
     """Change the settings of a group, which is made if need be; durable at return."""
     check_group_name(name)
-    known = broker.queues.find(name)
+    known = queues.find(name)
     settings = changed(QueueSettings() if known is None else known.settings)
     settings.check()
-    return _view(broker, await ensure_group(broker, name, Configure(name, settings)))
+    return _view(queues, await ensure_group(queues, name, Configure(name, settings)))
 
 
 @operation("queues.pause", on="queue")
-async def pause_queue(broker: Broker, caller: Caller, name: str, reason: str) -> QueueView:
+async def pause_queue(queues: QueueService, caller: Caller, name: str, reason: str) -> QueueView:
     """Deliver nothing to a group until it is resumed; without a reason, resume it."""
-    require_queue(broker, name)
-    await broker.queues.submit(name, PauseQueue(name, reason))
-    return _view(broker, require_queue(broker, name))
+    require_queue(queues, name)
+    await queues.submit(name, PauseQueue(name, reason))
+    return _view(queues, require_queue(queues, name))
 
 
 @operation("queues.plan_seek", on="queue")
 async def plan_seek(
-    broker: Broker, caller: Caller, name: str, seek: QueueSeek
+    queues: QueueService, caller: Caller, name: str, seek: QueueSeek
 ) -> tuple[QueueView, Sequence[QueueMove]]:
     """Return a group as it is, and what a seek would do to it; changes nothing."""
-    opened = require_topic(broker, seek.topic)
-    group = require_queue(broker, name)
+    opened = require_topic(queues, seek.topic)
+    group = require_queue(queues, name)
     usable = [each for each in opened.partitions if isinstance(each, Partition)]
-    moves = [await _planned(broker, caller, group, partition, seek) for partition in _sought(opened, seek, usable)]
-    return _view(broker, group), moves
+    moves = [await _planned(queues, caller, group, partition, seek) for partition in _sought(opened, seek, usable)]
+    return _view(queues, group), moves
 
 
 @operation("queues.seek", on="queue")
 async def seek_queue(
-    broker: Broker, caller: Caller, name: str, seek: QueueSeek
+    queues: QueueService, caller: Caller, name: str, seek: QueueSeek
 ) -> tuple[QueueView, Sequence[QueueMove]]:
     """Go on with a topic elsewhere, and return what was done; whatever is in flight there is forgotten.
 
     The topic may be one with which the group has not begun yet.
     """
-    opened = require_topic(broker, seek.topic)
-    usable = await ensure_partitions(broker, require_queue(broker, name), [opened])
+    opened = require_topic(queues, seek.topic)
+    usable = await ensure_partitions(queues, require_queue(queues, name), [opened])
     moves = []
     for partition in _sought(opened, seek, usable):
         await turns(1)
-        moves.append(await move_partition(broker, caller, name, partition, seek))
-    return _view(broker, require_queue(broker, name)), moves
+        moves.append(await move_partition(queues, caller, name, partition, seek))
+    return _view(queues, require_queue(queues, name)), moves
 
 
-async def move_partition(broker: Broker, caller: Caller, name: str, partition: Partition, seek: QueueSeek) -> QueueMove:
+async def move_partition(
+    queues: QueueService,
+    caller: Caller,
+    name: str,
+    partition: Partition,
+    seek: QueueSeek,
+) -> QueueMove:
     """Move a group in one partition, with which it has begun."""
-    move = await _planned(broker, caller, require_queue(broker, name), partition, seek)
-    await broker.queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
+    move = await _planned(queues, caller, require_queue(queues, name), partition, seek)
+    await queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
     return move
 
 
@@ -166,18 +172,18 @@ def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> 
 
 
 async def _planned(
-    broker: Broker, caller: Caller, group: QueueGroup, partition: Partition, seek: QueueSeek
+    queues: QueueService, caller: Caller, group: QueueGroup, partition: Partition, seek: QueueSeek
 ) -> QueueMove:
-    offset = await _offset(broker, caller, partition, seek)
+    offset = await _offset(queues, caller, partition, seek)
     where = partition.place
     window = group.windows.get(where)
-    if window is None or window.topic_id != broker.topic(seek.topic).topic.id:
+    if window is None or window.topic_id != queues.topics.topic(seek.topic).topic.id:
         return QueueMove(where, None, offset)
     skipped = window.in_flight_before(offset) + max(offset - max(window.cursor, partition.log.start_offset), 0)
     return QueueMove(where, window.cursor, offset, window.in_flight, skipped, max(window.cursor - offset, 0))
 
 
-async def _offset(broker: Broker, caller: Caller, partition: Partition, seek: QueueSeek) -> int:
+async def _offset(queues: QueueService, caller: Caller, partition: Partition, seek: QueueSeek) -> int:
     start, end = partition.log.start_offset, partition.last_stable_offset
     if seek.where is StartAt.EARLIEST:
         return start
@@ -185,50 +191,51 @@ async def _offset(broker: Broker, caller: Caller, partition: Partition, seek: Qu
         return end
     if seek.is_offset:
         return min(max(seek.where, start), end)
-    found = await find_offset(broker, caller, partition.topic, partition.index, seek.where)
+    found = await find_offset(queues.messages, caller, partition.topic, partition.index, seek.where)
     return end if found.offset == NO_OFFSET else found.offset
 
 
 @operation("queues.delete", on="queue")
-async def delete_queue(broker: Broker, caller: Caller, name: str) -> None:
+async def delete_queue(queues: QueueService, caller: Caller, name: str) -> None:
     """Forget a group, with all that is in flight; durable at return.
 
     GroupNotEmpty while share consumers are in it, or receives under way: these would make it anew, with other settings.
     """
-    require_queue(broker, name)
-    broker.shares.check_empty(name)
-    if broker.queues.waits.is_received(name):
+    require_queue(queues, name)
+    if queues.share_members_of(name):
+        raise GroupNotEmpty(f"group {name!r} has share consumers as members", hint="stop them first")
+    if queues.waits.is_received(name):
         raise GroupNotEmpty(f"consumers of group {name!r} receive, and would make it anew", hint="stop them first")
-    await broker.queues.submit(name, DeleteQueue(name))
+    await queues.submit(name, DeleteQueue(name))
 
 
-def require_queue(broker: Broker, name: str) -> QueueGroup:
+def require_queue(queues: QueueService, name: str) -> QueueGroup:
     """Return a queue group; UnknownQueue if there is none."""
     check_group_name(name)
-    machine = broker.queues.peek(name)
+    machine = queues.peek(name)
     return require({} if machine is None else machine.groups, name)
 
 
-def _view(broker: Broker, group: QueueGroup) -> QueueView:
-    partitions = [partition_view(broker, group.name, each, window) for each, window in sorted(group.windows.items())]
-    members = members_of(broker, group.name)
+def _view(queues: QueueService, group: QueueGroup) -> QueueView:
+    partitions = [partition_view(queues, group.name, each, window) for each, window in sorted(group.windows.items())]
+    members = queues.share_members_of(group.name)
     return QueueView(group.name, group.settings, group.paused, dict(group.leases), members, partitions)
 
 
-def partition_view(broker: Broker, group: str, where: TopicPartition, window: QueueWindow) -> PartitionView:
+def partition_view(queues: QueueService, group: str, where: TopicPartition, window: QueueWindow) -> PartitionView:
     """Return how a group stands in a partition."""
     in_flight = window.states()
-    trouble = broker.queues.undertaker.troubles.get((group, where), "")
+    trouble = queues.dead_letter_troubles.get((group, where), "")
     view = PartitionView(where, window.floor, window.cursor, NO_OFFSET, 0, in_flight, None, trouble)
     try:
-        partition = broker.topic(where.topic).partition(where.partition)
+        partition = queues.topics.topic(where.topic).partition(where.partition)
         # Messages that wait for the end of a transaction are there as well, and get old.
         end = partition.high_watermark
         first = max(window.floor, partition.log.start_offset)
     except GoQueueError as error:
         return view._replace(error=error.without_frames())
     try:
-        oldest_ms = broker.queues.timestamps.find(partition, first) if window.floor < end else None
+        oldest_ms = queues.timestamps.find(partition, first) if window.floor < end else None
     except Corrupt:
         # That the first message cannot be read says nothing of the others.
         oldest_ms = None

@@ -18,7 +18,7 @@ from goqueue.records.reader import Record
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.queues.service import QueueService
 
 # How many reads of one look may bring nothing: there may be much that nobody gets.
 _FRUITLESS_READS_MAX = 4
@@ -209,10 +209,10 @@ def _row(window: QueueWindow, finder: MessageFinder) -> Iterator[int]:
                 yield offset
 
 
-def report_skipped(broker: Broker, group: str, offer: Offer) -> None:
+def report_skipped(queues: QueueService, group: str, offer: Offer) -> None:
     """Report messages that a group skips since they cannot be read; each becomes a dead letter."""
     for offset, error in offer.unreadable:
-        broker.sink.emit(UnreadableSkipped(group, offer.partition.topic, offer.partition.partition, offset, error))
+        queues.core.sink.emit(UnreadableSkipped(group, offer.partition.topic, offer.partition.partition, offset, error))
 
 
 def find(partition: Partition, offset: int) -> Record | None:

@@ -26,7 +26,8 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.queues.service import QueueService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 _BYTES_MAX = 8 * 1024 * 1024
 # Who peeks leases nothing.
@@ -36,18 +37,18 @@ _NO_TIME = Now(0, 0)
 
 @operation("queues.peek", on="queue")
 async def peek_queue(
-    broker: Broker, caller: Caller, name: str, topic: str, limit: int
+    queues: QueueService, caller: Caller, name: str, topic: str, limit: int
 ) -> Sequence[tuple[TopicPartition, Record]]:
     """Return messages of a topic that the next receive would bring if the group is not paused, and lease none."""
-    opened = require_topic(broker, topic)
-    group = require_queue(broker, name)
+    opened = require_topic(queues, topic)
+    group = require_queue(queues, name)
     found: list[tuple[TopicPartition, Record]] = []
     fault: GoQueueError | None = None
     for partition in usable_partitions(opened):
         if len(found) < limit:
-            window = await _window(broker, group, opened, partition)
+            window = await _window(queues, group, opened, partition)
             try:
-                records = await _peek(broker, group, partition, window, limit - len(found))
+                records = await _peek(queues, group, partition, window, limit - len(found))
             except GoQueueError as error:
                 fault = error.without_frames()
                 continue
@@ -57,21 +58,21 @@ async def peek_queue(
     return found
 
 
-async def _window(broker: Broker, group: QueueGroup, opened: OpenTopic, partition: Partition) -> QueueWindow:
+async def _window(queues: QueueService, group: QueueGroup, opened: OpenTopic, partition: Partition) -> QueueWindow:
     """Return a partition as a group sees it, or would if it had begun with it; it is nobody's, and may be changed."""
     known = group.windows.get(partition.place)
     if known is not None and known.topic_id == opened.topic.id:
         return known.copy()
-    start = await start_offset(broker, partition, start_of(group, opened))
+    start = await start_offset(queues, partition, start_of(group, opened))
     return QueueWindow(opened.topic.id, start, start)
 
 
 async def _peek(
-    broker: Broker, group: QueueGroup, partition: Partition, window: QueueWindow, limit: int
+    queues: QueueService, group: QueueGroup, partition: Partition, window: QueueWindow, limit: int
 ) -> Sequence[Record]:
     is_ordered = group.settings.ordering is Ordering.KEY
     while True:
-        seen = look(partition, window, broker.queues.stretches, limit, _BYTES_MAX, is_ordered=is_ordered)
+        seen = look(partition, window, queues.stretches, limit, _BYTES_MAX, is_ordered=is_ordered)
         draft = begun(window, seen.offer)
         leased = lease(draft, seen.offer, _NOBODY, _NO_TIME, limit)
         if leased or seen.is_empty:

@@ -31,7 +31,6 @@ from goqueue.machines.queues.values import Delivery
 from goqueue.model.request_limits import RECEIPT_CHARS_MAX
 from goqueue.model.topic import TopicPartition
 
-RECEIPT_KEY_BYTES = 32
 # A head is three numbers: the lease, the offset, and the place (partition and deliveries).
 _NUMBERS = 3
 _HEAD = struct.Struct(">QQQ")

@@ -22,64 +22,64 @@ from goqueue.machines.queues.steps import Result
 from goqueue.model.topic import check_name
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.queues.service import QueueService
 
 
-async def receive(broker: Broker, caller: Caller, wish: Wish) -> Receiving:
+async def receive(queues: QueueService, caller: Caller, wish: Wish) -> Receiving:
     """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself.
 
     If nothing has come, `shortfall` says why, as far as the group has a reason. If it has none, what keeps a partition
     from being read is raised, or UnknownTopic if a topic is not there.
     """
-    waits = broker.queues.waits
+    waits = queues.waits
     deadline = asyncio.get_running_loop().time() + wish.wait_ms / 1000
     topics = wish.source.topics
     waits.enter(wish.source.group)
     try:
-        if any(name not in broker.topics for name in topics):
-            await _topic_made(broker, topics, deadline)
-        looked = await receive_now(broker, caller, wish)
+        if any(name not in queues.topics.by_name for name in topics):
+            await _topic_made(queues, topics, deadline)
+        looked = await receive_now(queues, caller, wish)
         while not looked.receiving.received:
-            news = await _news(broker, wish, looked, deadline)
+            news = await _news(queues, wish, looked, deadline)
             if news is _News.NONE:
                 break
             # Who waited in line was woken alone, and nobody is left there who could be woken by the same news.
             is_alone = news is _News.OWN and not waits.has_line(wish.source.group)
-            looked = await _receive(broker, wish, is_alone=is_alone)
+            looked = await _receive(queues, wish, is_alone=is_alone)
         if looked.receiving.received or looked.receiving.shortfall:
             return looked.receiving
         if looked.fault is not None:
             raise looked.fault
         # It might be a name that is misspelt.
-        require_topics(broker, topics)
+        require_topics(queues, topics)
         return looked.receiving._replace(shortfall=held_up(looked.sight))
     finally:
         waits.leave(wish.source.group)
         # Whatever became of it: what it leaves is for somebody else.
-        broker.queues.pass_on(wish.source.group)
+        queues.pass_on(wish.source.group)
 
 
-async def _topic_made(broker: Broker, topics: Sequence[str], deadline: float) -> None:
+async def _topic_made(queues: QueueService, topics: Sequence[str], deadline: float) -> None:
     """Wait until one of these topics is there, or time is up; InvalidTopicName if one of them can never be."""
-    loop, waits = asyncio.get_running_loop(), broker.queues.waits
+    loop, waits = asyncio.get_running_loop(), queues.waits
     for name in topics:
         check_name(name)
-    while all(name not in broker.topics for name in topics) and loop.time() < deadline and not waits.is_closed:
+    while all(name not in queues.topics.by_name for name in topics) and loop.time() < deadline and not waits.is_closed:
         await waits.topic(deadline)
 
 
 @operation("queues.receive", on="queue", at="wish.source.group")
-async def receive_now(broker: Broker, caller: Caller, wish: Wish) -> Looked:
+async def receive_now(queues: QueueService, caller: Caller, wish: Wish) -> Looked:
     """Lease messages to a consumer, as far as there are any; without a round if there can be none."""
-    view = View(*await prepare(broker, *wish.source))
+    view = View(*await prepare(queues, *wish.source))
     sight = sight_of(view, wish)
     if sight.marks and not sight.shortfall:
-        return await _receive(broker, wish)
+        return await _receive(queues, wish)
     return Looked(Receiving((), 0, sight.shortfall), sight, view)
 
 
-async def _receive(broker: Broker, wish: Wish, *, is_alone: bool = False) -> Looked:
-    return await broker.queues.receives.join(wish.source, wish, wish.limit, is_alone=is_alone)
+async def _receive(queues: QueueService, wish: Wish, *, is_alone: bool = False) -> Looked:
+    return await queues.receives.join(wish.source, wish, wish.limit, is_alone=is_alone)
 
 
 class _News(Enum):
@@ -90,13 +90,13 @@ class _News(Enum):
     OWN = auto()
 
 
-async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> _News:
+async def _news(queues: QueueService, wish: Wish, looked: Looked, deadline: float) -> _News:
     """Wait until there may be something for a consumer who got nothing; tell whether there may be, in its time."""
-    waits, name = broker.queues.waits, wish.source.group
+    waits, name = queues.waits, wish.source.group
     sight, view = looked.sight, looked.view
     if view is None:
         # Meanwhile the group may have been moved or made anew, and its topics may have changed.
-        view = View(*await prepare(broker, *wish.source))
+        view = View(*await prepare(queues, *wish.source))
         sight = sight_of(view, wish)
     # From here on, there is no pause before it waits: nothing can happen of which it does not hear.
     if asyncio.get_running_loop().time() >= deadline or waits.is_closed:
@@ -104,7 +104,7 @@ async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> 
         # was room for.
         return _News.SOME if not sight.shortfall and sight.is_beyond(looked.sight) else _News.NONE
     if sight.shortfall:
-        broker.queues.pass_on(name)
+        queues.pass_on(name)
         await waits.resumed(name, lambda group: not shortfall_of(group, wish), deadline)
         return _News.SOME
     # Who was told of a shortfall looks again though there is nothing: that there is none any more.
@@ -116,13 +116,18 @@ async def _news(broker: Broker, wish: Wish, looked: Looked, deadline: float) -> 
 
 
 @operation("queues.settle", on="queue")
-async def settle(broker: Broker, caller: Caller, receipts: Sequence[str], statement: Statement) -> Sequence[Result]:
+async def settle(
+    queues: QueueService,
+    caller: Caller,
+    receipts: Sequence[str],
+    statement: Statement,
+) -> Sequence[Result]:
     """Say of leased messages what became of them; return the result of each, durable.
 
     Raises what has kept all their groups from it; if others could be used, that is the result of each of its receipts.
     """
-    shown, unreadable = broker.queues.receipts.read(receipts)
-    ask = broker.queues.settlements.ask
+    shown, unreadable = queues.receipts.read(receipts)
+    ask = queues.settlements.ask
     # All of it is said at once, and holds though the caller may leave.
     said = [ask(Saying(group, statement), claims, len(numbers)) for group, (numbers, claims) in shown.items()]
     if len(said) == 1 and not unreadable:

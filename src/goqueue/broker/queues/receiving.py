@@ -27,7 +27,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.request_batcher import Take
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.queues.service import QueueService
 
 ROUND_MESSAGES_MAX = 1_000
 """How many messages are leased at once, unless one consumer wants more."""
@@ -119,29 +119,29 @@ class Looked(NamedTuple):
     fault: GoQueueError | None = None
 
 
-async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> list[Looked]:
+async def receive_together(queues: QueueService, source: Source, take: Take[Wish]) -> list[Looked]:
     """Lease messages to consumers, as far as there are any now; return what each of them gets."""
-    message_memory = broker.queues.message_memory
-    group, partitions = await prepare(broker, *source)
+    message_memory = queues.message_memory
+    group, partitions = await prepare(queues, *source)
     while not message_memory.room_bytes:
         await message_memory.room()
-        group, partitions = await prepare(broker, *source)
+        group, partitions = await prepare(queues, *source)
     # From here on there is no pause: nobody who is served can have left.
     wishes = take()
     promising = _promising(group, partitions)
     told = [Looked(Receiving((), 0, each.shortfall), each) for each in _sights(group, promising, wishes)]
     served = [number for number, each in enumerate(told) if not each.sight.shortfall]
-    takers = [_taker(broker, group, wishes[number]) for number in served]
+    takers = [_taker(queues, group, wishes[number]) for number in served]
     limit = sum([taker.limit for taker in takers])
     while True:
         bytes_max = min(_BYTES_MAX, message_memory.room_bytes)
-        looks, fault = _look_around(broker.queues.stretches, group, promising, takers, limit, bytes_max)
+        looks, fault = _look_around(queues.stretches, group, promising, takers, limit, bytes_max)
         if not looks:
             return [each if each.sight.shortfall else each._replace(fault=fault) for each in told]
         try:
             with message_memory.hold(sum(each.size_bytes for each in looks)):
                 receive = Receive(group.name, takers, [each.offer for each in looks])
-                leased = await broker.queues.submit(group.name, receive)
+                leased = await queues.submit(group.name, receive)
             break
         except TooLarge:
             # Messages that failed for long reasons may lie in very many chunks. It was refused without a pause.
@@ -149,17 +149,17 @@ async def receive_together(broker: Broker, source: Source, take: Take[Wish]) -> 
                 raise
             limit //= 4
     for each in looks:
-        report_skipped(broker, group.name, each.offer)
+        report_skipped(queues, group.name, each.offer)
     records = {each.offer.partition: each.records for each in looks}
     for number, taker, each in zip(served, takers, leased, strict=True):
-        received = _received(broker.queues.receipts, group.name, taker, each, records)
+        received = _received(queues.receipts, group.name, taker, each, records)
         told[number] = Looked(Receiving(received, each.deadline_ms, each.shortfall), told[number].sight)
     return told
 
 
-def _taker(broker: Broker, group: QueueGroup, wish: Wish) -> Taker:
+def _taker(queues: QueueService, group: QueueGroup, wish: Wish) -> Taker:
     visibility_ms = group.settings.visibility_ms if wish.visibility_ms is None else wish.visibility_ms
-    lease_id = int.from_bytes(broker.entropy.token(_LEASE_ID_BYTES))
+    lease_id = int.from_bytes(queues.core.entropy.token(_LEASE_ID_BYTES))
     return Taker(wish.consumer, wish.limit, visibility_ms, lease_id)
 
 

@@ -14,7 +14,7 @@ from goqueue.machines.queues.values import AckType
 from goqueue.runtime.request_batcher import Take
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.queues.service import QueueService
 
 
 class Statement(NamedTuple):
@@ -32,15 +32,15 @@ class Saying(NamedTuple):
     statement: Statement
 
 
-async def settle_together(broker: Broker, saying: Saying, take: Take[Sequence[Claim]]) -> list[Sequence[Result]]:
+async def settle_together(queues: QueueService, saying: Saying, take: Take[Sequence[Claim]]) -> list[Sequence[Result]]:
     """Do what several consumers say, who say the same; return the results of each, durable."""
     group, (verdict, delay_ms, reason) = saying
     claimed = take()
     claims = [claim for each in claimed for claim in each]
     # Only what is tried again is spread.
-    chance = broker.entropy.fraction() if verdict is AckType.NACK else 0.0
+    chance = queues.core.entropy.fraction() if verdict is AckType.NACK else 0.0
     try:
-        results = await _settle(broker, Settle(group, verdict, claims, delay_ms, reason, chance))
+        results = await _settle(queues, Settle(group, verdict, claims, delay_ms, reason, chance))
     except UnknownQueue:
         results = all_stale(claims)
     told = []
@@ -52,15 +52,15 @@ async def settle_together(broker: Broker, saying: Saying, take: Take[Sequence[Cl
     return told
 
 
-async def _settle(broker: Broker, command: Settle) -> Sequence[Result]:
+async def _settle(queues: QueueService, command: Settle) -> Sequence[Result]:
     """Have messages settled at once, or in parts if what is known of those around them is too large for that."""
     try:
-        results: Sequence[Result] = await broker.queues.submit(command.group, command)
+        results: Sequence[Result] = await queues.submit(command.group, command)
     except TooLarge:
         parts = _halves(command.claims)
         if len(parts) < 2:
             raise
-        return [result for part in parts for result in await _settle(broker, replace(command, claims=part))]
+        return [result for part in parts for result in await _settle(queues, replace(command, claims=part))]
     return results
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from goqueue.broker.admission import INSIDE
-from goqueue.broker.groups.membership import check_group_name
 from goqueue.broker.messages.offsets import NO_OFFSET, find_offset
 from goqueue.errors import InconsistentProtocol, TopicProtected, Unavailable, UnknownTopic
 from goqueue.log.epochs import NO_EPOCH
@@ -19,17 +18,19 @@ from goqueue.machines.queues.commands import BeginTopic, Configure, Retreat
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import QueueMachine
 from goqueue.machines.queues.window import QueueWindow
+from goqueue.model.group_name import check_group_name
 from goqueue.model.queue_settings import Ordering, QueueSettings
 from goqueue.model.start_at import StartAt
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.queues.service import QueueService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 
 async def prepare(
-    broker: Broker, name: str, topics: Sequence[str], ordering: Ordering
+    queues: QueueService, name: str, topics: Sequence[str], ordering: Ordering
 ) -> tuple[QueueGroup, Sequence[Partition]]:
     """Return a group, made if need be, and the partitions that it is to get messages of, begun if need be.
 
@@ -38,52 +39,51 @@ async def prepare(
     """
     check_group_name(name)
     while True:
-        opened = _topics_there(broker, topics)
-        group = broker.queues.find(name)
+        opened = _topics_there(queues, topics)
+        group = queues.find(name)
         begun = None if group is None else _begun(group, opened)
         if group is not None and begun is not None:
             return group, begun
-        group = await ensure_group(broker, name, Configure(name, QueueSettings(ordering=ordering), is_made_only=True))
-        await ensure_partitions(broker, group, opened)
+        group = await ensure_group(queues, name, Configure(name, QueueSettings(ordering=ordering), is_made_only=True))
+        await ensure_partitions(queues, group, opened)
         # If there was a pause, another group may have this name by now, and there may be more topics and partitions.
 
 
-def require_topic(broker: Broker, name: str) -> OpenTopic:
+def require_topic(queues: QueueService, name: str) -> OpenTopic:
     """Return a topic that can be a queue; UnknownTopic if there is none, TopicProtected if it is the broker's own."""
-    opened = broker.topic(name)
+    opened = queues.topics.topic(name)
     if opened.topic.is_internal:
         raise TopicProtected(f"{name!r} holds the broker's own state, and is no queue")
     return opened
 
 
-def require_topics(broker: Broker, names: Sequence[str]) -> None:
+def require_topics(queues: QueueService, names: Sequence[str]) -> None:
     """Raise UnknownTopic if some of these topics are not there; it tells which."""
-    missing = [name for name in dict.fromkeys(names) if name not in broker.topics]
+    missing = [name for name in dict.fromkeys(names) if name not in queues.topics.by_name]
     if missing:
         raise UnknownTopic(f"there is no topic {', and none '.join(map(repr, missing))}").about(missing[0])
 
 
-def _topics_there(broker: Broker, names: Sequence[str]) -> list[OpenTopic]:
-    found = [require_topic(broker, each) for each in dict.fromkeys(names) if each in broker.topics]
+def _topics_there(queues: QueueService, names: Sequence[str]) -> list[OpenTopic]:
+    found = [require_topic(queues, each) for each in dict.fromkeys(names) if each in queues.topics.by_name]
     if not found:
-        require_topics(broker, names)
+        require_topics(queues, names)
     return found
 
 
-async def ensure_group(broker: Broker, name: str, wanted: Configure | None = None) -> QueueGroup:
+async def ensure_group(queues: QueueService, name: str, wanted: Configure | None = None) -> QueueGroup:
     """Return a group, made or configured if need be; InconsistentProtocol if its name is that of a stream group."""
     wanted = wanted or Configure(name, QueueSettings(), is_made_only=True)
     while True:
-        group = broker.queues.find(name)
+        group = queues.find(name)
         if group is None:
-            streams = broker.groups.peek(name)
-            if streams is not None and (streams.find(name) is not None or streams.offsets.has(name)):
+            if queues.is_group(name):
                 raise InconsistentProtocol(f"{name!r} is a stream group, and no queue group", hint="use another name")
         elif wanted.is_made_only:
             return group
         # Somebody else may make it meanwhile, with other settings.
-        await broker.queues.submit(name, wanted)
-        machine = await broker.queues.machine(name)
+        await queues.submit(name, wanted)
+        machine = await queues.machine(name)
         group = machine.find(name)
         if group is not None:
             return group
@@ -99,7 +99,7 @@ def usable_partitions(opened: OpenTopic) -> Sequence[Partition]:
     return found
 
 
-async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
+async def ensure_partitions(queues: QueueService, group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition]:
     """Return the partitions of topics that can be used; the group has begun with each of them at return.
 
     Unless the group or a topic was deleted meanwhile: another group of that name begins where its own settings say.
@@ -107,7 +107,7 @@ async def ensure_partitions(broker: Broker, group: QueueGroup, topics: Sequence[
     found: list[Partition] = []
     for opened in topics:
         partitions = usable_partitions(opened)
-        await _begin(broker, group, opened, partitions)
+        await _begin(queues, group, opened, partitions)
         found += partitions
     return found
 
@@ -130,26 +130,26 @@ def _begun(group: QueueGroup, topics: Sequence[OpenTopic]) -> list[Partition] | 
     return found
 
 
-async def _begin(broker: Broker, group: QueueGroup, opened: OpenTopic, partitions: Sequence[Partition]) -> None:
+async def _begin(queues: QueueService, group: QueueGroup, opened: OpenTopic, partitions: Sequence[Partition]) -> None:
     new = []
     for partition in partitions:
         where = partition.place
         window = group.windows.get(where)
         if window is None or window.topic_id != opened.topic.id:
             new.append(partition)
-        elif window.lost_end is not None and broker.queues.find(group.name) is group:
-            await broker.queues.submit(group.name, Retreat(group.name, where, window.lost_end))
+        elif window.lost_end is not None and queues.find(group.name) is group:
+            await queues.submit(group.name, Retreat(group.name, where, window.lost_end))
     if new:
         start = start_of(group, opened)
-        starts = {each.place: await start_offset(broker, each, start) for each in new}
+        starts = {each.place: await start_offset(queues, each, start) for each in new}
         epochs = {each.place: each.leader_epoch for each in new}
         # With a topic that was deleted meanwhile nothing begins: nobody would end it.
-        if broker.queues.find(group.name) is group and opened.topic.id in broker.topics_by_id:
-            await broker.queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts, epochs))
+        if queues.find(group.name) is group and opened.topic.id in queues.topics.by_id:
+            await queues.submit(group.name, BeginTopic(group.name, opened.topic.id, starts, epochs))
     # Somebody else may have begun with them, and may have left since.
     begun = [window for each in partitions if (window := group.windows.get(each.place)) is not None and window.is_new]
     if begun:
-        await broker.queues.machine(group.name)
+        await queues.machine(group.name)
         for window in begun:
             window.is_new = False
 
@@ -161,17 +161,17 @@ def start_of(group: QueueGroup, opened: OpenTopic) -> StartAt | int:
     return StartAt.EARLIEST if has_begun else group.settings.start
 
 
-async def start_offset(broker: Broker, partition: Partition, start: StartAt | int) -> int:
+async def start_offset(queues: QueueService, partition: Partition, start: StartAt | int) -> int:
     """Return the offset at which a group starts with a partition."""
     if start is StartAt.EARLIEST:
         return partition.log.start_offset
     if start is StartAt.LATEST:
         return partition.last_stable_offset
-    found = await find_offset(broker, INSIDE, partition.topic, partition.index, start)
+    found = await find_offset(queues.messages, INSIDE, partition.topic, partition.index, start)
     return partition.last_stable_offset if found.offset == NO_OFFSET else found.offset
 
 
-async def retreat_all(broker: Broker) -> None:
+async def retreat_all(queues: QueueService) -> None:
     """Have groups forget what they were given and their logs have lost; at the start, before anything is published.
 
     Without a sync for each publish, a power loss takes messages that were delivered already. How far a log is as it was
@@ -179,16 +179,16 @@ async def retreat_all(broker: Broker) -> None:
     it has come already, since a start at which the log of the group could not be read. For whom there is no room now,
     that is done by the next receive, or before dead messages become letters.
     """
-    lost = [each for machine in broker.queues.machines for each in _note_lost(broker, machine)]
+    lost = [each for machine in queues.machines for each in _note_lost(queues, machine)]
     for group, where, end in lost:
         with suppress(Unavailable):
-            await broker.queues.submit(group, Retreat(group, where, end))
+            await queues.submit(group, Retreat(group, where, end))
 
 
-def _note_lost(broker: Broker, machine: QueueMachine) -> Iterator[tuple[str, TopicPartition, int]]:
+def _note_lost(queues: QueueService, machine: QueueMachine) -> Iterator[tuple[str, TopicPartition, int]]:
     for group in machine.groups.values():
         for where, window in group.windows.items():
-            opened = broker.topics_by_id.get(window.topic_id)
+            opened = queues.topics.by_id.get(window.topic_id)
             partition = None if opened is None else opened.partitions[where.partition]
             if isinstance(partition, Partition) and window.cursor > (end := _kept_end(partition.log, window)):
                 window.lost_end = end

@@ -14,7 +14,7 @@ from goqueue.machines.queues.values import FlightState
 from goqueue.runtime.waiters import give_way
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.queues.service import QueueService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,28 +37,28 @@ class QueueStats:
 
 
 @operation("queues.stats", on="cluster")
-async def queue_stats(broker: Broker, caller: Caller) -> Sequence[QueueStats]:
+async def queue_stats(queues: QueueService, caller: Caller) -> Sequence[QueueStats]:
     """Return all queue groups, in the order of their names and topics."""
-    return await look_at_queues(broker)
+    return await look_at_queues(queues)
 
 
-async def look_at_queues(broker: Broker, most: int | None = None) -> list[QueueStats]:
+async def look_at_queues(queues: QueueService, most: int | None = None) -> list[QueueStats]:
     """Return some queue groups in the order of their names; others have a turn in between."""
-    groups = [group for machine in broker.queues.machines for group in machine.groups.values()]
+    groups = [group for machine in queues.machines for group in machine.groups.values()]
     found: list[QueueStats] = []
     for group in sorted(groups, key=lambda each: each.name):
         if most is not None and len(found) >= most:
             break
         # To find the age of a message its batch is opened.
         await give_way()
-        found += _of_group(broker, group)
+        found += _of_group(queues, group)
     return found if most is None else found[:most]
 
 
-def _of_group(broker: Broker, group: QueueGroup) -> list[QueueStats]:
+def _of_group(queues: QueueService, group: QueueGroup) -> list[QueueStats]:
     by_topic: dict[str, list[PartitionView]] = {}
     for where, window in sorted(group.windows.items()):
-        by_topic.setdefault(where.topic, []).append(partition_view(broker, group.name, where, window))
+        by_topic.setdefault(where.topic, []).append(partition_view(queues, group.name, where, window))
     return [
         QueueStats(
             group=group.name,
@@ -69,7 +69,7 @@ def _of_group(broker: Broker, group: QueueGroup) -> list[QueueStats]:
             oldest_ms=min((view.oldest_ms for view in views if view.oldest_ms is not None), default=None),
             expired=group.expired[topic],
             stalled=sum(view.in_flight[FlightState.DEAD] for view in views if view.letter_trouble),
-            tally=broker.queues.tallies.find(group.name, topic),
+            tally=queues.tallies.find(group.name, topic),
         )
         for topic, views in by_topic.items()
     ]

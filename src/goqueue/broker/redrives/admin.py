@@ -22,7 +22,8 @@ from goqueue.model.topic import check_name, is_internal
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.redrives.service import RedriveService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 LOOKED_AT_MAX = 100_000
 """How many letters a preview looks at."""
@@ -52,23 +53,23 @@ class Preview(NamedTuple):
 
 
 @operation("redrives.start", on="topic", writes=True)
-async def start_redrive(broker: Broker, caller: Caller, name: str, terms: RedriveTerms) -> RedriveView:
+async def start_redrive(redrives: RedriveService, caller: Caller, name: str, terms: RedriveTerms) -> RedriveView:
     """Begin to publish the dead letters of a topic again that are there now; the job is durable at return."""
-    topic, terms = _checked(broker, name, terms)
+    topic, terms = _checked(redrives, name, terms)
     if terms.target is not None:
-        await open_for_writing(broker, caller, terms.target)
+        await open_for_writing(redrives.messages, caller, terms.target)
     spans = _spans(topic, terms)
-    command = Start(broker.entropy.uuid().hex, topic.topic.name, topic.topic.id, terms, spans)
-    job: Redrive = await broker.redrives.submit(command.id, command)
-    broker.redrives.driver.look_at_all()
+    command = Start(redrives.core.entropy.uuid().hex, topic.topic.name, topic.topic.id, terms, spans)
+    job: Redrive = await redrives.submit(command.id, command)
+    redrives.driver.look_at_all()
     return RedriveView(job, None)
 
 
 @operation("redrives.preview", on="topic")
-async def preview_redrive(broker: Broker, caller: Caller, name: str, terms: RedriveTerms) -> Preview:
+async def preview_redrive(redrives: RedriveService, caller: Caller, name: str, terms: RedriveTerms) -> Preview:
     """Return what a redrive would do now, and change nothing."""
-    topic, terms = _checked(broker, name, terms)
-    redriven = broker.redrives.redriven
+    topic, terms = _checked(redrives, name, terms)
+    redriven = redrives.redriven
     moves = Moves()
     looked_at, error = 0, ""
     for index, (start, end) in _spans(topic, terms).items():
@@ -85,7 +86,7 @@ async def preview_redrive(broker: Broker, caller: Caller, name: str, terms: Redr
                     await turns(1)
                 is_redriven = redriven.has(topic.topic.id, index, record.offset)
                 letter = Letter(index, record, cause_of(record.headers), is_redriven)
-                verdict = judge(broker, topic.topic.name, terms, letter)
+                verdict = judge(redrives, topic.topic.name, terms, letter)
                 if verdict is not None:
                     moves += verdict.moves or Moves(moved=1)
                     error = verdict.error or error
@@ -96,55 +97,55 @@ async def preview_redrive(broker: Broker, caller: Caller, name: str, terms: Redr
 
 
 @operation("redrives.list", on="cluster")
-async def list_redrives(broker: Broker, caller: Caller) -> Sequence[RedriveView]:
+async def list_redrives(redrives: RedriveService, caller: Caller) -> Sequence[RedriveView]:
     """Return all redrives that are remembered, the one that began last first."""
-    jobs = [job for machine in broker.redrives.machines for job in machine.all]
-    return [_view(broker, job) for job in jobs]
+    jobs = [job for machine in redrives.machines for job in machine.all]
+    return [_view(redrives, job) for job in jobs]
 
 
 @operation("redrives.describe", on="redrive")
-async def find_redrive(broker: Broker, caller: Caller, redrive_id: str) -> RedriveView:
+async def find_redrive(redrives: RedriveService, caller: Caller, redrive_id: str) -> RedriveView:
     """Return a redrive; UnknownRedrive if there is none."""
-    machine = broker.redrives.peek(redrive_id)
+    machine = redrives.peek(redrive_id)
     if machine is None:
         raise UnknownRedrive(f"there is no redrive {redrive_id[:100]!r}")
-    return _view(broker, machine.find(redrive_id))
+    return _view(redrives, machine.find(redrive_id))
 
 
 @operation("redrives.cancel", on="redrive")
-async def cancel_redrive(broker: Broker, caller: Caller, redrive_id: str) -> RedriveView:
+async def cancel_redrive(redrives: RedriveService, caller: Caller, redrive_id: str) -> RedriveView:
     """Have a redrive end behind the batch that is under way; what it has moved stays so. Harmless if it has ended."""
-    if broker.redrives.peek(redrive_id) is None:
+    if redrives.peek(redrive_id) is None:
         raise UnknownRedrive(f"there is no redrive {redrive_id[:100]!r}")
-    job: Redrive = await broker.redrives.submit(redrive_id, Cancel(redrive_id))
-    broker.redrives.driver.cancelled(redrive_id)
-    return _view(broker, job)
+    job: Redrive = await redrives.submit(redrive_id, Cancel(redrive_id))
+    redrives.driver.cancelled(redrive_id)
+    return _view(redrives, job)
 
 
-def _view(broker: Broker, job: Redrive) -> RedriveView:
-    return RedriveView(job, broker.redrives.driver.troubles.get(job.id))
+def _view(redrives: RedriveService, job: Redrive) -> RedriveView:
+    return RedriveView(job, redrives.driver.troubles.get(job.id))
 
 
-def _checked(broker: Broker, name: str, terms: RedriveTerms) -> tuple[OpenTopic, RedriveTerms]:
+def _checked(redrives: RedriveService, name: str, terms: RedriveTerms) -> tuple[OpenTopic, RedriveTerms]:
     """Return the topic that has the letters, and the terms with what that adds; raises what is wrong with them."""
     terms.selection.check()
     if terms.rate is not None and not 0 < terms.rate <= RATE_MAX:
         raise Invalid(f"a rate of {terms.rate:g} letters a second is out of bounds", hint=f"up to {RATE_MAX:,}")
-    place = require_letters(broker, name)
+    place = require_letters(redrives.dead_letters, name)
     if terms.target is not None:
-        _check_target(broker, terms.target)
+        _check_target(redrives, terms.target)
         if terms.target == place.topic.topic.name:
             raise Invalid(f"{terms.target!r} is where the dead letters are", hint="name another target")
     return place.topic, replace(terms, selection=place.narrow(terms.selection))
 
 
-def _check_target(broker: Broker, target: str) -> None:
+def _check_target(redrives: RedriveService, target: str) -> None:
     """Raise what keeps a topic from being written to, or made."""
     check_name(target)
     if is_internal(target):
         raise TopicProtected(f"{target!r} holds the broker's own state, and nobody else writes to it")
-    if not broker.options.auto_create_topics:
-        broker.topic(target)
+    if not redrives.core.options.auto_create_topics:
+        redrives.topics.topic(target)
 
 
 def _spans(topic: OpenTopic, terms: RedriveTerms) -> dict[int, tuple[int, int]]:

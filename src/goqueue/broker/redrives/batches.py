@@ -36,7 +36,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.redrives.service import RedriveService
 
 BATCH_LETTERS = 500
 ERROR_CHARS_MAX = 500
@@ -90,7 +90,7 @@ class Verdict(NamedTuple):
     error: str = ""
 
 
-def judge(broker: Broker, topic: str, terms: RedriveTerms, letter: Letter) -> Verdict | None:
+def judge(redrives: RedriveService, topic: str, terms: RedriveTerms, letter: Letter) -> Verdict | None:
     """Say what is to become of a letter in a topic, by a redrive or in its preview; None if it is not meant."""
     _, record, cause, is_redriven = letter
     if not terms.selection.means(cause, record.key, record.timestamp):
@@ -105,19 +105,19 @@ def judge(broker: Broker, topic: str, terms: RedriveTerms, letter: Letter) -> Ve
         where = f"offset {cause.offset} of {cause.topic}-{cause.partition}"
         return Verdict(Moves(failed=1), f"the message at {where} could not be read, so there is none to publish again")
     # A target that was named is the same for all, and was looked at before.
-    if terms.target is None and (refusal := _refusal(broker, cause.topic)) is not None:
+    if terms.target is None and (refusal := _refusal(redrives, cause.topic)) is not None:
         return Verdict(Moves(failed=1), refusal.message[:ERROR_CHARS_MAX])
     return Verdict(None)
 
 
-def _refusal(broker: Broker, target: str) -> GoQueueError | None:
+def _refusal(redrives: RedriveService, target: str) -> GoQueueError | None:
     """Return why nothing can be published to a topic, ever; letters name it, and anybody may have written these."""
     if not target:
         return InvalidRecord("a letter does not say which topic it comes from", hint="name a target")
     try:
         check_name(target)
         # Whatever was deleted is not made anew.
-        opened = broker.topic(target)
+        opened = redrives.topics.topic(target)
     except (InvalidTopicName, UnknownTopic) as error:
         return error
     if opened.topic.is_internal:
@@ -125,7 +125,7 @@ def _refusal(broker: Broker, target: str) -> GoQueueError | None:
     return None
 
 
-async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered:
+async def gather(redrives: RedriveService, job: Redrive, partition: Partition) -> Gathered:
     """Look for the next letters of a partition; those that cannot be read or published have failed."""
     span = job.spans[partition.index]
     wanted = _wanted(job)
@@ -146,9 +146,9 @@ async def gather(broker: Broker, job: Redrive, partition: Partition) -> Gathered
                 return Gathered(letters, moves, position, trouble)
             position = record.offset + 1
             looked_at += 1
-            is_redriven = broker.redrives.redriven.has(job.topic_id, partition.index, record.offset)
+            is_redriven = redrives.redriven.has(job.topic_id, partition.index, record.offset)
             letter = Letter(partition.index, record, cause_of(record.headers), is_redriven)
-            verdict = judge(broker, job.topic, job.terms, letter)
+            verdict = judge(redrives, job.topic, job.terms, letter)
             if verdict is not None and verdict.moves is not None:
                 moves += verdict.moves
                 trouble = verdict.error or trouble
@@ -171,13 +171,13 @@ def sink_of(job: Redrive) -> str:
     return f"goqueue-redrive-{job.id}"
 
 
-async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, DeadLetterCause]]) -> Staged:
+async def stage(redrives: RedriveService, job: Redrive, letters: Sequence[tuple[Record, DeadLetterCause]]) -> Staged:
     """Publish letters in a transaction of their own, which nobody has committed yet; a former one is aborted.
 
     Raises what may be better later.
     """
     transactional_id = stage_id(sink_of(job), 0, 0)
-    identity = await init_transactions(broker, INSIDE, transactional_id, _TRANSACTION_MS)
+    identity = await init_transactions(redrives.transactions, INSIDE, transactional_id, _TRANSACTION_MS)
     writer = Writer(transactional_id, identity)
     by_target: dict[str, list[tuple[Record, DeadLetterCause]]] = {}
     for record, cause in letters:
@@ -186,7 +186,7 @@ async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, De
     failed = 0
     error = ""
     for target, some in by_target.items():
-        fates = await _publish(broker, writer, target, some, job.terms)
+        fates = await _publish(redrives, writer, target, some, job.terms)
         for (record, _), fate in zip(some, fates, strict=True):
             if isinstance(fate, _REFUSALS):
                 failed += 1
@@ -199,17 +199,21 @@ async def stage(broker: Broker, job: Redrive, letters: Sequence[tuple[Record, De
 
 
 async def _publish(
-    broker: Broker, writer: Writer, target: str, letters: Sequence[tuple[Record, DeadLetterCause]], terms: RedriveTerms
+    redrives: RedriveService,
+    writer: Writer,
+    target: str,
+    letters: Sequence[tuple[Record, DeadLetterCause]],
+    terms: RedriveTerms,
 ) -> Sequence[Fate]:
     # The topic may be gone since the letters were judged.
-    if (refusal := _refusal(broker, target)) is not None:
+    if (refusal := _refusal(redrives, target)) is not None:
         return [refusal] * len(letters)
-    count = 0 if terms.target is not None else broker.partition_count(target)
+    count = 0 if terms.target is not None else redrives.topics.partition_count(target)
     messages = [_message(record, cause, count) for record, cause in letters]
     try:
         # A topic takes back what it has taken before.
         limits = Limits.NONE if terms.target is None else Limits.TOPIC
-        return await publish_in_transaction(broker, INSIDE, Turns(), writer, target, messages, limits)
+        return await publish_in_transaction(redrives.transactions, INSIDE, Turns(), writer, target, messages, limits)
     except _REFUSALS as error:
         return [error] * len(letters)
 

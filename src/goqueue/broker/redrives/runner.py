@@ -39,7 +39,8 @@ from goqueue.model.sinks import stage_id
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.redrives.service import RedriveService
+    from goqueue.broker.topics.open_topic import OpenTopic
 
 _BACKOFF_S = 1.0
 _BACKOFF_MAX_S = 60.0
@@ -69,18 +70,18 @@ class _Run:
 class Redriver:
     """Each redrive that is under way has one task."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, service: RedriveService) -> None:
         self.troubles: dict[str, Trouble] = {}
         self.tallies = RedriveTallies()
-        self._broker = broker
+        self._service = service
         self._runs: dict[str, _Run] = {}
         self._reminders = Reminders()
         self._is_closed = False
 
     def look_at_all(self) -> None:
         """Begin to drive whatever is under way."""
-        self._reminders.prune(self._broker.clock.monotonic())
-        for machine in self._broker.redrives.machines:
+        self._reminders.prune(self._service.core.clock.monotonic())
+        for machine in self._service.machines:
             for job in machine.under_way:
                 self._begin(job)
 
@@ -88,7 +89,7 @@ class Redriver:
         if job.id not in self._runs and not self._is_closed:
             run = self._runs[job.id] = _Run(job.id)
             self.tallies.begin(job)
-            self._broker.tasks.start(self._drive(run), f"redrive {job.id}")
+            self._service.core.tasks.start(self._drive(run), f"redrive {job.id}")
 
     def cancelled(self, redrive_id: str) -> None:
         """Have a redrive look at once whether it is to end."""
@@ -126,23 +127,23 @@ class Redriver:
     def _take_note(self, run: _Run, error: GoQueueError) -> None:
         run.failures += 1
         run.turn += 1
-        now = self._broker.clock.monotonic()
+        now = self._service.core.clock.monotonic()
         run.due = now + min(_BACKOFF_S * 2 ** min(run.failures - 1, 10), _BACKOFF_MAX_S)
         job = self._find(run.id)
         if self._is_closed or job is None:
             return
         self.troubles[run.id] = Trouble(error.message, run.failures)
         if self._reminders.is_due(run.id, now):
-            self._broker.sink.emit(RedriveStalled(run.id, job.topic, str(error)))
+            self._service.core.sink.emit(RedriveStalled(run.id, job.topic, str(error)))
 
     def _find(self, redrive_id: str) -> Redrive | None:
-        jobs = (job for machine in self._broker.redrives.machines for job in machine.under_way)
+        jobs = (job for machine in self._service.machines for job in machine.under_way)
         return next((job for job in jobs if job.id == redrive_id), None)
 
     async def _pause(self, run: _Run) -> None:
         """Wait until the redrive is due, or hurried."""
         while not self._is_closed and not run.is_hurried:
-            left = run.due - self._broker.clock.monotonic()
+            left = run.due - self._service.core.clock.monotonic()
             if left <= 0:
                 break
             run.nudged.clear()
@@ -153,14 +154,14 @@ class Redriver:
 
     async def _step(self, run: _Run) -> bool:
         """Go on by one batch; tell whether the redrive has ended."""
-        machine = await self._broker.redrives.machine(run.id)
+        machine = await self._service.machine(run.id)
         job = await self._settled(machine.find(run.id))
-        self.tallies.note(job, self._broker.topics_by_id)
+        self.tallies.note(job, self._service.topics.by_id)
         if job.state.is_end:
             return True
         if job.state is RedriveState.CANCELLING:
             return await self._finish(job, RedriveState.CANCELLED, "cancelled")
-        topic = self._broker.topics_by_id.get(job.topic_id)
+        topic = self._service.topics.by_id.get(job.topic_id)
         if topic is None:
             return await self._finish(job, RedriveState.FAILED, f"topic {job.topic!r} was deleted")
         if job.left == 0:
@@ -177,21 +178,21 @@ class Redriver:
         if batch is None:
             return job
         if batch.moved:
-            last = await find_sink(self._broker, INSIDE, sink_of(job))
+            last = await find_sink(self._service.transactions, INSIDE, sink_of(job))
             if last is None or last.batch < batch.number:
                 return job
         return await self._advance(job, batch)
 
     async def _do_some(self, run: _Run, job: Redrive, topic: OpenTopic, index: int) -> None:
-        began = self._broker.clock.monotonic()
-        gathered = await gather(self._broker, job, topic.partition(index))
+        began = self._service.core.clock.monotonic()
+        gathered = await gather(self._service, job, topic.partition(index))
         batch = RedriveBatch(job.number + 1, index, gathered.end, (), gathered.moves, gathered.error)
         if gathered.letters:
             batch = await self._move(job, batch, gathered)
         else:
-            await self._broker.redrives.submit(job.id, PlanBatch(job.id, batch))
+            await self._service.submit(job.id, PlanBatch(job.id, batch))
         job = await self._advance(job, batch)
-        self.tallies.note(job, self._broker.topics_by_id)
+        self.tallies.note(job, self._service.topics.by_id)
         if job.terms.rate is not None and job.open_partitions and job.left != 0:
             run.due = began + len(batch.moved) / job.terms.rate
 
@@ -199,12 +200,12 @@ class Redriver:
         """Publish letters again, and return the batch that says so."""
         sink = sink_of(job)
         try:
-            staged = await stage(self._broker, job, gathered.letters)
+            staged = await stage(self._service, job, gathered.letters)
             moves = staged.moves + gathered.moves
             batch = RedriveBatch(
                 batch.number, batch.partition, batch.end, staged.moved, moves, staged.error or batch.error
             )
-            await self._broker.redrives.submit(job.id, PlanBatch(job.id, batch))
+            await self._service.submit(job.id, PlanBatch(job.id, batch))
             if staged.moved:
                 await self._commit(
                     sink, batch.number, SinkStage(staged.writer.transactional_id, *staged.writer.identity)
@@ -218,41 +219,41 @@ class Redriver:
     async def _commit(self, sink: str, number: int, staged: SinkStage) -> None:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                await commit_batch(self._broker, INSIDE, sink, number, [staged])
+                await commit_batch(self._service.transactions, INSIDE, sink, number, [staged])
         except TimeoutError:
-            obstacle = self._broker.obstacle_of(staged.id) or "it takes longer than usual"
+            obstacle = self._service.transactions.markers.obstacle_of(staged.id) or "it takes longer than usual"
             raise CoordinatorUnavailable(f"a batch is decided and cannot end: {obstacle}") from None
 
     async def _abort(self, sink: str) -> None:
         with suppress(GoQueueError):
-            await abort_transaction(self._broker, INSIDE, stage_id(sink, 0, 0))
+            await abort_transaction(self._service.transactions, INSIDE, stage_id(sink, 0, 0))
 
     async def _require_aborted(self, sink: str) -> None:
         """Abort what is staged; raises what has kept that from being decided."""
         staged = stage_id(sink, 0, 0)
-        if self._broker.transactions.is_damaged(staged):
+        if self._service.transactions.is_damaged(staged):
             # There is nobody who could abort it, and may never be.
             return
         with suppress(UnknownTransaction):
             try:
-                await abort_transaction(self._broker, INSIDE, staged)
+                await abort_transaction(self._service.transactions, INSIDE, staged)
             except GoQueueError:
                 # Once it is decided, it ends by itself.
-                if (await find_transaction(self._broker, INSIDE, staged)).is_ongoing:
+                if (await find_transaction(self._service.transactions, INSIDE, staged)).is_ongoing:
                     raise
 
     async def _advance(self, job: Redrive, batch: RedriveBatch) -> Redrive:
-        topic = self._broker.topics_by_id.get(job.topic_id)
+        topic = self._service.topics.by_id.get(job.topic_id)
         partition = None if topic is None else topic.partitions[batch.partition]
         start = partition.log.start_offset if isinstance(partition, Partition) else 0
-        advanced: Redrive = await self._broker.redrives.submit(job.id, Advance(job.id, batch.number, start))
+        advanced: Redrive = await self._service.submit(job.id, Advance(job.id, batch.number, start))
         return advanced
 
     async def _finish(self, job: Redrive, state: RedriveState, reason: str) -> bool:
         # What is staged, planned or not, was not committed, and never will be. Those who read the target would wait.
         await self._require_aborted(sink_of(job))
-        ended: Redrive = await self._broker.redrives.submit(job.id, Finish(job.id, state, reason))
-        self._broker.sink.emit(RedriveEnded(job.id, job.topic, ended.state.value, ended.moves.moved))
+        ended: Redrive = await self._service.submit(job.id, Finish(job.id, state, reason))
+        self._service.core.sink.emit(RedriveEnded(job.id, job.topic, ended.state.value, ended.moves.moved))
         with suppress(GoQueueError):
-            await forget_sink(self._broker, INSIDE, sink_of(job))
+            await forget_sink(self._service.transactions, INSIDE, sink_of(job))
         return True

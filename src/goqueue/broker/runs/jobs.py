@@ -18,7 +18,7 @@ from goqueue.machines.runs.values import JOB_ID, JobReport
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.runs.service import RunService
 
 _ID = re.compile(JOB_ID)
 # Bounds that every clock can show in any time zone.
@@ -27,7 +27,7 @@ _BEGAN_END = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 @operation("jobs.report", on="job")
-async def report_job(broker: Broker, caller: Caller, run_id: str, report: JobReport) -> None:
+async def report_job(runs: RunService, caller: Caller, run_id: str, report: JobReport) -> None:
     """Take what a run of a job says."""
     if not _ID.fullmatch(run_id):
         raise Invalid(
@@ -36,20 +36,20 @@ async def report_job(broker: Broker, caller: Caller, run_id: str, report: JobRep
         )
     if not _BEGAN_MIN <= report.started_at < _BEGAN_END:
         raise Invalid(f"a run cannot have begun at {report.started_at.isoformat()}")
-    broker.job_runs.report(run_id, run_id, report, _now(broker))
+    runs.jobs.report(run_id, run_id, report, _now(runs))
 
 
 @operation("jobs.list", on="cluster")
-async def list_jobs(broker: Broker, caller: Caller) -> Sequence[JobView]:
+async def list_jobs(runs: RunService, caller: Caller) -> Sequence[JobView]:
     """Return all runs of jobs that were heard of lately, those that began last first."""
-    return broker.job_runs.all(_now(broker))
+    return runs.jobs.all(_now(runs))
 
 
 @operation("jobs.describe", on="job")
-async def find_job(broker: Broker, caller: Caller, run_id: str) -> JobView:
+async def find_job(runs: RunService, caller: Caller, run_id: str) -> JobView:
     """Return how a run of a job is."""
-    return broker.job_runs.find(run_id, _now(broker))
+    return runs.jobs.find(run_id, _now(runs))
 
 
-def _now(broker: Broker) -> Now:
-    return Now(broker.clock.now_ms(), int(broker.clock.monotonic() * 1000))
+def _now(runs: RunService) -> Now:
+    return Now(runs.core.clock.now_ms(), int(runs.core.clock.monotonic() * 1000))

@@ -17,14 +17,14 @@ from goqueue.machines.runs.values import PIPELINE_NAME, PLAN_BYTES_MAX, DesiredS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.runs.service import RunService
 
 _NAME = re.compile(PIPELINE_NAME)
 
 
 @operation("pipelines.report", on="pipeline")
 async def report_run(
-    broker: Broker, caller: Caller, pipeline: str, report: RunReport, plan: bytes | None
+    runs: RunService, caller: Caller, pipeline: str, report: RunReport, plan: bytes | None
 ) -> DesiredState:
     """Take what a run of a pipeline says, and return what is wished of it."""
     if not _NAME.fullmatch(pipeline):
@@ -36,37 +36,37 @@ async def report_run(
         raise Invalid(f"the plan has {len(plan):,} bytes, at most {PLAN_BYTES_MAX:,} are kept")
     if len({query.name for query in report.queries}) < len(report.queries):
         raise Invalid("two queries have the same name")
-    return broker.pipeline_runs.report(pipeline, report.run_id, report, _now(broker), plan)
+    return runs.pipelines.report(pipeline, report.run_id, report, _now(runs), plan)
 
 
 @operation("pipelines.list", on="cluster")
-async def list_pipelines(broker: Broker, caller: Caller) -> Sequence[PipelineView]:
+async def list_pipelines(runs: RunService, caller: Caller) -> Sequence[PipelineView]:
     """Return all pipelines that were heard of lately, by name."""
-    return seen_pipelines(broker)
+    return seen_pipelines(runs)
 
 
-def seen_pipelines(broker: Broker) -> Sequence[PipelineView]:
+def seen_pipelines(runs: RunService) -> Sequence[PipelineView]:
     """Return all pipelines as the broker itself sees them."""
-    return broker.pipeline_runs.all(_now(broker))
+    return runs.pipelines.all(_now(runs))
 
 
 @operation("pipelines.describe", on="pipeline")
-async def find_pipeline(broker: Broker, caller: Caller, pipeline: str) -> PipelineView:
+async def find_pipeline(runs: RunService, caller: Caller, pipeline: str) -> PipelineView:
     """Return how a pipeline is."""
-    return broker.pipeline_runs.find(pipeline, _now(broker))
+    return runs.pipelines.find(pipeline, _now(runs))
 
 
 @operation("pipelines.stop", on="pipeline")
-async def stop_pipeline(broker: Broker, caller: Caller, pipeline: str) -> PipelineView:
+async def stop_pipeline(runs: RunService, caller: Caller, pipeline: str) -> PipelineView:
     """Let the run of a pipeline know with its next report that it is to stop; return how it is until then."""
-    return broker.pipeline_runs.stop(pipeline, _now(broker))
+    return runs.pipelines.stop(pipeline, _now(runs))
 
 
 @operation("pipelines.forget", on="pipeline")
-async def forget_pipeline(broker: Broker, caller: Caller, pipeline: str) -> None:
+async def forget_pipeline(runs: RunService, caller: Caller, pipeline: str) -> None:
     """Forget a pipeline that does not run."""
-    broker.pipeline_runs.forget(pipeline, _now(broker))
+    runs.pipelines.forget(pipeline, _now(runs))
 
 
-def _now(broker: Broker) -> Now:
-    return Now(broker.clock.now_ms(), int(broker.clock.monotonic() * 1000))
+def _now(runs: RunService) -> Now:
+    return Now(runs.core.clock.now_ms(), int(runs.core.clock.monotonic() * 1000))

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.share_groups.sessions import Place, ShareSession
+from goqueue.broker.share_groups.service import Place, ShareSession
 from goqueue.errors import GoQueueError, Invalid, StaleReceipt, UnknownQueue
 from goqueue.machines.queues.commands import Receipt, Settle, claims_of
 from goqueue.machines.queues.group import QueueGroup
@@ -22,7 +22,7 @@ from goqueue.machines.queues.window import SHIFT, QueueWindow
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.share_groups.service import ShareGroupService
 
 REJECTED = "rejected by a share consumer"
 
@@ -40,14 +40,14 @@ Acks = Mapping[Place, Sequence[Acked] | GoQueueError]
 AckResults = dict[Place, GoQueueError | None]
 
 
-async def settle_shares(broker: Broker, session: ShareSession, acks: Acks) -> AckResults:
+async def settle_shares(share_groups: ShareGroupService, session: ShareSession, acks: Acks) -> AckResults:
     """Do what a member says about messages; return what has failed, for each partition."""
-    group = broker.queues.find(session.key.group)
+    group = share_groups.queues.find(session.key.group)
     results: AckResults = {}
     said: dict[AckType, list[tuple[Place, Receipt]]] = {}
     for place, ranges in acks.items():
         try:
-            receipts = _understood(broker, session, group, place, ranges)
+            receipts = _understood(share_groups, session, group, place, ranges)
         except GoQueueError as error:
             results[place] = error
             continue
@@ -55,21 +55,21 @@ async def settle_shares(broker: Broker, session: ShareSession, acks: Acks) -> Ac
         for verdict, receipt in receipts:
             said.setdefault(verdict, []).append((place, receipt))
     # They wait for the disk together.
-    told = await asyncio.gather(*(_settle(broker, session, verdict, each) for verdict, each in said.items()))
+    told = await asyncio.gather(*(_settle(share_groups, session, verdict, each) for verdict, each in said.items()))
     for each, outcomes in zip(said.values(), told, strict=True):
         for (place, receipt), outcome in zip(each, outcomes, strict=True):
-            if isinstance(outcome, GoQueueError) and receipt.offset >= _log_start(broker, receipt.partition):
+            if isinstance(outcome, GoQueueError) and receipt.offset >= _log_start(share_groups, receipt.partition):
                 results[place] = outcome
     return results
 
 
 async def _settle(
-    broker: Broker, session: ShareSession, verdict: AckType, said: Sequence[tuple[Place, Receipt]]
+    share_groups: ShareGroupService, session: ShareSession, verdict: AckType, said: Sequence[tuple[Place, Receipt]]
 ) -> Sequence[Result]:
     receipts = [receipt for _, receipt in said]
     reason = REJECTED if verdict is AckType.REJECT else ""
     try:
-        results: Sequence[Result] = await broker.queues.submit(
+        results: Sequence[Result] = await share_groups.queues.submit(
             session.key.group, Settle(session.key.group, verdict, claims_of(receipts), reason=reason)
         )
     except UnknownQueue:
@@ -78,7 +78,7 @@ async def _settle(
 
 
 def _understood(
-    broker: Broker,
+    share_groups: ShareGroupService,
     session: ShareSession,
     group: QueueGroup | None,
     place: Place,
@@ -87,16 +87,16 @@ def _understood(
     """Return what is said about each message of a partition; raises why none of it holds."""
     if isinstance(ranges, GoQueueError):
         raise ranges
-    opened = broker.topic_by_id(place.topic_id)
+    opened = share_groups.topics.topic_by_id(place.topic_id)
     where = TopicPartition(opened.topic.name, place.partition)
     _check_ranges(ranges)
     window = None if group is None else group.windows.get(where)
     held = 0 if group is None else group.leases.get(session.key.member_id, 0)
-    start = _log_start(broker, where)
+    start = _log_start(share_groups, where)
     # Nobody holds more than that, so no list is made of whatever somebody claims.
     if window is None or sum(max(each.last - max(each.first, start) + 1, 0) for each in ranges) > held:
         raise StaleReceipt(f"not all of these messages of {where.topic}-{where.partition} are leased by the session")
-    now_ms = int(broker.clock.monotonic() * 1000)
+    now_ms = int(share_groups.core.clock.monotonic() * 1000)
     said = [(AckType.ACK, receipt) for receipt in _gone(window, where, session.lease_id, start)]
     for verdict, offset in _each(ranges, start):
         receipt = Receipt(where, offset, session.lease_id)
@@ -106,10 +106,10 @@ def _understood(
     return said
 
 
-def _log_start(broker: Broker, where: TopicPartition) -> int:
+def _log_start(share_groups: ShareGroupService, where: TopicPartition) -> int:
     """Return where a log begins; if it cannot be used, nobody says that anything of it is gone."""
     try:
-        return broker.topic(where.topic).partition(where.partition).log.start_offset
+        return share_groups.topics.topic(where.topic).partition(where.partition).log.start_offset
     except GoQueueError:
         return 0
 

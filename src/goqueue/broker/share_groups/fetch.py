@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import Caller, operation
-from goqueue.broker.groups.membership import check_group_name
 from goqueue.broker.presence import Presence
 from goqueue.broker.queues.start_positions import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.share_groups.acks import AckResults, Acks, settle_shares
 from goqueue.broker.share_groups.leases import Shared, ShareTerms, Sources, lease_shares
-from goqueue.broker.share_groups.sessions import FINAL_EPOCH, OPENING_EPOCH, Place, ShareSession
+from goqueue.broker.share_groups.service import FINAL_EPOCH, OPENING_EPOCH, Place, ShareSession
 from goqueue.errors import (
     GoQueueError,
     GroupRequestTooLarge,
@@ -26,10 +25,11 @@ from goqueue.errors import (
 from goqueue.machines.groups.limits import NAME_BYTES_MAX
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.group import QueueGroup
+from goqueue.model.group_name import check_group_name
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.share_groups.service import ShareGroupService
 
 
 class Turn(NamedTuple):
@@ -52,57 +52,62 @@ class ShareFetched(NamedTuple):
 
 
 async def share_fetch(
-    broker: Broker, caller: Caller, turn: Turn, terms: ShareTerms, presence: Presence
+    share_groups: ShareGroupService, caller: Caller, turn: Turn, terms: ShareTerms, presence: Presence
 ) -> ShareFetched:
     """Carry out a request of a session; waits for messages if there are none. Nobody who has left gets any."""
-    session, acked, sources = await begin_fetch(broker, caller, turn, presence)
+    session, acked, sources = await begin_fetch(share_groups, caller, turn, presence)
     if turn.epoch == FINAL_EPOCH or terms.limit <= 0:
         return ShareFetched(acked, {}, sources.faults, sources.group.settings.visibility_ms)
-    shared = await lease_shares(broker, session, sources, terms, presence)
+    shared = await lease_shares(share_groups, session, sources, terms, presence)
     return ShareFetched(acked, shared, sources.faults, sources.group.settings.visibility_ms)
 
 
 @operation("shares.fetch", on="queue", at="turn.key.group")
 async def begin_fetch(
-    broker: Broker, caller: Caller, turn: Turn, presence: Presence
+    share_groups: ShareGroupService, caller: Caller, turn: Turn, presence: Presence
 ) -> tuple[ShareSession, AckResults, Sources]:
     """Open, continue or close a session, settle what it says, and find its partitions."""
     _check_key(turn.key)
     if turn.epoch == OPENING_EPOCH:
         if turn.acks:
             raise Invalid("nothing is leased under a session that is being opened, so nothing can be acknowledged")
-        await ensure_group(broker, turn.key.group)
-        session = await broker.shares.open(turn.key, presence)
-        group = await ensure_group(broker, turn.key.group)
+        await ensure_group(share_groups.queues, turn.key.group)
+        session = await share_groups.open(turn.key, presence)
+        group = await ensure_group(share_groups.queues, turn.key.group)
     else:
-        session, group = await _resume(broker, turn, presence)
-    acked = await settle_shares(broker, session, turn.acks)
+        session, group = await _resume(share_groups, turn, presence)
+    acked = await settle_shares(share_groups, session, turn.acks)
     if turn.epoch == FINAL_EPOCH:
-        await broker.shares.close_session(turn.key)
+        await share_groups.close_session(turn.key)
         return session, acked, Sources(group, {}, {})
-    faults = _change(broker, session, turn)
-    return session, acked, await _sources(broker, session, group, faults)
+    faults = _change(share_groups, session, turn)
+    return session, acked, await _sources(share_groups, session, group, faults)
 
 
 @operation("shares.acknowledge", on="queue", at="turn.key.group")
-async def share_acknowledge(broker: Broker, caller: Caller, turn: Turn, presence: Presence) -> tuple[AckResults, int]:
+async def share_acknowledge(
+    share_groups: ShareGroupService,
+    caller: Caller,
+    turn: Turn,
+    presence: Presence,
+) -> tuple[AckResults, int]:
     """Settle what a session says; return what has failed, and how long a lease lasts."""
     _check_key(turn.key)
     if turn.epoch == OPENING_EPOCH:
         raise InvalidShareSessionEpoch("a session is opened by a fetch")
-    session, group = await _resume(broker, turn, presence)
-    acked = await settle_shares(broker, session, turn.acks)
+    session, group = await _resume(share_groups, turn, presence)
+    acked = await settle_shares(share_groups, session, turn.acks)
     if turn.epoch == FINAL_EPOCH:
-        await broker.shares.close_session(turn.key)
+        await share_groups.close_session(turn.key)
     return acked, group.settings.visibility_ms
 
 
-async def _resume(broker: Broker, turn: Turn, presence: Presence) -> tuple[ShareSession, QueueGroup]:
+async def _resume(share_groups: ShareGroupService, turn: Turn, presence: Presence) -> tuple[ShareSession, QueueGroup]:
     """Return the session whose next request this is, and its group; only whoever opens a session makes the group."""
-    session = broker.shares.resume(turn.key, turn.epoch, presence)
-    group = broker.queues.find(turn.key.group)
+    session = share_groups.resume_session(turn.key, turn.epoch, presence)
+    group = share_groups.queues.find(turn.key.group)
     if group is None:
-        await broker.shares.close_session(turn.key)
+        await share_groups.close_session(turn.key)
         raise ShareSessionNotFound(f"group {turn.key.group!r} was deleted", hint="open a session with epoch 0")
     return session, group
 
@@ -118,15 +123,15 @@ def _check_key(key: MemberKey) -> None:
 # -- where a session looks
 
 
-def _change(broker: Broker, session: ShareSession, turn: Turn) -> dict[Place, GoQueueError]:
+def _change(share_groups: ShareGroupService, session: ShareSession, turn: Turn) -> dict[Place, GoQueueError]:
     """Have a session look at other partitions; return what is wrong with those that are not there."""
     faults = {}
     for place in turn.added:
         if place in session.partitions:
             continue
         try:
-            opened = broker.topic_by_id(place.topic_id)
-            require_topic(broker, opened.topic.name)
+            opened = share_groups.topics.topic_by_id(place.topic_id)
+            require_topic(share_groups.queues, opened.topic.name)
             opened.partition(place.partition)
         except GoQueueError as error:
             # It is told once: what is not kept cannot become too much.
@@ -139,7 +144,7 @@ def _change(broker: Broker, session: ShareSession, turn: Turn) -> dict[Place, Go
 
 
 async def _sources(
-    broker: Broker, session: ShareSession, group: QueueGroup, faults: dict[Place, GoQueueError]
+    share_groups: ShareGroupService, session: ShareSession, group: QueueGroup, faults: dict[Place, GoQueueError]
 ) -> Sources:
     """Return the partitions of a session that can be used; the group has begun with each of them, if it is there."""
     by_topic: dict[object, list[Place]] = {}
@@ -148,8 +153,8 @@ async def _sources(
     found: dict[Place, Partition] = {}
     for places in by_topic.values():
         try:
-            opened = broker.topic_by_id(places[0].topic_id)
-            usable = {each.index: each for each in await ensure_partitions(broker, group, [opened])}
+            opened = share_groups.topics.topic_by_id(places[0].topic_id)
+            usable = {each.index: each for each in await ensure_partitions(share_groups.queues, group, [opened])}
         except GoQueueError as error:
             faults |= dict.fromkeys(places, error)
             continue
@@ -157,7 +162,7 @@ async def _sources(
             if place.partition in usable:
                 found[place] = usable[place.partition]
             else:
-                faults[place] = _fault(broker, place)
+                faults[place] = _fault(share_groups, place)
     session.turn = (session.turn + 1) % max(len(found), 1)
     order = list(found)
     # What comes first today comes last tomorrow.
@@ -165,9 +170,9 @@ async def _sources(
     return Sources(group, {place: found[place] for place in order}, faults)
 
 
-def _fault(broker: Broker, place: Place) -> GoQueueError:
+def _fault(share_groups: ShareGroupService, place: Place) -> GoQueueError:
     try:
-        broker.topic_by_id(place.topic_id).partition(place.partition)
+        share_groups.topics.topic_by_id(place.topic_id).partition(place.partition)
     except GoQueueError as error:
         return error
     return Invalid(f"partition {place.partition} cannot be used now")

@@ -11,7 +11,7 @@ from goqueue.broker.presence import Presence
 from goqueue.broker.queues.candidates import report_skipped
 from goqueue.broker.queues.waits import Condition
 from goqueue.broker.share_groups.candidates import Search, Supply, Wanted
-from goqueue.broker.share_groups.sessions import Place, ShareSession
+from goqueue.broker.share_groups.service import Place, ShareSession
 from goqueue.errors import GoQueueError, UnknownQueue
 from goqueue.machines.queues.commands import Receive, Taker
 from goqueue.machines.queues.group import QueueGroup
@@ -24,7 +24,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import Wake, hand_over, turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.share_groups.service import ShareGroupService
 
 
 class ShareTerms(NamedTuple):
@@ -56,24 +56,24 @@ class Shared(NamedTuple):
 
 
 async def lease_shares(
-    broker: Broker, session: ShareSession, sources: Sources, terms: ShareTerms, presence: Presence
+    share_groups: ShareGroupService, session: ShareSession, sources: Sources, terms: ShareTerms, presence: Presence
 ) -> dict[Place, Shared]:
     """Lease messages to a session, as soon as there are any; none if its group is deleted meanwhile."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + terms.wait_ms / 1000
     group = sources.group
     # Another group of that name may not have begun with these partitions. The next request sees to that.
-    while broker.queues.find(group.name) is group and not (session.is_over or presence.is_over):
-        is_late = loop.time() >= deadline or broker.queues.waits.is_closed
+    while share_groups.queues.find(group.name) is group and not (session.is_over or presence.is_over):
+        is_late = loop.time() >= deadline or share_groups.queues.waits.is_closed
         room = _room(group, session.key.member_id)
-        supplies = _look_around(broker, sources, terms, room) if room else {}
+        supplies = _look_around(share_groups, sources, terms, room) if room else {}
         size_bytes = sum(supply.size_bytes for supply in supplies.values())
         before = _progress(group)
         if supplies and (is_late or not size_bytes or size_bytes >= terms.bytes_min):
-            leased = await _lease(broker, session, group.settings.visibility_ms, supplies)
+            leased = await _lease(share_groups, session, group.settings.visibility_ms, supplies)
             if leased.deliveries:
                 return _shared(sources, supplies, leased)
-        if broker.queues.find(group.name) is not group:
+        if share_groups.queues.find(group.name) is not group:
             continue
         if _progress(group) != before:
             # What was passed may be much, all of it aborted or waiting for its key: others have a turn in between.
@@ -82,14 +82,19 @@ async def lease_shares(
             break
         else:
             condition = _condition(group, session.key.member_id)
-            await _news(broker, sources, condition, deadline, presence)
+            await _news(share_groups, sources, condition, deadline, presence)
     return {}
 
 
-def _look_around(broker: Broker, sources: Sources, terms: ShareTerms, room: int) -> dict[Place, Supply]:
+def _look_around(
+    share_groups: ShareGroupService,
+    sources: Sources,
+    terms: ShareTerms,
+    room: int,
+) -> dict[Place, Supply]:
     """Look for messages in partitions in turn; one that cannot be read does not keep the others back."""
     group = sources.group
-    left, bytes_left = min(terms.limit, room), min(terms.bytes_max, broker.options.fetch_bytes_max)
+    left, bytes_left = min(terms.limit, room), min(terms.bytes_max, share_groups.core.options.fetch_bytes_max)
     supplies = {}
     for place, partition in sources.partitions.items():
         window = group.windows.get(partition.place)
@@ -100,7 +105,7 @@ def _look_around(broker: Broker, sources: Sources, terms: ShareTerms, room: int)
         limit_max = left if terms.is_strict else room
         wanted = Wanted(left, limit_max, bytes_left, is_ordered=group.settings.ordering is Ordering.KEY)
         try:
-            supply = Search(partition, window, wanted, broker.shares.full_batches).run()
+            supply = Search(partition, window, wanted, share_groups.full_batches).run()
         except GoQueueError as error:
             sources.faults[place] = error.without_frames()
             continue
@@ -122,19 +127,24 @@ def _place(window: QueueWindow) -> tuple[int, int]:
     return window.cursor, window.in_flight
 
 
-async def _lease(broker: Broker, session: ShareSession, visibility_ms: int, supplies: Mapping[Place, Supply]) -> Leased:
+async def _lease(
+    share_groups: ShareGroupService,
+    session: ShareSession,
+    visibility_ms: int,
+    supplies: Mapping[Place, Supply],
+) -> Leased:
     group, consumer = session.key
     # One more than there are: what lies where nobody gets anything is passed only while there is room.
     limit = sum(supply.messages for supply in supplies.values()) + 1
     offers = [supply.offer for supply in supplies.values()]
     command = Receive(group, [Taker(consumer, limit, visibility_ms, session.lease_id)], offers)
     try:
-        (leased,) = await broker.queues.submit(group, command)
+        (leased,) = await share_groups.queues.submit(group, command)
     except UnknownQueue:
         return Leased((), 0, "")
     assert isinstance(leased, Leased)
     for offer in offers:
-        report_skipped(broker, group, offer)
+        report_skipped(share_groups.queues, group, offer)
     return leased
 
 
@@ -152,13 +162,19 @@ def _shared(sources: Sources, supplies: Mapping[Place, Supply], leased: Leased) 
     return shared
 
 
-async def _news(broker: Broker, sources: Sources, condition: Condition, deadline: float, presence: Presence) -> None:
+async def _news(
+    share_groups: ShareGroupService,
+    sources: Sources,
+    condition: Condition,
+    deadline: float,
+    presence: Presence,
+) -> None:
     """Wait until there may be a message for a group, the time is up, or nobody waits any more."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
     wake: Wake = partial(hand_over, woken, None)
     timer = loop.call_at(deadline, wake)
-    broker.queues.waits.begin(sources.group.name, condition, wake)
+    share_groups.queues.waits.begin(sources.group.name, condition, wake)
     presence.watch(wake)
     for partition in sources.partitions.values():
         partition.waiters.watch(wake)
@@ -166,7 +182,7 @@ async def _news(broker: Broker, sources: Sources, condition: Condition, deadline
         await woken
     finally:
         timer.cancel()
-        broker.queues.waits.end(sources.group.name, wake)
+        share_groups.queues.waits.end(sources.group.name, wake)
         presence.forget(wake)
         for partition in sources.partitions.values():
             partition.waiters.forget(wake)

@@ -17,20 +17,20 @@ from goqueue.model.topic import TopicPartition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.share_groups.service import ShareGroupService
 
 
 @operation("shares.alter_offsets", on="queue")
 async def alter_share_offsets(
-    broker: Broker, caller: Caller, name: str, offsets: Mapping[TopicPartition, int]
+    share_groups: ShareGroupService, caller: Caller, name: str, offsets: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, GoQueueError | None]:
     """Let a group go on at other offsets; return an error or None for each partition.
 
     Offsets outside of the log are moved to its nearest end. GroupNotEmpty while the group has members, UnknownQueue if
     there is no such group.
     """
-    group = require_queue(broker, name)
-    broker.shares.check_empty(name)
+    group = require_queue(share_groups.queues, name)
+    share_groups.check_empty(name)
     outcomes: dict[TopicPartition, GoQueueError | None] = {}
     begun: set[str] = set()
     for place, offset in offsets.items():
@@ -38,15 +38,17 @@ async def alter_share_offsets(
         await turns(1)
         outcomes[place] = None
         try:
-            if broker.admission.is_draining:
+            if share_groups.admission.is_draining:
                 raise Draining("the broker is about to stop", hint="try again; another one may take its place")
-            broker.shares.check_empty(name)
-            opened = require_topic(broker, place.topic)
+            share_groups.check_empty(name)
+            opened = require_topic(share_groups.queues, place.topic)
             partition = opened.partition(place.partition)
             if place.topic not in begun:
-                await ensure_partitions(broker, group, [opened])
+                await ensure_partitions(share_groups.queues, group, [opened])
                 begun.add(place.topic)
-            await move_partition(broker, caller, name, partition, QueueSeek(place.topic, offset, is_offset=True))
+            await move_partition(
+                share_groups.queues, caller, name, partition, QueueSeek(place.topic, offset, is_offset=True)
+            )
         except GoQueueError as error:
             outcomes[place] = error.without_frames()
     return outcomes
@@ -54,19 +56,19 @@ async def alter_share_offsets(
 
 @operation("shares.delete_offsets", on="queue")
 async def delete_share_offsets(
-    broker: Broker, caller: Caller, name: str, topics: Sequence[str]
+    share_groups: ShareGroupService, caller: Caller, name: str, topics: Sequence[str]
 ) -> Mapping[str, GoQueueError | None]:
     """Forget how far a group is with topics; it begins with them as its settings say when it asks for them again."""
-    require_queue(broker, name)
-    broker.shares.check_empty(name)
+    require_queue(share_groups.queues, name)
+    share_groups.check_empty(name)
     outcomes: dict[str, GoQueueError | None] = {}
     for topic in topics:
         await turns(1)
         outcomes[topic] = None
         try:
-            broker.shares.check_empty(name)
-            require_topic(broker, topic)
-            await broker.queues.submit(name, DropQueueTopic(topic, name))
+            share_groups.check_empty(name)
+            require_topic(share_groups.queues, topic)
+            await share_groups.queues.submit(name, DropQueueTopic(topic, name))
         except GoQueueError as error:
             outcomes[topic] = error.without_frames()
     return outcomes

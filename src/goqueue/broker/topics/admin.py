@@ -26,8 +26,9 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker, OpenTopic
     from goqueue.broker.presence import Presence
+    from goqueue.broker.topics.open_topic import OpenTopic
+    from goqueue.broker.topics.service import TopicService
 
 
 CREATED_ON_DEMAND_MAX = 100
@@ -38,7 +39,7 @@ _FOUND_AT_ONCE = 256
 
 @operation("topics.create", on="topic", writes=True)
 async def create_topic(
-    broker: Broker,
+    topics: TopicService,
     caller: Caller,
     name: str,
     *,
@@ -50,46 +51,52 @@ async def create_topic(
     """Make a topic that can be used at return; without a number of partitions it gets the broker's default."""
     if is_internal(name):
         raise TopicProtected(f"{name!r} cannot be made by a client", hint="names with __ in front are the broker's own")
-    return await _create(broker, name, partitions, replication, config or {}, is_dry_run=is_dry_run)
+    return await _create(topics, name, partitions, replication, config or {}, is_dry_run=is_dry_run)
 
 
 async def _create(
-    broker: Broker, name: str, partitions: int | None, replication: int, config: Mapping[str, str], *, is_dry_run: bool
+    topics: TopicService,
+    name: str,
+    partitions: int | None,
+    replication: int,
+    config: Mapping[str, str],
+    *,
+    is_dry_run: bool,
 ) -> Topic:
-    count = broker.options.default_partitions if partitions is None else partitions
+    count = topics.core.options.default_partitions if partitions is None else partitions
     if replication not in {-1, 1}:
         raise InvalidReplication(f"{replication} replicas were asked for, but there is one broker", hint="ask for 1")
-    parse(config, broker.options.topic_defaults)
-    command = CreateTopic(name, broker.entropy.uuid(), count, config, broker.clock.now_ms())
+    parse(config, topics.core.options.topic_defaults)
+    command = CreateTopic(name, topics.core.entropy.uuid(), count, config, topics.core.clock.now_ms())
     if is_dry_run:
-        broker.catalog.plan(command)
-        _require_room_for(broker, count)
+        topics.catalog.plan(command)
+        _require_room_for(topics, count)
         return Topic(name=name, id=command.id, partitions=count, created_ms=command.now_ms, config=config)
-    async with broker.creations:
-        if broker.admission.is_draining:
+    async with topics.creations:
+        if topics.admission.is_draining:
             raise Draining("the broker is about to stop", hint="try again; another one may take its place")
-        return await broker.tasks.in_turn(_turn(name), partial(_make, broker, command))
+        return await topics.core.tasks.in_turn(_turn(name), partial(_make, topics, command))
 
 
-async def _make(broker: Broker, command: CreateTopic) -> Topic:
-    broker.catalog.plan(command)
-    _require_room_for(broker, command.partitions)
-    broker.require_no_files(command.name, range(command.partitions))
-    await broker.submit(command)
-    topic = broker.catalog.topic(command.name)
-    await broker.open_topics([topic])
-    fault = next((each for each in broker.topic(topic.name).partitions if isinstance(each, GoQueueError)), None)
+async def _make(topics: TopicService, command: CreateTopic) -> Topic:
+    topics.catalog.plan(command)
+    _require_room_for(topics, command.partitions)
+    topics.require_no_files(command.name, range(command.partitions))
+    await topics.submit(command)
+    topic = topics.catalog.topic(command.name)
+    await topics.open([topic])
+    fault = next((each for each in topics.topic(topic.name).partitions if isinstance(each, GoQueueError)), None)
     if fault is not None:
         # A topic that never worked is not kept; nothing is in it.
-        await _remove(broker, topic.name)
+        await _remove(topics, topic.name)
         raise fault
-    broker.sink.emit(TopicCreated(topic.name, topic.partitions))
+    topics.core.sink.emit(TopicCreated(topic.name, topic.partitions))
     return topic
 
 
 @operation("topics.find", on="topic")
 async def find_topics(
-    broker: Broker,
+    topics: TopicService,
     caller: Caller,
     wanted: Sequence[str | UUID] | None,
     *,
@@ -102,83 +109,90 @@ async def find_topics(
     the others are unknown until the caller asks again.
     """
     if wanted is None:
-        return [broker.topics[name] for name in sorted(broker.topics)]
+        return [topics.by_name[name] for name in sorted(topics.by_name)]
     found: list[OpenTopic | GoQueueError] = []
     left = CREATED_ON_DEMAND_MAX if may_create else 0
     for each in wanted:
-        if broker.admission.is_draining or (presence is not None and presence.is_over):
+        if topics.admission.is_draining or (presence is not None and presence.is_over):
             left = 0
-        is_missing = isinstance(each, str) and each not in broker.topics
+        is_missing = isinstance(each, str) and each not in topics.by_name
         if is_missing or (len(found) + 1) % _FOUND_AT_ONCE == 0:
             await turns(1)
-        found.append(await _find(broker, each, may_create=left > 0))
+        found.append(await _find(topics, each, may_create=left > 0))
         left -= is_missing
     return found
 
 
-async def _find(broker: Broker, wanted: str | UUID, *, may_create: bool) -> OpenTopic | GoQueueError:
+async def _find(topics: TopicService, wanted: str | UUID, *, may_create: bool) -> OpenTopic | GoQueueError:
     try:
         if isinstance(wanted, UUID):
-            return broker.topic_by_id(wanted)
-        return broker.topics.get(wanted) or await _ensure(broker, wanted, may_create=may_create)
+            return topics.topic_by_id(wanted)
+        return topics.by_name.get(wanted) or await _ensure(topics, wanted, may_create=may_create)
     except GoQueueError as error:
         return error.without_frames()
 
 
 @operation("topics.create_on_demand", on="topic")
-async def ensure_topic(broker: Broker, caller: Caller, name: str) -> OpenTopic:
+async def ensure_topic(topics: TopicService, caller: Caller, name: str) -> OpenTopic:
     """Return a topic, making it with defaults if the broker is allowed to; UnknownTopic if it is not."""
-    return broker.topics.get(name) or await _ensure(broker, name, may_create=True)
+    return topics.by_name.get(name) or await _ensure(topics, name, may_create=True)
 
 
-async def _ensure(broker: Broker, name: str, *, may_create: bool) -> OpenTopic:
+async def _ensure(topics: TopicService, name: str, *, may_create: bool) -> OpenTopic:
     check_name(name)
-    if not may_create or not broker.options.auto_create_topics or is_internal(name):
-        return broker.topic(name)
-    broker.admission.require_room()
+    if not may_create or not topics.core.options.auto_create_topics or is_internal(name):
+        return topics.topic(name)
+    topics.admission.require_room()
     # Somebody else may be faster; then it is made by now.
     with suppress(TopicExists):
-        await _create(broker, name, None, 1, {}, is_dry_run=False)
-    return broker.topic(name)
+        await _create(topics, name, None, 1, {}, is_dry_run=False)
+    return topics.topic(name)
 
 
-async def ensure_internal_topic(broker: Broker, name: str, partitions: int, config: Mapping[str, str]) -> None:
+async def ensure_internal_topic(topics: TopicService, name: str, partitions: int, config: Mapping[str, str]) -> None:
     """Make a topic that holds the broker's own state, unless it is there."""
-    if name not in broker.topics:
-        broker.admission.require_room()
+    if name not in topics.by_name:
+        topics.admission.require_room()
         with suppress(TopicExists):
-            await _create(broker, name, partitions, 1, config, is_dry_run=False)
+            await _create(topics, name, partitions, 1, config, is_dry_run=False)
 
 
 @operation("topics.grow", on="topic", writes=True)
-async def grow_topic(broker: Broker, caller: Caller, name: str, partitions: int, *, is_dry_run: bool = False) -> Topic:
+async def grow_topic(
+    topics: TopicService,
+    caller: Caller,
+    name: str,
+    partitions: int,
+    *,
+    is_dry_run: bool = False,
+) -> Topic:
     """Give a topic more partitions, which can be used at return."""
     _refuse_internal(name)
     command = GrowTopic(name, partitions)
     if is_dry_run:
-        broker.catalog.plan(command)
-        return broker.catalog.topic(name)
-    return await broker.tasks.in_turn(_turn(name), partial(_grow, broker, command))
+        topics.catalog.plan(command)
+        return topics.catalog.topic(name)
+    return await topics.core.tasks.in_turn(_turn(name), partial(_grow, topics, command))
 
 
-async def _grow(broker: Broker, command: GrowTopic) -> Topic:
-    broker.catalog.plan(command)
-    first = broker.catalog.topic(command.name).partitions
-    _require_room_for(broker, command.partitions - first)
-    broker.require_no_files(command.name, range(first, command.partitions))
-    await broker.submit(command)
-    topic = broker.catalog.topic(command.name)
-    await broker.open_topics([topic])
-    for partition in broker.topic(topic.name).partitions[first:]:
+async def _grow(topics: TopicService, command: GrowTopic) -> Topic:
+    topics.catalog.plan(command)
+    first = topics.catalog.topic(command.name).partitions
+    _require_room_for(topics, command.partitions - first)
+    topics.require_no_files(command.name, range(first, command.partitions))
+    await topics.submit(command)
+    topic = topics.catalog.topic(command.name)
+    await topics.open([topic])
+    for partition in topics.topic(topic.name).partitions[first:]:
         if isinstance(partition, GoQueueError):
             raise partition
-    broker.sink.emit(TopicChanged(topic.name, f"{topic.partitions} partitions"))
+    topics.core.sink.emit(TopicChanged(topic.name, f"{topic.partitions} partitions"))
     return topic
 
 
 @operation("topics.alter", on="topic")
 async def alter_topic(
-    broker: Broker,
+    topics: TopicService,
     caller: Caller,
     name: str,
     edit: Callable[[OpenTopic], Mapping[str, str]],
@@ -187,55 +201,55 @@ async def alter_topic(
 ) -> Topic:
     """Give a topic the settings of its own that `edit` makes of those it has; it is asked when no other change runs."""
     _refuse_internal(name)
-    return await broker.tasks.in_turn(_turn(name), partial(_alter, broker, name, edit, is_dry_run=is_dry_run))
+    return await topics.core.tasks.in_turn(_turn(name), partial(_alter, topics, name, edit, is_dry_run=is_dry_run))
 
 
 async def _alter(
-    broker: Broker, name: str, edit: Callable[[OpenTopic], Mapping[str, str]], *, is_dry_run: bool
+    topics: TopicService, name: str, edit: Callable[[OpenTopic], Mapping[str, str]], *, is_dry_run: bool
 ) -> Topic:
-    opened = broker.topic(name)
+    opened = topics.topic(name)
     config = edit(opened)
-    settings = parse(config, broker.options.topic_defaults)
+    settings = parse(config, topics.core.options.topic_defaults)
     if is_dry_run:
         return opened.topic
-    await broker.submit(AlterTopic(name, config))
-    opened.topic = broker.catalog.topic(name)
+    await topics.submit(AlterTopic(name, config))
+    opened.topic = topics.catalog.topic(name)
     opened.settings = settings
     for partition in opened.partitions:
         if isinstance(partition, Partition):
             partition.configure(settings)
-    broker.sink.emit(TopicChanged(name, "settings"))
+    topics.core.sink.emit(TopicChanged(name, "settings"))
     return opened.topic
 
 
 @operation("topics.delete", on="topic")
-async def delete_topic(broker: Broker, caller: Caller, wanted: str | UUID) -> None:
+async def delete_topic(topics: TopicService, caller: Caller, wanted: str | UUID) -> None:
     """Delete a topic, named or by its id, with all its records; at return its name is free."""
-    opened = broker.topic_by_id(wanted) if isinstance(wanted, UUID) else broker.topic(wanted)
+    opened = topics.topic_by_id(wanted) if isinstance(wanted, UUID) else topics.topic(wanted)
     name = opened.topic.name
     _refuse_internal(name)
-    await broker.tasks.in_turn(_turn(name), partial(_remove, broker, wanted))
+    await topics.core.tasks.in_turn(_turn(name), partial(_remove, topics, wanted))
 
 
-async def _remove(broker: Broker, wanted: str | UUID) -> None:
+async def _remove(topics: TopicService, wanted: str | UUID) -> None:
     # Looked up when it is its turn: by then the name may belong to another topic, whose id was not asked for.
-    topic = (broker.topic_by_id(wanted) if isinstance(wanted, UUID) else broker.topic(wanted)).topic
-    await broker.submit(DeleteTopic(topic.name))
-    await broker.close_topic(topic.name)
-    await broker.finish_removal(topic)
-    broker.sink.emit(TopicDeleted(topic.name))
+    topic = (topics.topic_by_id(wanted) if isinstance(wanted, UUID) else topics.topic(wanted)).topic
+    await topics.submit(DeleteTopic(topic.name))
+    await topics.close_topic(topic.name)
+    await topics.finish_removal(topic)
+    topics.core.sink.emit(TopicDeleted(topic.name))
 
 
 @operation("topics.describe", on="topic")
-async def describe_topic(broker: Broker, caller: Caller, name: str) -> OpenTopic:
+async def describe_topic(topics: TopicService, caller: Caller, name: str) -> OpenTopic:
     """Return one topic; UnknownTopic if there is none."""
-    return broker.topic(name)
+    return topics.topic(name)
 
 
 @operation("records.delete", on="topic")
-async def delete_records(broker: Broker, caller: Caller, name: str, index: int, offset: int) -> int:
+async def delete_records(topics: TopicService, caller: Caller, name: str, index: int, offset: int) -> int:
     """Delete the records of a partition before an offset (-1: all of them); return the new first offset."""
-    opened = broker.topic(name)
+    opened = topics.topic(name)
     partition = opened.partition(index)
     _refuse_internal(name)
     require_deletes(opened)
@@ -259,10 +273,10 @@ def _refuse_internal(name: str) -> None:
         raise TopicProtected(f"{name!r} holds the broker's own state and cannot be changed")
 
 
-def _require_room_for(broker: Broker, count: int) -> None:
-    total = broker.catalog.partitions
-    if total + max(count, 0) > broker.options.partitions_max:
+def _require_room_for(topics: TopicService, count: int) -> None:
+    total = topics.catalog.partitions
+    if total + max(count, 0) > topics.core.options.partitions_max:
         raise InvalidPartitions(
-            f"{count} more partitions would exceed this broker's {broker.options.partitions_max}",
+            f"{count} more partitions would exceed this broker's {topics.core.options.partitions_max}",
             hint=f"it has {total}",
         )

@@ -17,7 +17,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import pause, pieces
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.topics.service import TopicService
 
 
 class LogDirectory(NamedTuple):
@@ -43,25 +43,25 @@ class CatalogLog(NamedTuple):
 
 
 @operation("cluster.describe_logs", on="cluster")
-async def describe_logs(broker: Broker, caller: Caller, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
+async def describe_logs(topics: TopicService, caller: Caller, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
     """Return the logs of some partitions, or of all for None; partitions that are unknown or unusable are left out."""
     sizes: dict[TopicPartition, int] = {}
-    wanted = _all_partitions(broker) if wanted is None else wanted
+    wanted = _all_partitions(topics) if wanted is None else wanted
     for start, piece in pieces(wanted):
         if start:
             await pause(wanted)
         for each in piece:
-            partition = _find(broker, each)
+            partition = _find(topics, each)
             if partition is not None:
                 # Not that of its segments: asking for these opens a closed log.
                 sizes[each] = partition.log.size_bytes
-    return LogDirectory(broker.directory.name, sizes)
+    return LogDirectory(topics.core.directory.name, sizes)
 
 
 @operation("cluster.leadership", on="topic", at="partition.topic")
-async def leadership_of(broker: Broker, caller: Caller, partition: TopicPartition) -> Leadership:
+async def leadership_of(topics: TopicService, caller: Caller, partition: TopicPartition) -> Leadership:
     """Return whether a partition has its leader; UnknownTopic or UnknownPartition if there is none."""
-    opened = broker.topic(partition.topic)
+    opened = topics.topic(partition.topic)
     if partition.partition < 0 or partition.partition >= len(opened.partitions):
         # Raises that there is none.
         opened.partition(partition.partition)
@@ -70,28 +70,28 @@ async def leadership_of(broker: Broker, caller: Caller, partition: TopicPartitio
 
 
 @operation("cluster.describe_catalog", on="cluster")
-async def describe_catalog(broker: Broker, caller: Caller) -> CatalogLog:
+async def describe_catalog(topics: TopicService, caller: Caller) -> CatalogLog:
     """Return how far the log of the catalogue is."""
-    partition = broker.catalog_partition
+    partition = topics.catalog_partition
     return CatalogLog(partition.leader_epoch, partition.log.end_offset, partition.high_watermark)
 
 
 @operation("cluster.list_configurable", on="cluster")
-async def list_topic_names(broker: Broker, caller: Caller) -> Sequence[str]:
+async def list_topic_names(topics: TopicService, caller: Caller) -> Sequence[str]:
     """Return the names of all topics, which have settings, in order."""
-    return sorted(broker.topics)
+    return sorted(topics.by_name)
 
 
-def _all_partitions(broker: Broker) -> Sequence[TopicPartition]:
+def _all_partitions(topics: TopicService) -> Sequence[TopicPartition]:
     return [
         TopicPartition(name, index)
-        for name in sorted(broker.topics)
-        for index in range(len(broker.topics[name].partitions))
+        for name in sorted(topics.by_name)
+        for index in range(len(topics.by_name[name].partitions))
     ]
 
 
-def _find(broker: Broker, each: TopicPartition) -> Partition | None:
+def _find(topics: TopicService, each: TopicPartition) -> Partition | None:
     try:
-        return broker.topic(each.topic).partition(each.partition)
+        return topics.topic(each.topic).partition(each.partition)
     except GoQueueError:
         return None

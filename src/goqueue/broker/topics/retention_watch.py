@@ -10,13 +10,12 @@ a topic that is new or has new settings: only a verdict under the settings of no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from goqueue.broker.events import ExpiryHeld, HoldExceeded, RetentionNear, RetentionOvertook
-from goqueue.broker.groups.readers import Reader, readers_before
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.slices import CutShort, Slices
 from goqueue.broker.topics.retention_risk import Danger, Risk, leaving_of, leaving_soon, risk_of
@@ -28,7 +27,7 @@ from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.topics.service import TopicService
 
 LOOK_EVERY_S = 5.0
 _LOOK_EVERY_S_MAX = 600.0
@@ -43,6 +42,32 @@ _TROUBLES_MAX = 10_000
 _NAMED_MAX = 5
 UNKNOWN_GROUPS = "(groups that cannot be loaded)"
 """Who things are held back for when the log of some groups cannot be used."""
+
+
+class Reader(NamedTuple):
+    """A group that goes on at an offset.
+
+    It was heard when it committed anything of the topic last; now, if it has members that read the topic, or is a queue
+    group.
+    """
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    heard_ms: int
+
+
+class ReaderSource(Protocol):
+    """What knows the readers of all topics."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it knows all of them."""
+        ...
+
+    def readers_before(self, ends: Mapping[TopicPartition, int], slices: Slices) -> AsyncGenerator[Reader, None]:
+        """Yield the groups that have committed an offset before the given one, for each of the given partitions."""
+        ...
 
 
 class _Limit(NamedTuple):
@@ -90,8 +115,8 @@ class _Trouble:
 class RetentionWatch:
     """Watches over the readers of one broker; see `runtime/maintenance.RetentionHolds` for when it is asked what."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, service: TopicService) -> None:
+        self._service = service
         self._looking = asyncio.Lock()
         self._looked_at: float | None = None
         self._rest_s = LOOK_EVERY_S
@@ -107,9 +132,9 @@ class RetentionWatch:
 
     def expires_before(self, log: Log) -> int | None:
         """Return the offset before which records of a log may expire; None if all of them may."""
-        if self._revision != self._broker.revision:
-            self._revision = self._broker.revision
-            self._partitions = {partition.log: partition for partition in self._broker.partitions}
+        if self._revision != self._service.revision:
+            self._revision = self._service.revision
+            self._partitions = {partition.log: partition for partition in self._service.partitions}
         partition = self._partitions.get(log)
         return None if partition is None else self._expires_before(partition)
 
@@ -125,13 +150,13 @@ class RetentionWatch:
 
     def risk_of(self, partition: Partition, offset: int) -> Risk:
         """Return how a reader stands with retention that goes on at an offset."""
-        leaving = leaving_of(partition, self._broker.clock.now_ms())
+        leaving = leaving_of(partition, self._service.core.clock.now_ms())
         return risk_of(partition, offset, leaving, self._expires_before(partition))
 
     async def look(self) -> None:
         """Look at all readers, unless that was done a moment ago; then hold back and warn."""
         async with self._looking:
-            began = self._broker.clock.monotonic()
+            began = self._service.core.clock.monotonic()
             rest_s = self._rest_s / _SOONER if self._is_awaited else self._rest_s
             if self._is_stopped or (self._looked_at is not None and began - self._looked_at < rest_s):
                 return
@@ -148,7 +173,7 @@ class RetentionWatch:
         self._is_stopped = True
 
     async def _look(self, slices: Slices) -> None:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._service.core.clock.now_ms()
         topics = await self._reach(now_ms, slices)
         ends = {
             TopicPartition(name, index): reached.end_offset
@@ -158,7 +183,7 @@ class RetentionWatch:
         }
         troubles: dict[tuple[str, str], _Trouble] = {}
         if ends:
-            async with aclosing(readers_before(self._broker, ends, slices)) as readers:
+            async with aclosing(self._service.readers.readers_before(ends, slices)) as readers:
                 async for reader in readers:
                     topic = topics[reader.partition.topic]
                     reached = topic.reached[reader.partition.partition]
@@ -173,8 +198,8 @@ class RetentionWatch:
         """Find out how far retention will reach until the next look and, to warn in time, a while beyond."""
         found: dict[str, _Topic] = {}
         # Nobody knows how far these groups are, so nothing they may read is deleted while it can be kept.
-        is_blind = not self._broker.groups.is_whole
-        for partition in list(self._broker.partitions):
+        is_blind = not self._service.readers.is_whole
+        for partition in list(self._service.partitions):
             if slices.note(_PIECES_OF_A_PARTITION):
                 await slices.give_way()
             log = partition.log
@@ -223,25 +248,25 @@ class RetentionWatch:
     def _report_hold(
         self, topic: str, slowest: Iterable[str], budget_bytes: int, held_bytes: int, unread_bytes: int
     ) -> None:
-        now = self._broker.clock.monotonic()
+        now = self._service.core.clock.monotonic()
         names = sorted(set(map(_shown, slowest)))
         groups = ", ".join(names[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
         if held_bytes and self._reminders.is_due((ExpiryHeld, topic), now):
-            self._broker.sink.emit(ExpiryHeld(topic, groups, held_bytes, budget_bytes))
+            self._service.core.sink.emit(ExpiryHeld(topic, groups, held_bytes, budget_bytes))
         if unread_bytes and self._reminders.is_due((HoldExceeded, topic), now):
-            self._broker.sink.emit(HoldExceeded(topic, groups, unread_bytes, budget_bytes))
+            self._service.core.sink.emit(HoldExceeded(topic, groups, unread_bytes, budget_bytes))
 
     # -- warning
 
     def _warn(self, troubles: Mapping[tuple[str, str], _Trouble]) -> None:
-        now = self._broker.clock.monotonic()
+        now = self._service.core.clock.monotonic()
         self._reminders.prune(now)
         # What is left over comes with the next look.
         left = _WARNINGS_AT_A_TIME
         for (group, topic), trouble in sorted(troubles.items(), key=lambda item: _severity(item[1].risk), reverse=True):
             kind = RetentionOvertook if trouble.risk.danger is Danger.LOST else RetentionNear
             if left and self._reminders.is_due((kind, group, topic), now):
-                self._broker.sink.emit(self._event(group, topic, trouble))
+                self._service.core.sink.emit(self._event(group, topic, trouble))
                 left -= 1
 
     def _event(self, group: str, topic: str, trouble: _Trouble) -> RetentionNear | RetentionOvertook:

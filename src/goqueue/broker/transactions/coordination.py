@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goqueue.broker.admission import Caller, operation
-from goqueue.broker.groups.membership import check_group_name, require_no_queue, set_offsets
+from goqueue.broker.groups.membership import require_no_queue, set_offsets
 from goqueue.broker.transactions.producers import take_producer_id
 from goqueue.errors import (
     CoordinatorUnavailable,
@@ -40,10 +40,11 @@ from goqueue.machines.transactions.values import (
     Transaction,
     TransactionState,
 )
+from goqueue.model.group_name import check_group_name
 from goqueue.model.topic import TopicPartition, is_internal
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.transactions.service import TransactionService
 
 ID_BYTES_MAX = 1000
 ANSWER_WITHIN_S = 10.0
@@ -52,15 +53,19 @@ ANSWER_WITHIN_S = 10.0
 
 @operation("transactions.init", on="transaction", writes=True)
 async def init_transactions(
-    broker: Broker, caller: Caller, transactional_id: str, timeout_ms: int, known: ProducerEpoch | None = None
+    transactions: TransactionService,
+    caller: Caller,
+    transactional_id: str,
+    timeout_ms: int,
+    known: ProducerEpoch | None = None,
 ) -> ProducerEpoch:
     """Give the producer of a transactional id its identity; whoever acted under it before is fenced.
 
     A transaction that was under way is aborted first, unless `known` says that the caller merely goes on.
     """
     _check_id(transactional_id)
-    spare = await take_producer_id(broker)
-    identity: ProducerEpoch = await ended(broker, Init(transactional_id, timeout_ms, spare, known))
+    spare = await take_producer_id(transactions)
+    identity: ProducerEpoch = await ended(transactions, Init(transactional_id, timeout_ms, spare, known))
     return identity
 
 
@@ -69,7 +74,12 @@ def answer_by() -> float:
     return asyncio.get_running_loop().time() + ANSWER_WITHIN_S
 
 
-async def ended(broker: Broker, command: Init | EndTransaction | Abort, *, deadline: float | None = None) -> Any:
+async def ended(
+    transactions: TransactionService,
+    command: Init | EndTransaction | Abort,
+    *,
+    deadline: float | None = None,
+) -> Any:
     """Carry out a command that waits until a transaction has ended; CoordinatorUnavailable if that takes too long.
 
     What was decided stays so, and whoever asks again waits for the same end. Those who wait for several ends share one
@@ -77,9 +87,9 @@ async def ended(broker: Broker, command: Init | EndTransaction | Abort, *, deadl
     """
     try:
         async with asyncio.timeout_at(answer_by() if deadline is None else deadline):
-            return await broker.transactions.submit(command.id, command)
+            return await transactions.submit(command.id, command)
     except TimeoutError:
-        obstacle = broker.obstacle_of(command.id)
+        obstacle = transactions.markers.obstacle_of(command.id)
         if obstacle is None:
             raise CoordinatorUnavailable(
                 f"the transaction of {command.id!r} has not ended within {ANSWER_WITHIN_S:g} s", hint="ask again"
@@ -92,13 +102,13 @@ async def ended(broker: Broker, command: Init | EndTransaction | Abort, *, deadl
 
 @operation("transactions.begin", on="transaction")
 async def begin_transaction(
-    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerEpoch
+    transactions: TransactionService, caller: Caller, transactional_id: str, identity: ProducerEpoch
 ) -> Transaction:
     """Make sure that a transaction can begin: the identity is the present one, and the last transaction is over.
 
     Nothing changes. A transaction begins, and its time, with the first partition or group that becomes part of it.
     """
-    transaction = held_transaction(broker, transactional_id, identity)
+    transaction = held_transaction(transactions, transactional_id, identity)
     if transaction.is_ongoing or transaction.is_ending:
         raise InvalidTransactionState(
             f"a transaction of {transactional_id!r} is under way", hint="commit or abort it first"
@@ -108,7 +118,7 @@ async def begin_transaction(
 
 @operation("transactions.add_partitions", on="transaction", writes=True)
 async def add_partitions(
-    broker: Broker,
+    transactions: TransactionService,
     caller: Caller,
     transactional_id: str,
     identity: ProducerEpoch,
@@ -118,34 +128,34 @@ async def add_partitions(
 
     Returns the partitions that do not exist, or are the broker's own. If there are any, none was added.
     """
-    refused = {each: refusal for each in partitions if (refusal := _refusal(broker, each)) is not None}
+    refused = {each: refusal for each in partitions if (refusal := _refusal(transactions, each)) is not None}
     if not refused:
-        await broker.transactions.submit(transactional_id, AddPartitions(transactional_id, *identity, partitions))
+        await transactions.submit(transactional_id, AddPartitions(transactional_id, *identity, partitions))
     return refused
 
 
-def _refusal(broker: Broker, partition: TopicPartition) -> GoQueueError | None:
+def _refusal(transactions: TransactionService, partition: TopicPartition) -> GoQueueError | None:
     if is_internal(partition.topic):
         # A marker in the log of a machine would be taken for a record of its own.
         return TopicProtected(f"{partition.topic!r} holds the broker's own state and is written by nobody else")
-    if not 0 <= partition.partition < broker.partition_count(partition.topic):
+    if not 0 <= partition.partition < transactions.topics.partition_count(partition.topic):
         return UnknownTopic(f"there is no partition {partition.partition} of a topic {partition.topic!r}")
     return None
 
 
 @operation("transactions.add_offsets", on="transaction", writes=True)
 async def add_offsets(
-    broker: Broker, caller: Caller, transactional_id: str, identity: ProducerEpoch, group: str
+    transactions: TransactionService, caller: Caller, transactional_id: str, identity: ProducerEpoch, group: str
 ) -> None:
     """Say that a transaction is going to set offsets of a group; whoever sets them waits until that is `known`."""
     check_group_name(group)
-    require_no_queue(broker, group)
-    await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, group))
+    require_no_queue(transactions.groups, group)
+    await transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, group))
 
 
 @operation("transactions.commit_offsets", on="transaction", writes=True)
 async def commit_transaction_offsets(
-    broker: Broker,
+    transactions: TransactionService,
     caller: Caller,
     transactional_id: str,
     identity: ProducerEpoch,
@@ -158,25 +168,25 @@ async def commit_transaction_offsets(
     With `adds_group` the group becomes part of the transaction on the way, otherwise it has to be already.
     """
     check_group_name(command.group)
-    require_no_queue(broker, command.group)
-    held_transaction(broker, transactional_id, identity)
+    require_no_queue(transactions.groups, command.group)
+    held_transaction(transactions, transactional_id, identity)
     # Nothing may come between the look at the transaction and what is stored because of it: the log of the group has to
     # be there, and that the group is part of the transaction has to be durable.
-    await broker.groups.machine(command.group)
+    await transactions.groups.machine(command.group)
     if adds_group:
-        await broker.transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, command.group))
-    await known(broker, transactional_id)
-    transaction = held_transaction(broker, transactional_id, identity)
+        await transactions.submit(transactional_id, AddOffsets(transactional_id, *identity, command.group))
+    await known(transactions, transactional_id)
+    transaction = held_transaction(transactions, transactional_id, identity)
     if not transaction.is_ongoing:
         raise InvalidTransactionState(f"no transaction of {transactional_id!r} is under way")
     if command.group not in transaction.groups:
         raise InvalidTransactionState(f"group {command.group!r} is not part of the transaction of {transactional_id!r}")
-    return await set_offsets(broker, replace(command, producer_id=identity.producer_id))
+    return await set_offsets(transactions.groups, replace(command, producer_id=identity.producer_id))
 
 
 @operation("transactions.end", on="transaction", writes=True)
 async def end_transaction(
-    broker: Broker,
+    transactions: TransactionService,
     caller: Caller,
     transactional_id: str,
     identity: ProducerEpoch,
@@ -189,42 +199,42 @@ async def end_transaction(
 
     With `may_be_empty`, a commit before anything has become part of the transaction does nothing, and is no mistake.
     """
-    if may_be_empty and is_commit and _is_empty(broker, transactional_id, identity):
+    if may_be_empty and is_commit and _is_empty(transactions, transactional_id, identity):
         return identity
-    spare = await take_producer_id(broker) if bumps_epoch and identity.epoch >= EPOCH_MAX else -1
+    spare = await take_producer_id(transactions) if bumps_epoch and identity.epoch >= EPOCH_MAX else -1
     command = EndTransaction(
         transactional_id, *identity, is_commit=is_commit, bumps_epoch=bumps_epoch, spare_producer_id=spare
     )
-    following: ProducerEpoch = await ended(broker, command)
+    following: ProducerEpoch = await ended(transactions, command)
     return following
 
 
-def _is_empty(broker: Broker, transactional_id: str, identity: ProducerEpoch) -> bool:
+def _is_empty(transactions: TransactionService, transactional_id: str, identity: ProducerEpoch) -> bool:
     """Tell whether the caller holds the present identity, and has done nothing with it."""
     with suppress(GoQueueError):
-        transaction = held_transaction(broker, transactional_id, identity)
+        transaction = held_transaction(transactions, transactional_id, identity)
         return not transaction.is_ending and not transaction.is_ongoing
     return False
 
 
 @operation("transactions.abort", on="transaction", writes=True)
-async def abort_transaction(broker: Broker, caller: Caller, transactional_id: str) -> None:
+async def abort_transaction(transactions: TransactionService, caller: Caller, transactional_id: str) -> None:
     """Abort whatever transaction is under way, over the head of its producer, who is fenced."""
-    _find(broker, transactional_id)
-    await ended(broker, Abort(transactional_id))
+    _find(transactions, transactional_id)
+    await ended(transactions, Abort(transactional_id))
 
 
 @operation("transactions.list", on="cluster")
-async def list_transactions(broker: Broker, caller: Caller) -> Sequence[Transaction]:
+async def list_transactions(transactions: TransactionService, caller: Caller) -> Sequence[Transaction]:
     """Return all transactional ids, in their order."""
-    found = [transaction for machine in broker.transactions.machines for transaction in machine.all()]
+    found = [transaction for machine in transactions.machines for transaction in machine.all()]
     return sorted(found, key=lambda transaction: transaction.id)
 
 
 @operation("transactions.describe", on="transaction")
-async def find_transaction(broker: Broker, caller: Caller, transactional_id: str) -> Transaction:
+async def find_transaction(transactions: TransactionService, caller: Caller, transactional_id: str) -> Transaction:
     """Return what is known of a transactional id; UnknownTransaction if nothing is."""
-    return _find(broker, transactional_id)
+    return _find(transactions, transactional_id)
 
 
 class TransactionTally(NamedTuple):
@@ -236,12 +246,12 @@ class TransactionTally(NamedTuple):
 
 
 @operation("transactions.tally", on="cluster")
-async def tally_transactions(broker: Broker, caller: Caller) -> TransactionTally:
+async def tally_transactions(transactions: TransactionService, caller: Caller) -> TransactionTally:
     """Count transactions: as they are now, and those that were ended since the broker started."""
     states: Counter[TransactionState] = Counter()
     ended: Counter[EndCause] = Counter()
     opened = []
-    for machine in broker.transactions.machines:
+    for machine in transactions.machines:
         ended.update(machine.ended)
         for transaction in machine.all():
             states[transaction.state] += 1
@@ -252,9 +262,9 @@ async def tally_transactions(broker: Broker, caller: Caller) -> TransactionTally
 
 
 @operation("producers.heartbeat", on="producer")
-async def find_producer(broker: Broker, caller: Caller, identity: ProducerEpoch) -> Transaction:
+async def find_producer(transactions: TransactionService, caller: Caller, identity: ProducerEpoch) -> Transaction:
     """Return the transactional id that a producer acts under, if its identity is still the present one."""
-    for machine in broker.transactions.machines:
+    for machine in transactions.machines:
         found = machine.find_producer(identity.producer_id)
         if found is not None:
             return machine.held(found.id, *identity)
@@ -262,35 +272,49 @@ async def find_producer(broker: Broker, caller: Caller, identity: ProducerEpoch)
 
 
 @operation("producers.list", on="topic")
-async def list_producers(broker: Broker, caller: Caller, topic: str, index: int) -> Sequence[tuple[int, KnownProducer]]:
+async def list_producers(
+    transactions: TransactionService,
+    caller: Caller,
+    topic: str,
+    index: int,
+) -> Sequence[tuple[int, KnownProducer]]:
     """Return the producers that a partition knows, with their ids."""
-    return list(broker.topic(topic).partition(index).log.producers)
+    return list(transactions.topics.topic(topic).partition(index).log.producers)
 
 
-async def known(broker: Broker, transactional_id: str) -> None:
+async def known(transactions: TransactionService, transactional_id: str) -> None:
     """Wait until all is durable that was decided for a transactional id.
 
     What is written because a transaction has a partition must not outlive that: nobody would ever end it.
     """
-    await broker.transactions.machine(transactional_id)
+    await transactions.machine(transactional_id)
 
 
-def is_known(broker: Broker, transactional_id: str) -> bool:
+def is_known(transactions: TransactionService, transactional_id: str) -> bool:
     """Tell whether there is nothing to wait for in `known`."""
-    return broker.transactions.is_settled(transactional_id)
+    return transactions.is_settled(transactional_id)
 
 
-def verify(broker: Broker, transactional_id: str, identity: ProducerEpoch, partition: TopicPartition) -> None:
+def verify(
+    transactions: TransactionService,
+    transactional_id: str,
+    identity: ProducerEpoch,
+    partition: TopicPartition,
+) -> None:
     """Raise unless the producer's transaction is under way and has the partition, as is known now."""
-    machine = broker.transactions.peek(transactional_id)
+    machine = transactions.peek(transactional_id)
     if machine is None:
         raise _belongs_to_nobody(transactional_id)
     machine.verify(transactional_id, *identity, partition)
 
 
-def held_transaction(broker: Broker, transactional_id: str, identity: ProducerEpoch) -> Transaction:
+def held_transaction(
+    transactions: TransactionService,
+    transactional_id: str,
+    identity: ProducerEpoch,
+) -> Transaction:
     """Return what is known of a transactional id to the holder of its present identity; raises for others."""
-    machine = broker.transactions.peek(transactional_id)
+    machine = transactions.peek(transactional_id)
     if machine is None:
         raise _belongs_to_nobody(transactional_id)
     return machine.held(transactional_id, *identity)
@@ -300,8 +324,8 @@ def _belongs_to_nobody(transactional_id: str) -> GoQueueError:
     return ProducerMismatch(f"the transactional id {transactional_id!r} belongs to no producer")
 
 
-def _find(broker: Broker, transactional_id: str) -> Transaction:
-    machine = broker.transactions.peek(transactional_id)
+def _find(transactions: TransactionService, transactional_id: str) -> Transaction:
+    machine = transactions.peek(transactional_id)
     if machine is None:
         raise UnknownTransaction(f"nothing is known of the transactional id {transactional_id!r}")
     return machine.find(transactional_id)

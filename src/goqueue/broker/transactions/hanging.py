@@ -28,7 +28,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.runtime.waiters import turns
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.transactions.service import TransactionService
 
 # After so many partitions of one request others have a turn.
 _TURN_PARTITIONS = 500
@@ -47,56 +47,61 @@ class OpenTransaction(NamedTuple):
     is_doubtful: bool
 
 
-def abort_unknown_transactions(broker: Broker) -> None:
+def abort_unknown_transactions(transactions: TransactionService) -> None:
     """Abort what no coordinator will; nothing is done unless all of them can be asked."""
-    if not broker.transactions.is_whole:
+    if not transactions.is_whole:
         return
-    for partition in broker.partitions:
-        for found in _open_in(broker, partition):
+    for partition in transactions.topics.partitions:
+        for found in _open_in(transactions, partition):
             if found.transactional_id is not None:
                 continue
             if found.is_doubtful:
-                broker.sink.emit(
+                transactions.core.sink.emit(
                     DoubtfulTransaction(partition.topic, partition.index, found.producer_id, found.first_offset)
                 )
             else:
-                broker.sink.emit(HangingTransaction(partition.topic, partition.index, found.producer_id))
+                transactions.core.sink.emit(HangingTransaction(partition.topic, partition.index, found.producer_id))
                 # A log that takes no marker now is reported elsewhere, and the next start tries again.
                 with suppress(GoQueueError):
                     _end(partition, found, is_commit=False)
 
 
-async def forget_offsets_of_unknown_transactions(broker: Broker) -> None:
+async def forget_offsets_of_unknown_transactions(transactions: TransactionService) -> None:
     """Forget offsets that wait for the end of a transaction of which no coordinator knows: nobody would end it.
 
     Nothing is done unless all coordinators can be asked.
     """
-    if not broker.transactions.is_whole:
+    if not transactions.is_whole:
         return
-    for machine in broker.groups.machines:
+    for machine in transactions.groups.machines:
         for producer_id, groups in machine.offsets.pending().items():
-            if any(_is_waiting_for(broker, producer_id, group) for group in groups):
+            if any(_is_waiting_for(transactions, producer_id, group) for group in groups):
                 continue
             # A log that takes nothing now is reported elsewhere, and the next start tries again.
             with suppress(GoQueueError):
-                await broker.groups.submit(groups[0], EndOffsets(producer_id, is_commit=False))
+                await transactions.groups.submit(groups[0], EndOffsets(producer_id, is_commit=False))
 
 
-def _is_waiting_for(broker: Broker, producer_id: int, group: str) -> bool:
-    known = (machine.find_producer(producer_id) for machine in broker.transactions.machines)
+def _is_waiting_for(transactions: TransactionService, producer_id: int, group: str) -> bool:
+    known = (machine.find_producer(producer_id) for machine in transactions.machines)
     return any(transaction is not None and group in transaction.groups for transaction in known)
 
 
 @operation("transactions.list_open", on="topic")
-async def list_open_transactions(broker: Broker, caller: Caller, topic: str, index: int) -> Sequence[OpenTransaction]:
+async def list_open_transactions(
+    transactions: TransactionService,
+    caller: Caller,
+    topic: str,
+    index: int,
+) -> Sequence[OpenTransaction]:
     """Return the transactions that are open in a partition, the oldest first."""
-    partition = broker.topic(topic).partition(index)
-    return sorted(_open_in(broker, partition), key=lambda found: found.first_offset)
+    partition = transactions.topics.topic(topic).partition(index)
+    return sorted(_open_in(transactions, partition), key=lambda found: found.first_offset)
 
 
 @operation("transactions.end_hanging", on="topic", writes=True)
 async def end_hanging_transaction(
-    broker: Broker,
+    transactions: TransactionService,
     caller: Caller,
     topic: str,
     index: int,
@@ -112,13 +117,13 @@ async def end_hanging_transaction(
     producer has another epoch by now than the one that is given. CoordinatorUnavailable if the log of a coordinator
     cannot be used, which may know of it, unless it `is_forced`.
     """
-    partition = broker.topic(topic).partition(index)
-    if not broker.transactions.is_whole and not is_forced:
+    partition = transactions.topics.topic(topic).partition(index)
+    if not transactions.is_whole and not is_forced:
         raise CoordinatorUnavailable(
             "not all coordinators can be asked whose transaction that is, since the log of one cannot be used",
             hint="repair that log, or force it (--force): then it ends here, whatever it becomes elsewhere",
         )
-    found = _find(broker, partition, producer_id)
+    found = _find(transactions, partition, producer_id)
     if found.transactional_id is not None:
         raise InvalidTransactionState(
             f"the transaction is that of {found.transactional_id!r}, whose coordinator will end it",
@@ -130,7 +135,7 @@ async def end_hanging_transaction(
 
 @operation("transactions.abort_of_producer", on="topic", writes=True)
 async def abort_transactions_of(
-    broker: Broker,
+    transactions: TransactionService,
     caller: Caller,
     partitions: Iterable[TopicPartition],
     producer_id: int,
@@ -148,7 +153,7 @@ async def abort_transactions_of(
         if number % _TURN_PARTITIONS == 0:
             await turns(1)
         try:
-            found = _find(broker, broker.topic(each.topic).partition(each.partition), producer_id)
+            found = _find(transactions, transactions.topics.topic(each.topic).partition(each.partition), producer_id)
             if found.transactional_id is not None:
                 _check_epoch(found, epoch)
                 ids.setdefault(found.transactional_id, []).append(each)
@@ -157,14 +162,14 @@ async def abort_transactions_of(
     for transactional_id, places in ids.items():
         outcome = None
         try:
-            await ended(broker, Abort(transactional_id), deadline=deadline)
+            await ended(transactions, Abort(transactional_id), deadline=deadline)
         except GoQueueError as error:
             outcome = error
         outcomes |= dict.fromkeys(places, outcome)
     return outcomes
 
 
-def _open_in(broker: Broker, partition: Partition) -> Iterator[OpenTransaction]:
+def _open_in(transactions: TransactionService, partition: Partition) -> Iterator[OpenTransaction]:
     if partition.log.is_unopened:
         # A log with an open transaction is opened at the start.
         return
@@ -176,24 +181,24 @@ def _open_in(broker: Broker, partition: Partition) -> Iterator[OpenTransaction]:
                 producer_id,
                 state.epoch,
                 state.transaction_start,
-                _coordinated(broker, producer_id, where),
+                _coordinated(transactions, producer_id, where),
                 is_doubtful=partition.log.segments.has_damage_from(state.transaction_start),
             )
 
 
-def _coordinated(broker: Broker, producer_id: int, where: TopicPartition) -> str | None:
+def _coordinated(transactions: TransactionService, producer_id: int, where: TopicPartition) -> str | None:
     """Return the transactional id that will end what a producer has written to a partition; None if there is none."""
-    for machine in broker.transactions.machines:
+    for machine in transactions.machines:
         transaction = machine.find_producer(producer_id)
         if transaction is not None and where in transaction.partitions:
             return transaction.id
     return None
 
 
-def _find(broker: Broker, partition: Partition, producer_id: int) -> OpenTransaction:
+def _find(transactions: TransactionService, partition: Partition, producer_id: int) -> OpenTransaction:
     # Most who are asked for have nothing open, and there may be very many producers.
     if partition.log.producers.has_open_transaction(producer_id):
-        for found in _open_in(broker, partition):
+        for found in _open_in(transactions, partition):
             if found.producer_id == producer_id:
                 return found
     raise InvalidTransactionState(

@@ -24,7 +24,7 @@ from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.transactions.service import TransactionService
 
 _AT_ONCE_MAX = 100
 
@@ -36,11 +36,11 @@ class _Marked(NamedTuple):
     end_offset: int
 
 
-class Finisher:
+class TransactionMarkerWriter:
     """Each transaction is being finished at most once at a time, and only so many at the same time."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, service: TransactionService) -> None:
+        self._service = service
         # By id and number of the transaction; in the order in which they were decided.
         self._waiting: dict[tuple[str, int], Ending] = {}
         self._under_way: set[tuple[str, int]] = set()
@@ -52,7 +52,7 @@ class Finisher:
 
     def look_at_all(self) -> None:
         """Begin to finish whatever waits for it; what has failed before is tried again."""
-        for machine in self._broker.transactions.machines:
+        for machine in self._service.machines:
             self._take_on(machine.ending())
 
     def look(self, machine: TransactionMachine) -> None:
@@ -71,21 +71,21 @@ class Finisher:
             which = next(iter(self._waiting))
             ending = self._waiting.pop(which)
             self._under_way.add(which)
-            self._broker.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
+            self._service.core.tasks.start(self._finish(ending, which), f"end of transaction {ending.id}")
 
     async def _finish(self, ending: Ending, which: tuple[str, int]) -> None:
         try:
             await self._decided(ending)
             marked = [self._mark(partition, ending) for partition in sorted(ending.partitions)]
             end_offsets = EndOffsets(ending.producer_id, ending.is_commit)
-            told = (self._broker.groups.submit(group, end_offsets) for group in sorted(ending.groups))
+            told = (self._service.groups.submit(group, end_offsets) for group in sorted(ending.groups))
             outcomes = await asyncio.gather(*told, return_exceptions=True) if ending.groups else []
             written = [await _durable(each) for each in marked]
             self._take_note(ending, written)
             for outcome in (*outcomes, *written):
                 if isinstance(outcome, BaseException):
                     raise outcome
-            await self._broker.transactions.submit(ending.id, ending.completion)
+            await self._service.submit(ending.id, ending.completion)
         except GoQueueError:
             # A disk that is full or broken, which is reported where it happens; the next look tries again.
             return
@@ -103,11 +103,11 @@ class Finisher:
 
     async def _decided(self, ending: Ending) -> None:
         """Wait until it is durable how the transaction ends: a crash must not bring back one that may end otherwise."""
-        await self._broker.transactions.machine(ending.id)
+        await self._service.machine(ending.id)
 
     def _mark(self, where: TopicPartition, ending: Ending) -> _Marked | GoQueueError | None:
         """Write the marker of one partition; a topic that is deleted needs none."""
-        opened = self._broker.topics.get(where.topic)
+        opened = self._service.topics.by_name.get(where.topic)
         if opened is None or where.partition >= len(opened.partitions):
             return None
         try:

@@ -9,7 +9,7 @@ from goqueue.machines.catalog import TakeProducerIds
 from goqueue.machines.transactions.values import ProducerEpoch
 
 if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.transactions.service import TransactionService
 
 # Reserving is a durable write; what a stop leaves of a block is lost, which costs nothing.
 _BLOCK = 1000
@@ -24,23 +24,23 @@ class ProducerIds:
 
 
 @operation("producers.init", on="cluster", writes=True)
-async def new_producer(broker: Broker, caller: Caller) -> ProducerEpoch:
+async def new_producer(transactions: TransactionService, caller: Caller) -> ProducerEpoch:
     """Return a producer id that nobody has had before."""
-    return ProducerEpoch(await take_producer_id(broker), 0)
+    return ProducerEpoch(await take_producer_id(transactions), 0)
 
 
-async def take_producer_id(broker: Broker) -> int:
+async def take_producer_id(transactions: TransactionService) -> int:
     """Return a producer id that nobody has had before, for operations that have more to do."""
-    ids = broker.producer_ids
+    ids = transactions.producer_ids
     while ids.next_id == ids.end:
-        await broker.tasks.finish(_reserve(broker), "reserve producer ids")
+        await transactions.core.tasks.finish(_reserve(transactions), "reserve producer ids")
     ids.next_id += 1
     return ids.next_id - 1
 
 
-async def _reserve(broker: Broker) -> None:
-    first = broker.catalog.next_producer_id
-    await broker.submit(TakeProducerIds(_BLOCK))
-    ids = broker.producer_ids
+async def _reserve(transactions: TransactionService) -> None:
+    first = transactions.topics.catalog.next_producer_id
+    await transactions.topics.submit(TakeProducerIds(_BLOCK))
+    ids = transactions.producer_ids
     if ids.next_id == ids.end:
         ids.next_id, ids.end = first, first + _BLOCK

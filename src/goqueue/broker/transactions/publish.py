@@ -10,12 +10,13 @@ again numbers the requests of a transaction instead (`numbering`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.messages.produce import Acks, Publish, Section, publish, told_by_partition, writer_of
 from goqueue.broker.messages.publish import (
     Fate,
     Limits,
@@ -37,7 +38,8 @@ from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.admission import Caller
-    from goqueue.broker.broker import Broker, OpenTopic
+    from goqueue.broker.topics.open_topic import OpenTopic
+    from goqueue.broker.transactions.service import TransactionService
 
 
 class Writer(NamedTuple):
@@ -54,8 +56,70 @@ class Batch(NamedTuple):
     share: Share
 
 
+async def publish_when_known(
+    transactions: TransactionService,
+    caller: Caller,
+    request: Publish,
+    *,
+    adds_partitions: bool,
+) -> None:
+    """Publish what belongs to a transaction, once it is durable that the coordinator knows of all its partitions.
+
+    With `adds_partitions` they become part of the transaction on the way, otherwise they have to be already.
+    """
+    assert request.transactional_id is not None
+    if adds_partitions:
+        request.sections = await _with_partitions_added(
+            transactions, caller, request.transactional_id, request.sections
+        )
+    # What the coordinator's log does not take is found again, and told, when the request is published.
+    with suppress(GoQueueError):
+        await known(transactions, request.transactional_id)
+    publish(transactions.messages, caller, [request])
+
+
+async def _with_partitions_added(
+    transactions: TransactionService, caller: Caller, transactional_id: str, sections: Sequence[Section]
+) -> Sequence[Section]:
+    """Make the partitions of a request part of its producer's transaction.
+
+    Returns the sections as they are to be published: where that was refused, with why in the place of the partition.
+    """
+    by_writer: dict[ProducerEpoch, dict[int, TopicPartition]] = {}
+    for number, (partition, records) in enumerate(sections):
+        if isinstance(partition, Partition) and not partition.is_internal:
+            # What is no batch is found again, and told, when the request is published.
+            with suppress(GoQueueError):
+                by_writer.setdefault(writer_of(records), {})[number] = partition.place
+    added = list(sections)
+    for writer, wanted in by_writer.items():
+        refusals = await _add(transactions, caller, transactional_id, writer, frozenset(wanted.values()))
+        for number, where in wanted.items():
+            if where in refusals:
+                added[number] = Section(refusals[where], sections[number].records)
+    return added
+
+
+async def _add(
+    transactions: TransactionService,
+    caller: Caller,
+    transactional_id: str,
+    writer: ProducerEpoch,
+    partitions: frozenset[TopicPartition],
+) -> Mapping[TopicPartition, GoQueueError]:
+    """Add all partitions that can be, and return why the others cannot."""
+    try:
+        refused = await add_partitions(transactions, caller, transactional_id, writer, partitions)
+    except GoQueueError as error:
+        return dict.fromkeys(partitions, told_by_partition(error))
+    others = partitions - refused.keys()
+    if refused and others:
+        return {**refused, **await _add(transactions, caller, transactional_id, writer, others)}
+    return refused
+
+
 async def publish_in_transaction(
-    broker: Broker,
+    transactions: TransactionService,
     caller: Caller,
     turns: Turns,
     writer: Writer,
@@ -68,19 +132,21 @@ async def publish_in_transaction(
     At return they are as durable as those of any publish that waits for all. Raises what concerns all of them: then
     none was stored.
     """
-    held_transaction(broker, *writer)
-    opened = await open_for_writing(broker, caller, topic)
-    found = await sort_messages(broker, turns, opened, messages, limits)
+    held_transaction(transactions, *writer)
+    opened = await open_for_writing(transactions.messages, caller, topic)
+    found = await sort_messages(transactions.messages, turns, opened, messages, limits)
     partitions = list(_existing(opened, found))
     if partitions:
         names = frozenset(TopicPartition(topic, partition.index) for partition in partitions)
-        refused = await add_partitions(broker, caller, *writer, names)
+        refused = await add_partitions(transactions, caller, *writer, names)
         if refused:
             raise next(iter(refused.values()))
-        await known(broker, writer.transactional_id)
+        await known(transactions, writer.transactional_id)
     for batches in _rounds(opened, partitions, found):
         sections = [Section(batch.partition, _built(batch, writer.identity, limits)) for batch in batches]
-        outcomes = await publish_sections(broker, caller, Acks.ALL, sections, writer.transactional_id, limits)
+        outcomes = await publish_sections(
+            transactions.messages, caller, Acks.ALL, sections, writer.transactional_id, limits
+        )
         for batch, outcome in zip(batches, outcomes, strict=True):
             found.settle(batch.partition.index, batch.share, outcome)
     return found.all_fates()

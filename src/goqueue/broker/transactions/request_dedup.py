@@ -26,7 +26,7 @@ from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.admission import Caller
-    from goqueue.broker.broker import Broker
+    from goqueue.broker.transactions.service import TransactionService
 
 KEPT_BYTES_MAX = 32 * 1024 * 1024
 _DIGEST_BYTES = 16
@@ -100,7 +100,7 @@ class Numbering:
 
     async def publish(
         self,
-        broker: Broker,
+        transactions: TransactionService,
         caller: Caller,
         turns: Turns,
         writer: Writer,
@@ -116,17 +116,17 @@ class Numbering:
         digest = _digest(topic, messages)
 
         async def work() -> list[Fate]:
-            transaction = held_transaction(broker, *writer)
+            transaction = held_transaction(transactions, *writer)
             last = self._known(transaction)
             if last is not None and last.number == number:
                 _check_digest(transaction, last, digest)
                 return last.fates()
-            _check_number(broker, transaction, number, last)
-            fates = await publish_in_transaction(broker, caller, turns, writer, topic, messages)
-            self._remember(broker, writer.transactional_id, _numbered(transaction, number, digest, fates))
+            _check_number(transactions, transaction, number, last)
+            fates = await publish_in_transaction(transactions, caller, turns, writer, topic, messages)
+            self._remember(transactions, writer.transactional_id, _numbered(transaction, number, digest, fates))
             return fates
 
-        return await broker.tasks.in_turn(f"publishing in transactions of {writer.transactional_id}", work)
+        return await transactions.core.tasks.in_turn(f"publishing in transactions of {writer.transactional_id}", work)
 
     def forget(self, transactional_id: str) -> None:
         """Forget the requests of a transaction, which has ended."""
@@ -138,17 +138,17 @@ class Numbering:
         last = self._last.get(transaction.id)
         return last if last is not None and _is_of(last, transaction) else None
 
-    def _remember(self, broker: Broker, transactional_id: str, numbered: _Numbered) -> None:
+    def _remember(self, transactions: TransactionService, transactional_id: str, numbered: _Numbered) -> None:
         self.forget(transactional_id)
         self._last[transactional_id] = numbered
         self.kept_bytes += numbered.kept_bytes
         if self.kept_bytes > self._bytes_max:
-            self._make_room(broker)
+            self._make_room(transactions)
 
-    def _make_room(self, broker: Broker) -> None:
+    def _make_room(self, transactions: TransactionService) -> None:
         """Forget transactions that have ended elsewhere; if these are too few, also those not heard of for longest."""
         for transactional_id, numbered in list(self._last.items()):
-            if not _is_under_way(broker, transactional_id, numbered):
+            if not _is_under_way(transactions, transactional_id, numbered):
                 self.forget(transactional_id)
         while self._last and self.kept_bytes > self._bytes_max * _LEFT_FRACTION:
             self.forget(next(iter(self._last)))
@@ -213,9 +213,9 @@ def _is_of(numbered: _Numbered, transaction: Transaction) -> bool:
     return (numbered.identity, numbered.transaction) == (transaction.identity, _under_way(transaction))
 
 
-def _is_under_way(broker: Broker, transactional_id: str, numbered: _Numbered) -> bool:
+def _is_under_way(transactions: TransactionService, transactional_id: str, numbered: _Numbered) -> bool:
     try:
-        return _is_of(numbered, held_transaction(broker, transactional_id, numbered.identity))
+        return _is_of(numbered, held_transaction(transactions, transactional_id, numbered.identity))
     except GoQueueError:
         # The next transaction has another identity.
         return False
@@ -229,23 +229,28 @@ def _check_digest(transaction: Transaction, last: _Numbered, digest: bytes) -> N
         )
 
 
-def _check_number(broker: Broker, transaction: Transaction, number: int, last: _Numbered | None) -> None:
+def _check_number(
+    transactions: TransactionService,
+    transaction: Transaction,
+    number: int,
+    last: _Numbered | None,
+) -> None:
     due = 0 if last is None else last.number + 1
     if number != due:
         raise OutOfOrderSequence(
             f"a request of {transaction.id!r} has sequence {number}, but {due} was due",
             hint="abort the transaction unless you know what was published in it",
         )
-    if last is None and _has_written(broker, transaction):
+    if last is None and _has_written(transactions, transaction):
         raise OutOfOrderSequence(
             f"the transaction of {transaction.id!r} has messages, of which it is not known who sent them",
             hint="the broker may have been started again meanwhile; abort the transaction",
         )
 
 
-def _has_written(broker: Broker, transaction: Transaction) -> bool:
+def _has_written(transactions: TransactionService, transaction: Transaction) -> bool:
     for topic, index in transaction.partitions:
-        opened = broker.topics.get(topic)
+        opened = transactions.topics.by_name.get(topic)
         partition = opened.partitions[index] if opened is not None and index < len(opened.partitions) else None
         if isinstance(partition, Partition) and partition.log.producers.has_open_transaction(transaction.producer_id):
             return True

@@ -11,7 +11,7 @@ from goqueue.cli.terminal.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.terminal.output import Format, FormatOption, Row, show
 
 if TYPE_CHECKING:
-    from goqueue.broker.topics.repair import RepairPlan
+    from goqueue.broker.repair import RepairPlan
 
 _FAULTS_SHOWN = 10
 
@@ -31,7 +31,7 @@ def repair(
 
     Example: [bold]goqueue log repair data --dry-run[/bold]
     """
-    from goqueue.broker.topics import repair as core
+    from goqueue.broker import repair as core
     from goqueue.errors import NotFound
     from goqueue.seams.clock import SystemClock
     from goqueue.seams.disk import RealDisk, lock_directory

@@ -105,7 +105,7 @@ class World:
 
     def append(self, partition: int, *batches: bytearray) -> None:
         """Put batches into a log as they are, past the checks of protocols."""
-        owned = self.server.server.broker.topic("t").partition(partition)
+        owned = self.server.server.broker.topics.topic("t").partition(partition)
         for batch in batches:
             owned.log.append(check_batches(batch, bytes_max=10_000_000), leader_epoch=0)
         owned.flusher.note_append()
@@ -201,7 +201,7 @@ def test_a_poll_that_is_overtaken_while_it_commits_seeks_nothing(seed: int) -> N
             member = await world.member()
             broker, polls, positions = world.server.server.broker, Polls(), Positions()
             plain = Poll("g", member.id, member.generation)
-            poll = partial(poll_group, broker, Caller("test"), polls, positions)
+            poll = partial(poll_group, broker.groups, Caller("test"), polls, positions)
             assert len((await poll(plain)).records[TopicPartition("t", 0)]) == 3
             mine = positions.of("g", member.id, lambda *_: True)
             sought = [(TopicPartition("t", 0), 1)]

@@ -177,7 +177,7 @@ def test_a_group_is_not_deleted_while_those_who_waited_look(seed: int, turn: int
             broker.queues.waits.wake("g")
             await turns(turn)
             with pytest.raises(GroupNotEmpty):
-                await delete_queue(broker, INSIDE, "g")
+                await delete_queue(broker.queues, INSIDE, "g")
 
     simulate(main, seed)
 

@@ -82,7 +82,7 @@ def test_a_peek_passes_messages_that_are_gone() -> None:
             taken = (await client.call("POST", "/groups/g/receive", {"topic": "t"})).json()["messages"]
             receipts = [each["receipt_handle"] for each in taken]
             await client.call("POST", "/messages/nack", {"receipt_handles": receipts, "delay": 0})
-            await delete_records(server.server.broker, INSIDE, "t", 1, 3)
+            await delete_records(server.server.broker.topics, INSIDE, "t", 1, 3)
             assert values((await client.call("GET", "/queues/g/peek?topic=t&limit=2")).json()["messages"]) == ["d", "e"]
             received = await client.call("POST", "/groups/g/receive", {"topic": "t", "max": 2})
             assert values(received.json()["messages"]) == ["d", "e"]
@@ -94,7 +94,7 @@ def test_a_partition_that_is_offline_keeps_no_other_from_being_shown() -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             client = await fill_simulated(server, "a")
-            partitions = server.server.broker.topic("t").partitions
+            partitions = server.server.broker.topics.topic("t").partitions
             known, partitions[0] = partitions[0], LogOffline("no disk")
             assert values((await client.call("GET", "/queues/g/peek?topic=t")).json()["messages"]) == ["a"]
             partitions[0] = known

@@ -32,14 +32,16 @@ class Sender:
         self._turns = Turns()
 
     async def writer(self, name: str) -> Writer:
-        return Writer(name, await init_transactions(self.broker, INSIDE, name, 60_000))
+        return Writer(name, await init_transactions(self.broker.transactions, INSIDE, name, 60_000))
 
     async def publish(self, writer: Writer, number: int, messages: Sequence[NewMessage | GoQueueError]) -> list[Fate]:
-        return await self.numbering.publish(self.broker, INSIDE, self._turns, writer, number, "t", messages)
+        return await self.numbering.publish(
+            self.broker.transactions, INSIDE, self._turns, writer, number, "t", messages
+        )
 
     async def end(self, writer: Writer, *, bumps_epoch: bool = True) -> None:
         """End a transaction in another way than by HTTP, so the numbering does not hear of it."""
-        await end_transaction(self.broker, INSIDE, *writer, is_commit=True, bumps_epoch=bumps_epoch)
+        await end_transaction(self.broker.transactions, INSIDE, *writer, is_commit=True, bumps_epoch=bumps_epoch)
 
 
 def run(act: Callable[[Sender], Awaitable[None]], *, bytes_max: int = 2**20) -> None:

@@ -66,7 +66,7 @@ def test_log_directory_tells_sizes_without_opening_logs() -> None:
             (everything,) = (await client.call(DESCRIBE_LOG_DIRS, 4, {"topics": None}))["results"]
             sizes = [part["partition_size"] for topic in everything["topics"] for part in topic["partitions"]]
             assert sizes == [0, len(written)]
-            logs = [server.server.broker.topic("a").partition(index).log for index in (0, 1)]
+            logs = [server.server.broker.topics.topic("a").partition(index).log for index in (0, 1)]
             assert all(log.is_unopened for log in logs)
 
     simulate(main, 0)
@@ -96,7 +96,7 @@ def test_partition_whose_log_cannot_be_used_has_no_other_leader() -> None:
             await create_topic(client, "a")
             await publish(client, "a", batch(b"x"))
         # After a kill there is no record of a clean stop, so every log is opened at the start.
-        remove_tree(disk, server.server.broker.directory / CLOSED_STATES_LOG)
+        remove_tree(disk, server.server.broker.core.directory / CLOSED_STATES_LOG)
         disk.fail(errno.EIO, operation="open", path="a-0/*", times=None)
         async with serving(simulation, disk) as server:
             client = await server.client()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.broker.admission import INSIDE
-from goqueue.broker.messages.produce import Acks, Publish, Section, publish_when_known
+from goqueue.broker.messages.produce import Acks, Publish, Section
+from goqueue.broker.transactions.publish import publish_when_known
 from goqueue.errors import UnknownTopic
 from goqueue.runtime.partition import Appended, Outcome
 from tests.protocols.kafka.api_kit import NOT_ENOUGH_REPLICAS, pass_time, run
@@ -30,18 +31,18 @@ def no_room_for_coordinators(server: SimServer) -> None:
 
 def guarded_disk(server: SimServer) -> None:
     """Let the disk guard refuse writes."""
-    server.server.broker.admission.is_disk_guarded = True
+    server.server.broker.core.admission.is_disk_guarded = True
 
 
 def draining(server: SimServer) -> None:
     """Let the broker be about to stop."""
-    server.server.broker.admission.is_draining = True
+    server.server.broker.core.admission.is_draining = True
 
 
 def end_trouble(server: SimServer) -> None:
     """Let everything work again."""
     server.disk.heal()
-    admission = server.server.broker.admission
+    admission = server.server.broker.core.admission
     admission.is_disk_guarded = admission.is_draining = False
 
 
@@ -55,7 +56,7 @@ def test_producers_look_for_their_coordinator_again(trouble: Trouble) -> None:
         assert (await producer.produce(b"x"))["error_code"] == 0
         # The topic of groups is there, and the producer ids that were taken at once are used up.
         assert await producer.commit_offsets({0: 1}) == [0]
-        server.server.broker.producer_ids.end = server.server.broker.producer_ids.next_id
+        server.server.broker.transactions.producer_ids.end = server.server.broker.transactions.producer_ids.next_id
         trouble(server)
         codes = {
             "AddPartitionsToTxn": (await producer.add(("t", 1)))[0],
@@ -105,7 +106,7 @@ def test_a_publish_whose_coordinator_is_offline_is_tried_again() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         producer = await producer_of(client, partitions=2)
         assert (await producer.produce(b"x"))["error_code"] == 0
-        for partition in server.server.broker.topic("__transactions").partitions:
+        for partition in server.server.broker.topics.topic("__transactions").partitions:
             partition.log.go_offline("its disk is broken")  # type: ignore[union-attr]
         for index in (0, 1):
             result = await producer.produce(b"y", partition=index, sequence=1 - index)
@@ -120,7 +121,7 @@ def test_a_publish_during_the_end_of_the_transaction_before_is_tried_again() -> 
         producer = await producer_of(client)
         await create_topic(client, "u")
         await producer.produce(b"x")
-        partition = server.server.broker.topic("t").partition(0)
+        partition = server.server.broker.topics.topic("t").partition(0)
         partition.log.go_offline("its disk is broken")
         other = TxnProducer(await server.client(), producer.id, producer.producer_id, producer.epoch)
         ending = asyncio.ensure_future(producer.end(is_commit=True, version=4))
@@ -137,11 +138,11 @@ def test_a_topic_that_is_gone_by_then_keeps_no_other_out_of_the_transaction() ->
         producer = await producer_of(client)
         await create_topic(client, "u")
         broker = server.server.broker
-        sections = [Section(broker.topic(name).partition(0), producer.batch(b"x")) for name in ("t", "u")]
+        sections = [Section(broker.topics.topic(name).partition(0), producer.batch(b"x")) for name in ("t", "u")]
         assert await delete_topic(client, "t") == 0
         outcomes: list[Outcome] = []
         request = Publish(Acks.ALL, sections, outcomes.extend, producer.id)
-        await publish_when_known(broker, INSIDE, request, adds_partitions=True)
+        await publish_when_known(broker.transactions, INSIDE, request, adds_partitions=True)
         assert await producer.end(is_commit=True) == 0
         assert [type(each) for each in outcomes] == [UnknownTopic, Appended]
         assert await read(client, topic="u") == [b"x"]

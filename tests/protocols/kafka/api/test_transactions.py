@@ -376,11 +376,11 @@ def test_a_partition_that_takes_no_writes_holds_up_no_other() -> None:
         await producer.produce(b"x")
         await producer.produce(b"y", topic="u")
         broker = server.server.broker
-        broker.topic("t").partition(0).log.go_offline("its disk is broken")
+        broker.topics.topic("t").partition(0).log.go_offline("its disk is broken")
         ending = asyncio.ensure_future(producer.end(is_commit=True))
         await pass_time(3)
         assert not ending.done()
-        healthy = broker.topic("u").partition(0)
+        healthy = broker.topics.topic("u").partition(0)
         assert healthy.last_stable_offset == healthy.high_watermark == 2
         broker.release()
         assert await ending == COORDINATOR_NOT_AVAILABLE

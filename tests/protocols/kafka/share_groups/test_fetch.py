@@ -90,7 +90,7 @@ def test_the_number_of_messages_is_rounded_up_to_whole_batches_unless_it_is_stri
 
 def test_a_batch_is_parted_where_the_group_has_no_more_in_flight() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
-        await configure_queue(server.server.broker, INSIDE, "g", lambda _: QueueSettings(in_flight_max=3))
+        await configure_queue(server.server.broker.queues, INSIDE, "g", lambda _: QueueSettings(in_flight_max=3))
         where = await _topic(client)
         await publish(client, "t", *"abcdefgh")
         member = ShareMember(client)
@@ -156,7 +156,7 @@ def test_a_rejected_message_becomes_a_dead_letter_with_its_consumer() -> None:
         await member.fetch(where)
         await member.acknowledge({where: [(0, 1, [REJECT, ACCEPT])]})
         await pass_time(1)
-        letters = server.server.broker.topic("t.dlq")
+        letters = server.server.broker.topics.topic("t.dlq")
         triage = ShareMember(client, group="triage")
         assert await triage.take((letters.topic.id, 0)) == ["bad"]
         assert await member.take() == []
@@ -174,7 +174,7 @@ def test_a_message_that_is_released_too_often_becomes_a_dead_letter() -> None:
             assert acquired(await member.fetch(acks={where: [(0, 0, [RELEASE])]})) == [(0, 0, count)]
         assert acquired(await member.fetch(acks={where: [(0, 0, [RELEASE])]})) == []
         await pass_time(1)
-        assert "t.dlq" in server.server.broker.topics
+        assert "t.dlq" in server.server.broker.topics.by_name
 
     run(act)
 
@@ -367,7 +367,7 @@ def test_a_session_whose_client_leaves_before_it_is_open_does_not_stay() -> None
             await pass_time(0.0005 * number)
             gone.client.transport.abort()
         await pass_time(12)
-        assert server.server.broker.shares.sessions == {}
+        assert server.server.broker.share_groups.sessions == {}
 
     run(act)
 
@@ -486,7 +486,7 @@ def _v3(who: dict[str, object]) -> dict[str, object]:
 def test_messages_of_one_key_come_one_after_another_if_the_group_wants_that() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda _: QueueSettings(ordering=Ordering.KEY))
+        await configure_queue(broker.queues, INSIDE, "g", lambda _: QueueSettings(ordering=Ordering.KEY))
         where = await _topic(client)
         await publish(client, "t", "a1", "a2", key=b"a")
         await publish(client, "t", "b1", key=b"b")

@@ -64,7 +64,7 @@ def test_what_is_left_of_a_batch_is_not_passed_with_markers_and_aborted_messages
         await producer.add(("t", 0))
         assert (await producer.produce(b"d"))["error_code"] == 0
         assert await producer.end(is_commit=is_commit) == 0
-        await configure_queue(server.server.broker, INSIDE, "g", lambda known: replace(known, in_flight_max=2))
+        await configure_queue(server.server.broker.queues, INSIDE, "g", lambda known: replace(known, in_flight_max=2))
         member = ShareMember(client)
         seen = []
         for _ in range(2):

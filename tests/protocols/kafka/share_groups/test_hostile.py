@@ -109,7 +109,7 @@ def test_names_that_nobody_can_have_are_refused_and_make_no_group(changes: Plain
 def test_partitions_that_are_not_there_are_not_kept() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         member, _ = await _holding(client)
-        session = next(iter(server.server.broker.shares.sessions.values()))
+        session = next(iter(server.server.broker.share_groups.sessions.values()))
         for _ in range(3):
             await member.fetch(*((uuid4(), index) for index in range(1000)))
         assert len(session.partitions) == 1
@@ -138,7 +138,7 @@ def test_a_batch_that_claims_more_messages_than_anybody_reads_takes_no_more_memo
         batch = bytearray(build_batch([NewRecord(START_MS, None, b"one")]))
         write_header(batch, read_header(batch)._replace(record_count=2**31 - 1, last_offset_delta=2**31 - 2))
         # Such a thing is not taken from clients; it is what a damaged header may look like.
-        server.server.broker.topic("t").partition(0).append_own(batch, is_awaited=True)
+        server.server.broker.topics.topic("t").partition(0).append_own(batch, is_awaited=True)
         await pass_time(0.1)
         gc.collect()
         tracemalloc.start()
@@ -167,7 +167,7 @@ def test_messages_that_a_batch_only_claims_to_have_are_not_acquired(codec: Codec
         reply = await member.fetch(acks={where: [(0, 0, [RELEASE])]})
         assert acquired(reply) == [(0, 0, 2)]
         await pass_time(5)
-        (letter,) = (await browse_letters(server.server.broker, INSIDE, "t", Look())).letters
+        (letter,) = (await browse_letters(server.server.broker.dead_letters, INSIDE, "t", Look())).letters
         assert (letter.cause.reason, letter.cause.offset) == ("unreadable", 1)
 
     run(act)

@@ -105,7 +105,7 @@ def test_share_group_without_members_forgets_a_topic() -> None:
 def test_other_groups_keep_what_they_know_of_a_topic() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         member = await _begin(client)
-        where = (server.server.broker.topic("t").topic.id, 0)
+        where = (server.server.broker.topics.topic("t").topic.id, 0)
         other = ShareMember(client, "o", group="other")
         assert await other.take(where) == ["a", "b", "c"]
         await _leave(member)

@@ -25,7 +25,7 @@ from tests.protocols.kafka.share_kit import ACCEPT, ShareMember, Where, ack_erro
 
 
 async def _ordered_topic(server: SimServer, client: RawClient) -> Where:
-    await configure_queue(server.server.broker, INSIDE, "g", lambda _: QueueSettings(ordering=Ordering.KEY))
+    await configure_queue(server.server.broker.queues, INSIDE, "g", lambda _: QueueSettings(ordering=Ordering.KEY))
     topic_id: UUID = (await create_topic(client, "t"))["topic_id"]
     return topic_id, 0
 
@@ -69,15 +69,15 @@ def test_a_message_that_is_gone_from_the_log_keeps_the_next_of_its_key_no_longer
         broker = server.server.broker
         where = await _ordered_topic(server, client)
         await publish(client, "t", "first", "second", key=b"k")
-        (first,) = (await receive(broker, INSIDE, Wish(Source("g", ("t",)), "ann", limit=10))).received
+        (first,) = (await receive(broker.queues, INSIDE, Wish(Source("g", ("t",)), "ann", limit=10))).received
         assert len(first.records) == 1
         if is_nacked:
-            await settle(broker, INSIDE, first.receipts, Statement(AckType.NACK, delay_ms=3_600_000))
+            await settle(broker.queues, INSIDE, first.receipts, Statement(AckType.NACK, delay_ms=3_600_000))
         await delete_records(client, "t", 1)
         if is_share_consumer:
             assert await ShareMember(client).take(where) == ["second"]
         else:
-            (second,) = (await receive(broker, INSIDE, Wish(Source("g", ("t",)), "bob"))).received
+            (second,) = (await receive(broker.queues, INSIDE, Wish(Source("g", ("t",)), "bob"))).received
             assert [record.value for record in second.records] == [b"second"]
 
     run(act)

@@ -13,7 +13,7 @@ from goqueue.broker.queues.admin import configure_queue, delete_queue
 from goqueue.broker.queues.receive_and_settle import receive
 from goqueue.broker.queues.receiving import Source, Wish
 from goqueue.broker.queues.start_positions import prepare
-from goqueue.broker.share_groups.sessions import CONNECTION_SESSIONS_MAX
+from goqueue.broker.share_groups.service import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
 from goqueue.model.dead_letter_selection import Order
 from goqueue.model.queue_settings import Ordering
@@ -48,7 +48,9 @@ def test_messages_that_nobody_has_refused_do_not_die_of_sessions_that_end_in_ord
     async def act(server: SimServer, client: RawClient) -> None:
         where = await _topic(client)
         await publish(client, "t", "a", "b")
-        await configure_queue(server.server.broker, INSIDE, "g", lambda known: replace(known, visibility_ms=60_000))
+        await configure_queue(
+            server.server.broker.queues, INSIDE, "g", lambda known: replace(known, visibility_ms=60_000)
+        )
         for count in range(1, 8):
             member = ShareMember(await server.client())
             if end != "never joined":
@@ -61,7 +63,7 @@ def test_messages_that_nobody_has_refused_do_not_die_of_sessions_that_end_in_ord
             elif end == "connected again":
                 member.client.close()
                 await pass_time(9)
-        assert "t.dlq" not in server.server.broker.topics
+        assert "t.dlq" not in server.server.broker.topics.by_name
 
     run(act)
 
@@ -72,7 +74,7 @@ def test_messages_whose_consumers_die_become_dead_letters_when_no_retry_is_left(
         where = await _topic(client)
         await publish(client, "t", "a", "b")
         for count in range(1, 5):
-            assert "t.dlq" not in server.server.broker.topics
+            assert "t.dlq" not in server.server.broker.topics.by_name
             member = ShareMember(await server.client(), f"m{count}")
             await member.heartbeat()
             if end == "silent":
@@ -85,7 +87,7 @@ def test_messages_whose_consumers_die_become_dead_letters_when_no_retry_is_left(
                 await pass_time(11)
         survivor = ShareMember(client, "survivor")
         assert await survivor.take(where) == []
-        page = await browse_letters(server.server.broker, INSIDE, "t", Look(order=Order.OLDEST))
+        page = await browse_letters(server.server.broker.dead_letters, INSIDE, "t", Look(order=Order.OLDEST))
         causes = [each.cause for each in page.letters]
         assert [(each.offset, each.reason, each.attempts, each.consumer) for each in causes] == [
             (0, "max_retries_exceeded", 4, "m4"),
@@ -101,14 +103,14 @@ def test_a_consumer_that_dies_takes_nothing_along_that_it_has_settled() -> None:
         where = await _topic(client)
         await publish(client, "t", "good", "bad")
         broker = server.server.broker
-        await configure_queue(broker, INSIDE, "g", lambda known: replace(known, retries=0))
+        await configure_queue(broker.queues, INSIDE, "g", lambda known: replace(known, retries=0))
         member = ShareMember(await server.client())
         await member.heartbeat()
         assert await member.take(where) == ["good", "bad"]
         await member.acknowledge({where: [(0, 0, [ACCEPT])]})
         member.client.close()
         await pass_time(11)
-        page = await browse_letters(broker, INSIDE, "t", Look())
+        page = await browse_letters(broker.dead_letters, INSIDE, "t", Look())
         assert [each.cause.offset for each in page.letters] == [1]
         assert await ShareMember(client, "survivor").take(where) == []
 
@@ -127,10 +129,10 @@ def test_a_group_is_not_deleted_while_it_has_members() -> None:
         await member.fetch(where)
         await member.acknowledge({where: [(0, 0, [ACCEPT])]})
         with pytest.raises(GroupNotEmpty):
-            await delete_queue(server.server.broker, INSIDE, "g")
+            await delete_queue(server.server.broker.queues, INSIDE, "g")
         assert ack_errors(await member.acknowledge({where: [(1, 1, [ACCEPT])]})) == {where: 0}
         await member.heartbeat(member_epoch=LEAVE)
-        await delete_queue(server.server.broker, INSIDE, "g")
+        await delete_queue(server.server.broker.queues, INSIDE, "g")
         assert await list_groups(client) == {}
 
     run(act)
@@ -143,11 +145,11 @@ def test_an_open_session_does_not_make_its_group_again(is_fetch: bool) -> None:
         await publish(client, "t", "a")
         member = ShareMember(client)
         await member.fetch(where)
-        await delete_queue(server.server.broker, INSIDE, "g")
+        await delete_queue(server.server.broker.queues, INSIDE, "g")
         reply = await (member.fetch() if is_fetch else member.acknowledge({where: [(0, 0, [ACCEPT])]}))
         assert reply["error_code"] == SESSION_NOT_FOUND
         assert await list_groups(client) == {}
-        assert server.server.broker.shares.sessions == {}
+        assert server.server.broker.share_groups.sessions == {}
         assert await member.take(where, share_session_epoch=OPEN) == ["a"]
 
     run(act)
@@ -159,7 +161,7 @@ def test_a_waiting_fetch_does_not_make_its_group_again() -> None:
         member = ShareMember(await server.client())
         member.send_fetch(where, max_wait=5_000)
         await pass_time(1)
-        await delete_queue(server.server.broker, INSIDE, "g")
+        await delete_queue(server.server.broker.queues, INSIDE, "g")
         await publish(client, "t", "a")
         assert taken(await member.reply()) == []
         assert await list_groups(client) == {}
@@ -177,10 +179,10 @@ def test_a_session_goes_on_with_the_group_that_is_there() -> None:
         member.send_fetch(max_wait=5_000)
         await pass_time(1)
         broker = server.server.broker
-        await delete_queue(broker, INSIDE, "g")
+        await delete_queue(broker.queues, INSIDE, "g")
         # At once, so that the fetch finds a group when it looks.
-        await prepare(broker, "g", ["t"], Ordering.NONE)
-        received = await receive(broker, INSIDE, Wish(Source("g", ("t",)), "http"))
+        await prepare(broker.queues, "g", ["t"], Ordering.NONE)
+        received = await receive(broker.queues, INSIDE, Wish(Source("g", ("t",)), "http"))
         await publish(client, "t", "d")
         # Whoever of the two comes first begins with the first message, and neither passes one over.
         given = [(offset, offset) for each in received.received for offset in each.delivery.offsets]

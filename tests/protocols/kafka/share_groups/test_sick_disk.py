@@ -56,7 +56,7 @@ def test_members_that_die_while_nothing_can_be_stored_are_let_go() -> None:
         for member in (dead, later):
             member.client.close()
             await pass_time(11)
-            assert member.id not in {key.member_id for key in broker.shares.sessions}
+            assert member.id not in {key.member_id for key in broker.share_groups.sessions}
 
     run(act)
 
@@ -108,7 +108,7 @@ def test_gaps_in_a_batch_are_not_acquired() -> None:
         batch = bytearray(build_batch([NewRecord(START_MS, None, value) for value in (b"a", b"b")]))
         write_header(batch, read_header(batch)._replace(last_offset_delta=5))
         # As compaction leaves it; clients may not write it.
-        server.server.broker.topic("t").partition(0).append_own(batch, is_awaited=True)
+        server.server.broker.topics.topic("t").partition(0).append_own(batch, is_awaited=True)
         await publish(client, "t", "c")
         member = ShareMember(client)
         reply = await member.fetch(where)

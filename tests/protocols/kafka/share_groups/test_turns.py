@@ -31,7 +31,7 @@ async def _release_all(server: SimServer, client: RawClient, member: ShareMember
 
 
 async def _configure(server: SimServer, **settings: Any) -> None:
-    await configure_queue(server.server.broker, INSIDE, "g", partial(replace, **settings))
+    await configure_queue(server.server.broker.queues, INSIDE, "g", partial(replace, **settings))
 
 
 @pytest.mark.parametrize("is_strict", [False, True])

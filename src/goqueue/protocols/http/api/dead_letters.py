@@ -81,12 +81,12 @@ async def browse(context: Context, query: LettersQuery) -> DeadLetters:
     selection = _selection(query)
     left = None if query.cursor is UNSET else _read_cursor(query.cursor, query.order)
     look = Look(selection, query.order, query.limit, left, has_redriven=query.redriven)
-    page = await browse_letters(context.broker, context.caller, context.topic, look)
+    page = await browse_letters(context.broker.dead_letters, context.caller, context.topic, look)
     letters = [_dead_letter(page.topic or "", letter) for letter in page.letters]
     cursor = None if page.left is None else _cursor(page.left, query.order)
     told = DeadLetters(page.topic, letters, cursor, page.is_cut, page.unreadable)
     if query.totals:
-        count = await count_letters(context.broker, context.caller, context.topic, selection)
+        count = await count_letters(context.broker.dead_letters, context.caller, context.topic, selection)
         by_reason = dict(count.by_reason.most_common())
         told.totals = LetterTotals(count.letters, count.redriven, by_reason, count.is_cut, count.unreadable)
     return told
@@ -95,7 +95,7 @@ async def browse(context: Context, query: LettersQuery) -> DeadLetters:
 @route("GET", "/dlq", "dead_letters.list", errors=_OF_LETTERS)
 async def list_all(context: Context) -> AllDeadLetters:
     """List all topics for dead letters, and count these by reason."""
-    counts = await list_letters(context.broker, context.caller)
+    counts = await list_letters(context.broker.dead_letters, context.caller)
     return AllDeadLetters([_listed(count) for count in counts])
 
 
@@ -104,7 +104,9 @@ async def list_all(context: Context) -> AllDeadLetters:
 )
 async def purge(context: Context, request: LettersPurge) -> PurgedLetters:
     """Delete all dead letters of a topic, or tell how many would go."""
-    topic, count = await purge_letters(context.broker, context.caller, context.topic, is_dry=request.dry_run)
+    topic, count = await purge_letters(
+        context.broker.dead_letters, context.caller, context.topic, is_dry=request.dry_run
+    )
     return PurgedLetters(topic, count)
 
 
@@ -230,28 +232,30 @@ async def start(context: Context, request: RedriveRequest) -> Answer[RedriveRepl
         repeats=request.repeat,
     )
     if request.dry_run:
-        topic, moves, is_cut, error = await preview_redrive(context.broker, context.caller, context.topic, terms)
+        topic, moves, is_cut, error = await preview_redrive(
+            context.broker.redrives, context.caller, context.topic, terms
+        )
         return Answer(RedriveReply(preview=RedrivePreview(topic, _moves(moves), is_cut, error)))
-    view = await start_redrive(context.broker, context.caller, context.topic, terms)
+    view = await start_redrive(context.broker.redrives, context.caller, context.topic, terms)
     return Answer(RedriveReply(redrive=_redrive(view)), 202)
 
 
 @route("GET", "/dlq/redrives", "redrives.list", errors=COORDINATOR_ERRORS)
 async def all_redrives(context: Context) -> Redrives:
     """List redrives, the one that began last first."""
-    return Redrives([_redrive(view) for view in await list_redrives(context.broker, context.caller)])
+    return Redrives([_redrive(view) for view in await list_redrives(context.broker.redrives, context.caller)])
 
 
 @route("GET", "/dlq/redrives/{redrive}", "redrives.describe", errors=_OF_REDRIVES)
 async def describe(context: Context) -> Redrive:
     """Tell how a redrive is."""
-    return _redrive(await find_redrive(context.broker, context.caller, context.path["redrive"]))
+    return _redrive(await find_redrive(context.broker.redrives, context.caller, context.path["redrive"]))
 
 
 @route("DELETE", "/dlq/redrives/{redrive}", "redrives.cancel", errors=_OF_REDRIVES)
 async def cancel(context: Context) -> Redrive:
     """Cancel a redrive; what it has published stays."""
-    return _redrive(await cancel_redrive(context.broker, context.caller, context.path["redrive"]))
+    return _redrive(await cancel_redrive(context.broker.redrives, context.caller, context.path["redrive"]))
 
 
 def _redrive_selection(request: RedriveRequest) -> Selection:

@@ -86,9 +86,9 @@ _NOT_OFFERED = ("priority", "delay", "deliver_at", "dedup_id")
 )
 async def publish(context: Context, request: MessagesToPublish) -> Answer[Results]:
     """Publish messages, each with a result of its own."""
-    is_absent = context.topic not in context.broker.topics
+    is_absent = context.topic not in context.broker.topics.by_name
     fates = await publish_messages(
-        context.broker,
+        context.broker.messages,
         context.caller,
         context.services.turns,
         context.topic,
@@ -207,7 +207,7 @@ async def read(context: Context, query: ReadQuery) -> Messages:
     """Read messages of a partition, and wait for them if there are none yet."""
     topic, partition = context.topic, context.partition
     found = await read_messages(
-        context.broker, context.caller, context.services.polls, topic, partition, _reading(query)
+        context.broker.messages, context.caller, context.services.polls, topic, partition, _reading(query)
     )
     messages = [message_of(topic, partition, record) for record in found.records]
     return Messages(messages, found.next_offset, found.start_offset, found.end_offset)

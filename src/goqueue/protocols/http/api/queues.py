@@ -120,7 +120,7 @@ async def receive_messages(context: Context, request: ReceiveRequest) -> Receive
         wait_ms=wait_ms_of(request.wait),
         visibility_ms=None if given is UNSET else visibility_ms_of(given, "visibility_timeout"),
     )
-    received = await receive(context.broker, context.caller, wish)
+    received = await receive(context.broker.queues, context.caller, wish)
     messages = [message for each in received.received for message in _messages(each, received.deadline_ms)]
     return ReceivedMessages(messages, received.shortfall or UNSET)
 
@@ -173,7 +173,7 @@ async def extend(context: Context, request: Extension) -> Answer[SettledMessages
 
 async def _settle(context: Context, request: Receipts, statement: Statement) -> Answer[SettledMessages]:
     receipts = request.all()
-    results = await settle(context.broker, context.caller, receipts, statement)
+    results = await settle(context.broker.queues, context.caller, receipts, statement)
     if results.count(DONE) == len(receipts):
         return Answer(SettledMessages([SettledMessage(receipt, SettledAs.DONE) for receipt in receipts]))
     if request.is_single and isinstance(results[0], GoQueueError):
@@ -196,14 +196,14 @@ def _settled(receipt: str, result: Result) -> SettledMessage:
 @route("GET", "/queues", "queues.list")
 async def list_all(context: Context) -> Queues:
     """List all queue groups."""
-    views = await list_queues(context.broker, context.caller)
+    views = await list_queues(context.broker.queues, context.caller)
     return Queues([told_queue(context, view) for view in views])
 
 
 @route("GET", "/queues/{group}", "queues.describe", errors=_OF_QUEUES)
 async def describe(context: Context) -> Queue:
     """Describe a queue group: depth, what is in flight, settings."""
-    return told_queue(context, await describe_queue(context.broker, context.caller, context.group))
+    return told_queue(context, await describe_queue(context.broker.queues, context.caller, context.group))
 
 
 @route(
@@ -216,7 +216,7 @@ async def alter(context: Context, request: QueueSettingsToChange) -> Queue:
     """Change settings of a queue group, which is made if there is none."""
     changes = _changes(request)
     view = await configure_queue(
-        context.broker, context.caller, context.group, lambda settings: replace(settings, **changes)
+        context.broker.queues, context.caller, context.group, lambda settings: replace(settings, **changes)
     )
     return told_queue(context, view)
 
@@ -224,26 +224,26 @@ async def alter(context: Context, request: QueueSettingsToChange) -> Queue:
 @route("DELETE", "/queues/{group}", "queues.delete", status=204, errors=(*_OF_QUEUES, GroupNotEmpty))
 async def delete(context: Context) -> None:
     """Forget a queue group, with all that is in flight."""
-    await delete_queue(context.broker, context.caller, context.group)
+    await delete_queue(context.broker.queues, context.caller, context.group)
 
 
 @route("POST", "/queues/{group}/pause", "queues.pause", errors=_OF_CHANGES)
 async def pause(context: Context, request: PauseRequest) -> Queue:
     """Deliver nothing until it is resumed."""
-    view = await pause_queue(context.broker, context.caller, context.group, request.reason)
+    view = await pause_queue(context.broker.queues, context.caller, context.group, request.reason)
     return told_queue(context, view)
 
 
 @route("POST", "/queues/{group}/resume", "queues.resume", errors=_OF_CHANGES)
 async def resume(context: Context, _: ResumeRequest) -> Queue:
     """Deliver again."""
-    return told_queue(context, await pause_queue(context.broker, context.caller, context.group, ""))
+    return told_queue(context, await pause_queue(context.broker.queues, context.caller, context.group, ""))
 
 
 @route("GET", "/queues/{group}/peek", "queues.peek", errors=(*_OF_QUEUES, UnknownTopic, TopicProtected, Corrupt))
 async def peek(context: Context, query: PeekQuery) -> PeekedMessages:
     """Show what the next receives would bring, and lease nothing."""
-    found = await peek_queue(context.broker, context.caller, context.group, query.topic, query.limit)
+    found = await peek_queue(context.broker.queues, context.caller, context.group, query.topic, query.limit)
     return PeekedMessages([message_of(*where, record) for where, record in found])
 
 
@@ -284,7 +284,7 @@ def time_of(written: int | str) -> int:
 
 def told_queue(context: Context, view: QueueView) -> Queue:
     """Return a queue group, as JSON has it."""
-    now_ms = context.broker.clock.now_ms()
+    now_ms = context.broker.core.clock.now_ms()
     partitions = [_partition(each, now_ms) for each in view.partitions]
     ages = [each.oldest_seconds for each in partitions if each.oldest_seconds is not None]
     return Queue(
@@ -350,7 +350,7 @@ async def seek(context: Context, request: SeekRequest) -> MovedQueue:
     partitions = None if request.partitions is UNSET else request.partitions
     wanted = QueueSeek(request.topic, where, request.offset is not UNSET, partitions)
     carry_out = plan_seek if request.dry_run else seek_queue
-    view, moves = await carry_out(context.broker, context.caller, context.group, wanted)
+    view, moves = await carry_out(context.broker.queues, context.caller, context.group, wanted)
     return _moved(context, view, [_move(each) for each in moves], is_dry_run=request.dry_run)
 
 
@@ -358,7 +358,7 @@ async def seek(context: Context, request: SeekRequest) -> MovedQueue:
 async def purge(context: Context, request: PurgeRequest) -> Queue:
     """Have everything done that is in a topic now."""
     wanted = QueueSeek(request.topic, StartAt.LATEST)
-    view, _ = await seek_queue(context.broker, context.caller, context.group, wanted)
+    view, _ = await seek_queue(context.broker.queues, context.caller, context.group, wanted)
     return told_queue(context, view)
 
 
@@ -376,8 +376,8 @@ def _move(move: QueueMove) -> PartitionMove:
 @route("GET", "/reliability/stats", "queues.stats")
 async def stats(context: Context) -> ReliabilityStats:
     """Tell how many messages of each queue group and topic were delivered, settled, given up."""
-    now_ms = context.broker.clock.now_ms()
-    found = await queue_stats(context.broker, context.caller)
+    now_ms = context.broker.core.clock.now_ms()
+    found = await queue_stats(context.broker.queues, context.caller)
     return ReliabilityStats([_reliability(each, now_ms) for each in found])
 
 

@@ -132,7 +132,7 @@ async def report_pipeline(context: Context, body: PipelineReport) -> PipelineWis
         queries=tuple(body.queries),
     )
     return PipelineWish(
-        await report_run(context.broker, context.caller, context.path["pipeline"], run, _plan(body.plan))
+        await report_run(context.broker.runs, context.caller, context.path["pipeline"], run, _plan(body.plan))
     )
 
 
@@ -148,14 +148,14 @@ def _plan(plan: Any) -> bytes | None:
 @route("GET", "/pipelines", "pipelines.list")
 async def all_pipelines(context: Context) -> Pipelines:
     """List pipelines that run, or did lately."""
-    found = await list_pipelines(context.broker, context.caller)
+    found = await list_pipelines(context.broker.runs, context.caller)
     return Pipelines([_summary(view) for view in found])
 
 
 @route("GET", "/pipelines/{pipeline}", "pipelines.describe", errors=(UnknownPipeline,))
 async def describe_pipeline(context: Context) -> Pipeline:
     """Describe a pipeline with its queries and its plan."""
-    view = await find_pipeline(context.broker, context.caller, context.path["pipeline"])
+    view = await find_pipeline(context.broker.runs, context.caller, context.path["pipeline"])
     plan = None if view.plan is None else msgspec.Raw(view.plan)
     return Pipeline(**_seen(view), queries=list(view.report.queries), plan=plan)
 
@@ -163,7 +163,7 @@ async def describe_pipeline(context: Context) -> Pipeline:
 @route("POST", "/pipelines/{pipeline}/stop", "pipelines.stop", errors=(UnknownPipeline,))
 async def stop(context: Context, _: PipelineToStop) -> PipelineStop:
     """Wish that the run of a pipeline stops, and tell whether there is one."""
-    view = await stop_pipeline(context.broker, context.caller, context.path["pipeline"])
+    view = await stop_pipeline(context.broker.runs, context.caller, context.path["pipeline"])
     return PipelineStop(
         name=view.name, run_id=view.report.run_id, state=_pipeline_state(view), is_running=view.is_running
     )
@@ -172,7 +172,7 @@ async def stop(context: Context, _: PipelineToStop) -> PipelineStop:
 @route("DELETE", "/pipelines/{pipeline}", "pipelines.forget", status=204, errors=(UnknownPipeline, PipelineRunning))
 async def forget(context: Context) -> None:
     """Forget a pipeline that does not run."""
-    await forget_pipeline(context.broker, context.caller, context.path["pipeline"])
+    await forget_pipeline(context.broker.runs, context.caller, context.path["pipeline"])
 
 
 def _summary(view: PipelineView) -> PipelineSummary:
@@ -245,19 +245,19 @@ class Jobs(msgspec.Struct):
 @route("POST", "/jobs/{job}/report", "jobs.report", status=204, errors=(Invalid,))
 async def report_run_of_job(context: Context, body: JobReport) -> None:
     """Tell how a run of a job is."""
-    await report_job(context.broker, context.caller, context.path["job"], body)
+    await report_job(context.broker.runs, context.caller, context.path["job"], body)
 
 
 @route("GET", "/jobs", "jobs.list")
 async def all_jobs(context: Context) -> Jobs:
     """List runs of jobs, those that began last first."""
-    return Jobs([_job(view) for view in await list_jobs(context.broker, context.caller)])
+    return Jobs([_job(view) for view in await list_jobs(context.broker.runs, context.caller)])
 
 
 @route("GET", "/jobs/{job}", "jobs.describe", errors=(UnknownJob,))
 async def describe_job(context: Context) -> Job:
     """Describe a run of a job."""
-    return _job(await find_job(context.broker, context.caller, context.path["job"]))
+    return _job(await find_job(context.broker.runs, context.caller, context.path["job"]))
 
 
 def _job(view: JobView) -> Job:

@@ -103,7 +103,7 @@ async def version(context: Context) -> Version:
     """Which broker this is."""
     broker = context.broker
     python = ".".join(map(str, sys.version_info[:3]))
-    return Version("goqueue", __version__, python, broker.options.node_id, str(broker.cluster_id))
+    return Version("goqueue", __version__, python, broker.core.options.node_id, str(broker.topics.cluster_id))
 
 
 @route("GET", "/metrics", "status.metrics", media_type="text/plain", is_strict=False)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from goqueue.api.topics import NewTopic, Partition, Partitions, Setting, Topic, TopicChange, Topics, TopicsQuery, Value
-from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics.admin import alter_topic, create_topic, delete_topic, describe_topic, find_topics, grow_topic
+from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import (
     GoQueueError,
     InvalidPartitions,
@@ -47,7 +47,7 @@ from goqueue.runtime.partition import Partition as OwnedPartition
 async def create(context: Context, request: NewTopic) -> Answer[Topic]:
     """Create a topic."""
     topic = await create_topic(
-        context.broker,
+        context.broker.topics,
         context.caller,
         request.name,
         partitions=request.partitions,
@@ -61,7 +61,7 @@ async def create(context: Context, request: NewTopic) -> Answer[Topic]:
 @route("GET", "/topics", "topics.list")
 async def list_all(context: Context, query: TopicsQuery) -> Topics:
     """List all topics."""
-    found = await find_topics(context.broker, context.caller, None)
+    found = await find_topics(context.broker.topics, context.caller, None)
     topics = [each.topic for each in found if isinstance(each, OpenTopic)]
     return Topics([_told(each) for each in topics if query.internal or not each.is_internal])
 
@@ -69,7 +69,7 @@ async def list_all(context: Context, query: TopicsQuery) -> Topics:
 @route("GET", "/topics/{topic}", "topics.describe", errors=(UnknownTopic,))
 async def describe(context: Context) -> Topic:
     """Describe a topic with all its settings."""
-    opened = await describe_topic(context.broker, context.caller, context.topic)
+    opened = await describe_topic(context.broker.topics, context.caller, context.topic)
     return _described(context, opened.topic)
 
 
@@ -82,32 +82,32 @@ async def describe(context: Context) -> Topic:
 async def change(context: Context, request: TopicChange) -> Topic:
     """Change settings of a topic, or give it more partitions."""
     broker, caller, name = context.broker, context.caller, context.topic
-    opened = await describe_topic(broker, caller, name)
+    opened = await describe_topic(broker.topics, caller, name)
 
     def edit(now: OpenTopic) -> Mapping[str, str]:
         kept = {each: value for each, value in now.topic.config.items() if each not in request.config}
         return kept | _texts({each: value for each, value in request.config.items() if value is not None})
 
     if request.config:
-        await alter_topic(broker, caller, name, edit, is_dry_run=True)
+        await alter_topic(broker.topics, caller, name, edit, is_dry_run=True)
     if request.partitions is not UNSET and request.partitions != opened.topic.partitions:
-        await grow_topic(broker, caller, name, request.partitions)
+        await grow_topic(broker.topics, caller, name, request.partitions)
     if request.config:
-        await alter_topic(broker, caller, name, edit)
-    return _described(context, broker.topic(name).topic)
+        await alter_topic(broker.topics, caller, name, edit)
+    return _described(context, broker.topics.topic(name).topic)
 
 
 @route("DELETE", "/topics/{topic}", "topics.delete", status=204, errors=(UnknownTopic, TopicProtected, *STORAGE_ERRORS))
 async def delete(context: Context) -> None:
     """Delete a topic with all its messages."""
-    await delete_topic(context.broker, context.caller, context.topic)
+    await delete_topic(context.broker.topics, context.caller, context.topic)
 
 
 @route("GET", "/topics/{topic}/partitions", "topics.partitions", errors=(UnknownTopic,))
 async def partitions(context: Context) -> Partitions:
     """Tell the offsets and sizes of a topic's partitions."""
-    opened = await describe_topic(context.broker, context.caller, context.topic)
-    leader = context.broker.options.node_id
+    opened = await describe_topic(context.broker.topics, context.caller, context.topic)
+    leader = context.broker.core.options.node_id
     return Partitions([_partition(index, leader, each) for index, each in enumerate(opened.partitions)])
 
 
@@ -142,7 +142,7 @@ def _told(topic: CatalogTopic) -> Topic:
 
 def _described(context: Context, topic: CatalogTopic) -> Topic:
     told = _told(topic)
-    told.settings = _settings(context.broker.settings_of(topic), topic.config)
+    told.settings = _settings(context.broker.topics.settings_of(topic), topic.config)
     return told
 
 

@@ -49,7 +49,7 @@ class Endpoint:
 
     def __init__(self, routes: Sequence[Route], services: Services) -> None:
         self._services = services
-        self._directory = str(services.broker.directory).encode()
+        self._directory = str(services.broker.core.directory).encode()
         self._by_method = {route.method: route for route in routes}
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
@@ -85,14 +85,14 @@ class Endpoint:
             return self._told(caller, refusal(error, request.path, hint=suggested_hint(self._services.broker, error)))
         except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
             asked = f"{request.method} {request.path}"
-            self._services.broker.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
+            self._services.broker.core.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
             return Answer(unexpected_problem(request.path), 500, MEDIA_TYPE)
 
     def _told(self, caller: Caller, answer: Answer[object]) -> Answer[object]:
         """Return an answer as bytes; other machines are not told where the data directory is."""
         told = encoded(answer)
         if isinstance(told.value, bytes) and self._directory in told.value and not is_loopback(caller.host):
-            without_directory(answer.value, self._services.broker.directory)
+            without_directory(answer.value, self._services.broker.core.directory)
             return encoded(answer)
         return told
 

@@ -47,7 +47,7 @@ class HttpFront(Front[HttpConnection]):
 
     def common_headers(self) -> bytes:
         """Return the lines that every reply has; one of them tells the time."""
-        second = self.broker.clock.now_ms() // 1000
+        second = self.broker.core.clock.now_ms() // 1000
         if second != self._second:
             self._second = second
             self._common_headers = lines([(b"date", formatdate(second, usegmt=True).encode()), *_HEADERS])

@@ -27,7 +27,7 @@ def suggested_hint(broker: Broker, error: GoQueueError) -> str:
 
 def _known(broker: Broker, error: GoQueueError) -> Iterable[str]:
     if isinstance(error, UnknownTopic):
-        return (name for name in broker.topics if not is_internal(name))
+        return (name for name in broker.topics.by_name if not is_internal(name))
     if isinstance(error, UnknownQueue):
         return (name for machine in broker.queues.machines for name in machine.groups)
     if isinstance(error, UnknownGroup):

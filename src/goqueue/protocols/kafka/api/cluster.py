@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics.admin import describe_topic, find_topics
+from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import GoQueueError
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply, encode_response
@@ -32,9 +32,9 @@ async def metadata(context: Context, request: Request) -> Reply | bytes:
     is_all = request.topics is None or (request.version == 0 and not request.topics)
     # Whoever names a topic a thousand times gets it once.
     wanted = () if is_all else tuple(dict.fromkeys(_name_or_id(topic) for topic in request.topics))
-    revision = context.broker.revision
+    revision = context.broker.topics.revision
     found = await find_topics(
-        context.broker,
+        context.broker.topics,
         context.caller,
         None if is_all else wanted,
         may_create=request.allow_auto_topic_creation,
@@ -42,11 +42,11 @@ async def metadata(context: Context, request: Request) -> Reply | bytes:
     )
     # Encoding a thousand partitions takes ten milliseconds, and clients ask again and again.
     key = (request.version, is_all, wanted, context.reached_at)
-    body = context.kept.find(context.broker.revision, key)
+    body = context.kept.find(context.broker.topics.revision, key)
     if body is None:
         body = bytes(encode_response(METADATA, request.version, _metadata(context, request, wanted, found)))
         # If anything has changed while topics were being made, what was found first may be gone.
-        if revision == context.broker.revision and not any(isinstance(topic, GoQueueError) for topic in found):
+        if revision == context.broker.topics.revision and not any(isinstance(topic, GoQueueError) for topic in found):
             context.kept.keep(revision, key, body)
     return body
 
@@ -64,7 +64,7 @@ def _metadata(
     ]
     return {
         "brokers": [_broker(context)],
-        "cluster_id": str(context.broker.cluster_id),
+        "cluster_id": str(context.broker.topics.cluster_id),
         "controller_id": context.node_id,
         "topics": topics,
         "cluster_authorized_operations": UNKNOWN_OPERATIONS,
@@ -117,7 +117,7 @@ async def describe_cluster(context: Context, request: Request) -> Reply:
     """Tell the cluster's id and its brokers."""
     del request
     return {
-        "cluster_id": str(context.broker.cluster_id),
+        "cluster_id": str(context.broker.topics.cluster_id),
         "controller_id": context.node_id,
         "brokers": [_broker(context)],
         "cluster_authorized_operations": UNKNOWN_OPERATIONS,
@@ -128,7 +128,7 @@ async def describe_topic_partitions(context: Context, request: Request) -> Reply
     """List the partitions of topics in pages: in order of names, from the cursor on."""
     names = sorted({wanted.name for wanted in request.topics or ()})
     if not names:
-        found = await find_topics(context.broker, context.caller, None)
+        found = await find_topics(context.broker.topics, context.caller, None)
         names = [opened.topic.name for opened in found if not isinstance(opened, GoQueueError)]
     limit = min(max(request.response_partition_limit, 1), _DESCRIBE_PARTITIONS_MAX)
     first_index = 0
@@ -144,7 +144,7 @@ async def _page(context: Context, names: Sequence[str], first_index: int, left: 
         if left <= 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
         try:
-            topic = dict(_topic(context, await describe_topic(context.broker, context.caller, name)))
+            topic = dict(_topic(context, await describe_topic(context.broker.topics, context.caller, name)))
         except GoQueueError as error:
             topics.append({**told(error), "name": name, "topic_authorized_operations": UNKNOWN_OPERATIONS})
             continue

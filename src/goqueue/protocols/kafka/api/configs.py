@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from goqueue.broker.broker import OpenTopic
 from goqueue.broker.topics.admin import alter_topic, describe_topic
+from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
@@ -90,7 +90,7 @@ def _asked(config: Reply, request: Request) -> Reply:
 async def _describe(context: Context, resource: Request) -> list[Reply]:
     keys = resource.configuration_keys or None
     if resource.resource_type == Resource.TOPIC:
-        opened = await describe_topic(context.broker, context.caller, resource.resource_name)
+        opened = await describe_topic(context.broker.topics, context.caller, resource.resource_name)
         return [
             described(setting, opened.settings, opened.topic.config)
             for setting in TABLE.values()
@@ -125,7 +125,7 @@ def described(setting: TopicSetting, settings: TopicSettings, own: Mapping[str, 
 
 
 def _broker_configs(context: Context) -> list[Reply]:
-    options = context.broker.options
+    options = context.broker.core.options
     values = {
         "auto.create.topics.enable": (
             str(options.auto_create_topics).lower(),
@@ -228,7 +228,7 @@ async def _alter_one(context: Context, resource: Request, *, is_incremental: boo
             _apply(config, change, opened.settings)
         return config
 
-    await alter_topic(context.broker, context.caller, resource.resource_name, edit, is_dry_run=is_dry_run)
+    await alter_topic(context.broker.topics, context.caller, resource.resource_name, edit, is_dry_run=is_dry_run)
 
 
 def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> None:

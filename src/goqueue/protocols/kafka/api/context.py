@@ -7,8 +7,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from goqueue.broker.admission import Caller
-from goqueue.broker.broker import Broker, OpenTopic
+from goqueue.broker.broker import Broker
 from goqueue.broker.presence import Presence
+from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import GoQueueError
 from goqueue.protocols.faults import fault_of
 from goqueue.runtime.partition import Partition
@@ -66,7 +67,7 @@ class Context:
     @property
     def node_id(self) -> int:
         """The id of this broker."""
-        return self.broker.options.node_id
+        return self.broker.core.options.node_id
 
 
 def partition_of(topic: OpenTopic | GoQueueError, index: int) -> Partition | GoQueueError:

@@ -50,4 +50,4 @@ def shown_host(host: str) -> str:
 
 def new_member_id(context: Context, name: str) -> str:
     """Return an id that no member has had, and that tells whose it is."""
-    return f"{name[:_NAME_MAX]}-{context.broker.entropy.uuid()}"
+    return f"{name[:_NAME_MAX]}-{context.broker.core.entropy.uuid()}"

@@ -40,7 +40,7 @@ async def describe_log_dirs(context: Context, request: Request) -> Reply:
     if request.topics is not None:
         named = [TopicPartition(each.topic, index) for each in request.topics for index in each.partitions or ()]
         wanted = list(dict.fromkeys(named))
-    directory = await describe_logs(context.broker, context.caller, wanted)
+    directory = await describe_logs(context.broker.topics, context.caller, wanted)
     topics: dict[str, list[Reply]] = {}
     for place, size_bytes in directory.sizes.items():
         part: Reply = {
@@ -76,7 +76,7 @@ async def elect_leaders(context: Context, request: Request) -> Reply:
 
 async def _elected(context: Context, place: TopicPartition, request: Request) -> Reply:
     try:
-        found = await leadership_of(context.broker, context.caller, place)
+        found = await leadership_of(context.broker.topics, context.caller, place)
     except GoQueueError as error:
         return {"partition_id": place.partition, **told(error)}
     if found is Leadership.LED:
@@ -119,8 +119,8 @@ async def _quorum(context: Context, topic: str, index: int) -> Reply:
         error = UnknownTopic(f"{topic}-{index} has no quorum", hint=f"{_CONTROLLER_TOPIC}-0 has one")
         nothing = {"leader_id": -1, "leader_epoch": -1, "high_watermark": -1, "current_voters": [], "observers": []}
         return {"partition_index": index, **told(error), **nothing}
-    log = await describe_catalog(context.broker, context.caller)
-    now_ms = context.broker.clock.now_ms()
+    log = await describe_catalog(context.broker.topics, context.caller)
+    now_ms = context.broker.core.clock.now_ms()
     voter = {
         "replica_id": context.node_id,
         "replica_directory_id": None,
@@ -149,7 +149,7 @@ async def list_config_resources(context: Context, request: Request) -> Reply:
         return {"error_code": 0, "config_resources": []}
     names: Sequence[str] = ()
     if Resource.TOPIC in wanted:
-        names = await list_topic_names(context.broker, context.caller)
+        names = await list_topic_names(context.broker.topics, context.caller)
     found: list[Reply] = [{"resource_name": name, "resource_type": int(Resource.TOPIC)} for name in names]
     if Resource.BROKER in wanted:
         found.append({"resource_name": str(context.node_id), "resource_type": int(Resource.BROKER)})

@@ -45,7 +45,7 @@ async def create_topics(context: Context, request: Request) -> Reply:
 async def _create(context: Context, topic: Request, *, is_dry_run: bool) -> Topic:
     partitions = _assigned(context, topic) if topic.assignments else topic.num_partitions
     return await create_topic(
-        context.broker,
+        context.broker.topics,
         context.caller,
         topic.name,
         partitions=None if partitions == -1 else partitions,
@@ -67,7 +67,7 @@ def _assigned(context: Context, topic: Request) -> int:
 
 
 def _made(context: Context, topic: Topic) -> Reply:
-    settings = parse(topic.config, context.broker.options.topic_defaults)
+    settings = parse(topic.config, context.broker.core.options.topic_defaults)
     configs = [described(setting, settings, topic.config) for setting in TABLE.values()]
     return {
         "topic_id": topic.id,
@@ -87,8 +87,10 @@ async def delete_topics(context: Context, request: Request) -> Reply:
         named = {"name": topic.name, "topic_id": topic.topic_id}
         try:
             if topic.name is None:
-                named["name"] = context.broker.topic_by_id(topic.topic_id).topic.name
-            await delete_topic(context.broker, context.caller, topic.topic_id if topic.name is None else topic.name)
+                named["name"] = context.broker.topics.topic_by_id(topic.topic_id).topic.name
+            await delete_topic(
+                context.broker.topics, context.caller, topic.topic_id if topic.name is None else topic.name
+            )
             results.append({**named, **told(None)})
         except GoQueueError as error:
             results.append({**named, **told(error)})
@@ -102,7 +104,9 @@ async def create_partitions(context: Context, request: Request) -> Reply:
         try:
             if any(each.broker_ids != [context.node_id] for each in topic.assignments or ()):
                 raise InvalidReplication(f"every partition must be assigned to broker {context.node_id} alone")
-            await grow_topic(context.broker, context.caller, topic.name, topic.count, is_dry_run=request.validate_only)
+            await grow_topic(
+                context.broker.topics, context.caller, topic.name, topic.count, is_dry_run=request.validate_only
+            )
             results.append({"name": topic.name, **told(None)})
         except GoQueueError as error:
             results.append({"name": topic.name, **told(error)})
@@ -117,7 +121,7 @@ async def remove_records(context: Context, request: Request) -> Reply:
         for part in topic.partitions or ():
             try:
                 low = await delete_records(
-                    context.broker, context.caller, topic.name, part.partition_index, part.offset
+                    context.broker.topics, context.caller, topic.name, part.partition_index, part.offset
                 )
                 partitions.append({"partition_index": part.partition_index, "low_watermark": low, **told(None)})
             except GoQueueError as error:

@@ -27,8 +27,9 @@ from typing_extensions import override
 
 from goqueue.broker.admission import Caller
 from goqueue.broker.messages.fetch import Fetch
-from goqueue.broker.messages.produce import Acks, Publish, Section, publish, publish_when_known
+from goqueue.broker.messages.produce import Acks, Publish, Section, publish
 from goqueue.broker.transactions.coordination import is_known
+from goqueue.broker.transactions.publish import publish_when_known
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.kafka_wire.decode import Cursor, Request, decode_request, skip_tags
 from goqueue.kafka_wire.encode import encode_response
@@ -268,7 +269,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _follow_plan(self, version: int, correlation: int, frame: memoryview) -> bool:
         """Handle a produce request the short way, if it is like the one before."""
         plan = self._plan
-        if plan is None or plan.version != version or plan.revision != self._front.broker.revision:
+        if plan is None or plan.version != version or plan.revision != self._front.broker.topics.revision:
             return False
         records = plan.records_of(frame)
         if records is None:
@@ -293,12 +294,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             work = self._publish_large(self._new_slot(len(frame)), version, correlation, cursor)
             self._front.tasks.start(work, f"large publish for {self.address}")
             return
-        self._plan = plan_of(request, version, frame, self._front.broker.revision)
+        self._plan = plan_of(request, version, frame, self._front.broker.topics.revision)
         slot = self._new_slot(len(frame))
         done = partial(self._tell_published, slot, version, correlation, request)
         adds_partitions = version >= ADDS_PARTITIONS_FROM
         name = request.transactional_id
-        if name is not None and (adds_partitions or not is_known(self._front.broker, name)):
+        if name is not None and (adds_partitions or not is_known(self._front.broker.transactions, name)):
             self._holds += 1
             self._publish_burst()
             # Whoever is read next uses the buffer of the request again, and that may be before the task begins.
@@ -344,25 +345,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pending.append(told)
             part = Publish(request.acks, piece, partial(hand_over, told), request.transactional_id)
             if request.transactional_id is None:
-                publish(context.broker, context.caller, [part])
+                publish(context.broker.messages, context.caller, [part])
             else:
-                await publish_when_known(context.broker, context.caller, part, adds_partitions=adds_partitions)
+                await publish_when_known(
+                    context.broker.transactions, context.caller, part, adds_partitions=adds_partitions
+                )
         self._release()
         outcomes = [outcome for told in pending for outcome in await told]
         write = partial(reply_body, request, version, outcomes)
-        body = await self._front.loop.run_in_executor(self._front.broker.threads, write)
+        body = await self._front.loop.run_in_executor(self._front.broker.core.threads, write)
         self._tell_published(slot, version, correlation, request, outcomes, body)
 
     async def _publish_later(self, request: Publish, *, adds_partitions: bool) -> None:
         """Publish what belongs to a transaction, once the coordinator knows of all its partitions."""
         context = self._require_context()
-        await publish_when_known(context.broker, context.caller, request, adds_partitions=adds_partitions)
+        await publish_when_known(context.broker.transactions, context.caller, request, adds_partitions=adds_partitions)
         self._release()
 
     def _publish_burst(self) -> None:
         if self._burst:
             burst, self._burst, self._run = self._burst, [], None
-            publish(self._front.broker, self._require_context().caller, burst)
+            publish(self._front.broker.messages, self._require_context().caller, burst)
 
     def _handle_fetch(self, version: int, correlation: int, request: Request) -> None:
         slot = self._new_slot()
@@ -393,7 +396,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Read a request in a thread, since it may have very many elements, and answer it."""
         try:
-            request = await self._front.loop.run_in_executor(self._front.broker.threads, read)
+            request = await self._front.loop.run_in_executor(self._front.broker.core.threads, read)
         except MalformedRequest as error:
             self._drop("its request could not be read", error.message)
             return
@@ -411,7 +414,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 body = reply
             elif is_large:
                 write = partial(encode_response, api.key, version, reply)
-                body = bytes(await self._front.loop.run_in_executor(self._front.broker.threads, write))
+                body = bytes(await self._front.loop.run_in_executor(self._front.broker.core.threads, write))
             else:
                 body = bytes(encode_response(api.key, version, reply))
         except GoQueueError as error:

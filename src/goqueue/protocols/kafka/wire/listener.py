@@ -68,14 +68,14 @@ class KafkaFront(Front[KafkaConnection]):
 
     def failed(self, connection: KafkaConnection, error: Exception) -> None:
         """Report an error that nobody expected."""
-        self.broker.sink.emit(RequestFailed(connection.address, repr(error)))
+        self.broker.core.sink.emit(RequestFailed(connection.address, repr(error)))
 
     @override
     async def _finish(self) -> None:
         await self.tasks.drain()
         for connection in self.open_connections:
             connection.drain()
-        for partition in list(self.broker.partitions):
+        for partition in list(self.broker.topics.partitions):
             await partition.flusher.drain()
         for connection in self.open_connections:
             connection.close()

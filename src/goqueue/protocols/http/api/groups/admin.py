@@ -139,14 +139,14 @@ class CooperativeGroup(msgspec.Struct):
 @route("GET", "/groups", "groups.list")
 async def list_all(context: Context) -> Groups:
     """List all groups."""
-    found = await overview(context.broker, context.caller)
+    found = await overview(context.broker.groups, context.caller)
     return Groups([GroupSummary(*each) for each in found.groups], found.is_complete)
 
 
 @route("GET", "/groups/{group}", "groups.describe", errors=_OF_GROUPS)
 async def describe(context: Context) -> Group:
     """Describe a group: its members, offsets with lag, and last rebalances."""
-    view = await view_group(context.broker, context.caller, context.group)
+    view = await view_group(context.broker.groups, context.caller, context.group)
     offsets = [told_offset(each) for each in view.offsets]
     return Group(
         name=view.name,
@@ -170,13 +170,13 @@ async def describe(context: Context) -> Group:
 )
 async def delete(context: Context) -> None:
     """Forget a group without members, and its offsets."""
-    await delete_group(context.broker, context.caller, context.group)
+    await delete_group(context.broker.groups, context.caller, context.group)
 
 
 @route("GET", "/groups/{group}/cooperative", "groups.cooperative", errors=(*_OF_GROUPS, InconsistentProtocol))
 async def cooperative(context: Context) -> CooperativeGroup:
     """Tell who has what, and is to have what, in a group whose broker assigns."""
-    view = await view_group(context.broker, context.caller, context.group)
+    view = await view_group(context.broker.groups, context.caller, context.group)
     if view.kind is not GroupKind.CONSUMER:
         raise InconsistentProtocol(f"the broker assigns no partitions of group {view.name!r}")
     return CooperativeGroup(view.name, view.state, view.epoch, view.assignor, _members(view))
@@ -185,13 +185,13 @@ async def cooperative(context: Context) -> CooperativeGroup:
 @route("GET", "/groups/{group}/rebalance/stats", "groups.rebalance_stats", errors=_OF_GROUPS)
 async def rebalance_stats(context: Context) -> RebalanceStats:
     """Tell how often a group was rebalanced, why, and for how long."""
-    return _stats(await books_of(context.broker, context.caller, context.group))
+    return _stats(await books_of(context.broker.groups, context.caller, context.group))
 
 
 @route("GET", "/rebalance/stats", "groups.all_rebalance_stats")
 async def all_rebalance_stats(context: Context) -> AllRebalanceStats:
     """Tell how often groups were rebalanced, with the latest reason of each."""
-    books = await all_books(context.broker, context.caller)
+    books = await all_books(context.broker.groups, context.caller)
     under_way = sum(1 for each in books if each.latest and each.latest[-1].ended_ms < 0)
     stats = [_stats(each._replace(latest=each.latest[-1:])) for each in books]
     total, moves = sum(each.total for each in books), sum(each.moves for each in books)

@@ -171,7 +171,7 @@ async def _join(context: Context, request: NewMember) -> Standing:
         check_name(topic)
     member_id = request.member_id
     if member_id is UNSET:
-        member_id = f"{request.client_id}-{context.broker.entropy.uuid()}"
+        member_id = f"{request.client_id}-{context.broker.core.entropy.uuid()}"
     command = ConsumerHeartbeat(
         group=context.group,
         member_id=member_id,
@@ -183,7 +183,7 @@ async def _join(context: Context, request: NewMember) -> Standing:
         pattern="",
         assignor=None if request.assignor is UNSET else request.assignor,
     )
-    return await join(context.broker, context.caller, context.services.positions, command)
+    return await join(context.broker.groups, context.caller, context.services.positions, command)
 
 
 def _check_session(written: str | int) -> None:
@@ -201,7 +201,7 @@ def _check_session(written: str | int) -> None:
 async def heartbeat_eagerly(context: Context, request: Member) -> Membership:
     """Stay a member, and learn whether to join again."""
     command = _heartbeat(context, request.member_id, request.generation)
-    standing = await beat(context.broker, context.caller, context.services.positions, command)
+    standing = await beat(context.broker.groups, context.caller, context.services.positions, command)
     told = _eager(context, standing)
     if told.generation != request.generation:
         told.state = "rebalancing"
@@ -213,7 +213,7 @@ async def heartbeat_cooperatively(context: Context, request: CooperativeMember) 
     """Stay a member, and learn what to give back and what is new."""
     owned = None if request.owned is UNSET else partitions_of(request.owned)
     command = _heartbeat(context, request.member_id, request.generation, owned)
-    standing = await beat(context.broker, context.caller, context.services.positions, command)
+    standing = await beat(context.broker.groups, context.caller, context.services.positions, command)
     return _cooperative(context, standing)
 
 
@@ -224,7 +224,7 @@ async def revoke(context: Context, request: GivenBack) -> CooperativeMembership:
     partitions = partitions_of(request.partitions)
     services = context.services
     return _cooperative(
-        context, await give_back(context.broker, context.caller, services.positions, command, partitions)
+        context, await give_back(context.broker.groups, context.caller, services.positions, command, partitions)
     )
 
 
@@ -233,13 +233,13 @@ async def revoke(context: Context, request: GivenBack) -> CooperativeMembership:
 async def leave_group(context: Context, request: LeavingMember) -> None:
     """Leave a group."""
     command = _heartbeat(context, request.member_id, AWAY_EPOCH if request.for_a_while else LEAVE_EPOCH)
-    await leave(context.broker, context.caller, context.services.positions, command)
+    await leave(context.broker.groups, context.caller, context.services.positions, command)
 
 
 @route("GET", "/groups/{group}/assignment", "groups.assignment", errors=_OF_MEMBERS)
 async def assignment(context: Context, query: AssignmentQuery) -> CooperativeMembership:
     """Tell what a member has, and how far it is in a rebalance."""
-    standing = await standing_of(context.broker, context.caller, context.group, query.member_id)
+    standing = await standing_of(context.broker.groups, context.caller, context.group, query.member_id)
     return _cooperative(context, standing)
 
 
@@ -257,7 +257,7 @@ def _eager(context: Context, standing: Standing) -> Membership:
         generation=standing.member.epoch,
         state="rebalancing" if standing.is_behind else "stable",
         assignment=told(standing.member.assigned),
-        heartbeat_interval_ms=context.broker.heartbeat_pace.interval_ms(standing.group),
+        heartbeat_interval_ms=context.broker.groups.heartbeat_pace.interval_ms(standing.group),
     )
 
 
@@ -268,5 +268,5 @@ def _cooperative(context: Context, standing: Standing) -> CooperativeMembership:
         state=standing.progress,
         assigned=told(standing.member.assigned),
         revoke=told(standing.member.revoking),
-        heartbeat_interval_ms=context.broker.heartbeat_pace.interval_ms(standing.group),
+        heartbeat_interval_ms=context.broker.groups.heartbeat_pace.interval_ms(standing.group),
     )

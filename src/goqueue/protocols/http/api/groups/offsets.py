@@ -164,7 +164,7 @@ async def commit(context: Context, request: OffsetsToCommit) -> Answer[CommitRes
         member_id="" if request.member_id is UNSET else request.member_id,
         epoch=-1 if request.generation is UNSET else request.generation,
     )
-    refusals = await commit_offsets(context.broker, context.caller, command)
+    refusals = await commit_offsets(context.broker.groups, context.caller, command)
     results = [
         CommitResult(each.topic, each.partition, UNSET if refusal is None else error_of(refusal))
         for each, refusal in zip(request.offsets, refusals, strict=True)
@@ -175,7 +175,7 @@ async def commit(context: Context, request: OffsetsToCommit) -> Answer[CommitRes
 @route("GET", "/groups/{group}/offsets", "groups.offsets", errors=_OF_GROUPS)
 async def show(context: Context) -> GroupOffsets:
     """Tell how far a group is in each partition, and what it has not read."""
-    view = await view_group(context.broker, context.caller, context.group)
+    view = await view_group(context.broker.groups, context.caller, context.group)
     offsets = [told_offset(each) for each in view.offsets]
     return GroupOffsets(view.name, total_lag(each.lag for each in view.offsets), greatest_lag_seconds(offsets), offsets)
 
@@ -191,7 +191,7 @@ async def reset(context: Context, request: OffsetsReset) -> Answer[OffsetMoves]:
     """Move the offsets of a group without members, or tell what that would do."""
     wanted = _wanted(context.group, request)
     carry_out = plan_reset if request.dry_run else reset_offsets
-    moves = await carry_out(context.broker, context.caller, wanted)
+    moves = await carry_out(context.broker.groups, context.caller, wanted)
     told = [_told(move) for move in moves]
     return Answer(OffsetMoves(wanted.group, request.dry_run, told), _status([each.error for each in told]))
 

@@ -124,7 +124,7 @@ async def poll(context: Context, query: PollQuery) -> PolledMessages:
         is_committed_only=query.isolation == "read_committed",
     )
     services = context.services
-    polled = await poll_group(context.broker, context.caller, services.polls, services.positions, wanted)
+    polled = await poll_group(context.broker.groups, context.caller, services.polls, services.positions, wanted)
     return _told(polled)
 
 

@@ -111,7 +111,7 @@ class TransactionStats(msgspec.Struct, kw_only=True):
 @route("GET", "/transactions", "transactions.list")
 async def list_all(context: Context, query: TransactionsQuery) -> Transactions:
     """List transactional ids, all or by state or producer."""
-    found = await list_transactions(context.broker, context.caller)
+    found = await list_transactions(context.broker.transactions, context.caller)
     return Transactions([_told(context, each) for each in found if _is_wanted(each, query)])
 
 
@@ -124,13 +124,13 @@ def _is_wanted(transaction: KnownTransaction, query: TransactionsQuery) -> bool:
 @route("GET", "/transactions/{id}", "transactions.describe", errors=(UnknownTransaction,))
 async def describe(context: Context) -> Transaction:
     """Describe a transactional id with its transaction."""
-    return _told(context, await find_transaction(context.broker, context.caller, context.path["id"]))
+    return _told(context, await find_transaction(context.broker.transactions, context.caller, context.path["id"]))
 
 
 @route("GET", "/transactions/stats", "transactions.stats")
 async def stats(context: Context) -> TransactionStats:
     """Count transactions, open and ended."""
-    tally = await tally_transactions(context.broker, context.caller)
+    tally = await tally_transactions(context.broker.transactions, context.caller)
     return TransactionStats(
         states={state.value: tally.states.get(state, 0) for state in TransactionState},
         oldest_open=None if tally.oldest is None else _told(context, tally.oldest),
@@ -153,8 +153,8 @@ async def stats(context: Context) -> TransactionStats:
 )
 async def abort(context: Context, _: ForcedAbort) -> Transaction:
     """Abort a transaction over the head of its producer, who is fenced."""
-    await abort_transaction(context.broker, context.caller, context.path["id"])
-    return _told(context, await find_transaction(context.broker, context.caller, context.path["id"]))
+    await abort_transaction(context.broker.transactions, context.caller, context.path["id"])
+    return _told(context, await find_transaction(context.broker.transactions, context.caller, context.path["id"]))
 
 
 @route(
@@ -165,7 +165,7 @@ async def abort(context: Context, _: ForcedAbort) -> Transaction:
 )
 async def list_open(context: Context) -> OpenTransactions:
     """List the transactions that are open in a partition."""
-    found = await list_open_transactions(context.broker, context.caller, context.topic, context.partition)
+    found = await list_open_transactions(context.broker.transactions, context.caller, context.topic, context.partition)
     return OpenTransactions([OpenTransaction(*each) for each in found])
 
 
@@ -179,7 +179,7 @@ async def list_open(context: Context) -> OpenTransactions:
 async def abort_hanging(context: Context, request: HangingAbort) -> None:
     """Abort a transaction of a partition that nothing else will end."""
     await end_hanging_transaction(
-        context.broker,
+        context.broker.transactions,
         context.caller,
         context.topic,
         context.partition,

@@ -220,7 +220,7 @@ class TransactionOffsetResults(msgspec.Struct):
 async def init(context: Context, request: NewProducer) -> Producer:
     """Take a transactional id, and fence whoever acted under it."""
     identity = await init_transactions(
-        context.broker, context.caller, request.transactional_id, parse_duration_ms(request.timeout)
+        context.broker.transactions, context.caller, request.transactional_id, parse_duration_ms(request.timeout)
     )
     return Producer(request.transactional_id, *identity)
 
@@ -229,13 +229,15 @@ async def init(context: Context, request: NewProducer) -> Producer:
 async def heartbeat(context: Context, request: ProducerToCheck) -> ProducerState:
     """Whether a producer's identity is still the present one, and how much time it has left."""
     identity = ProducerEpoch(_producer_id(context), request.epoch)
-    return _stand(context, await find_producer(context.broker, context.caller, identity))
+    return _stand(context, await find_producer(context.broker.transactions, context.caller, identity))
 
 
 @route("POST", "/transactions/begin", "transactions.begin", errors=(InvalidTransactionState, *_OF_PRODUCERS))
 async def begin(context: Context, request: ActingProducer) -> ProducerState:
     """Make sure that a transaction can begin."""
-    found = await begin_transaction(context.broker, context.caller, request.transactional_id, request.identity)
+    found = await begin_transaction(
+        context.broker.transactions, context.caller, request.transactional_id, request.identity
+    )
     return _stand(context, found)
 
 
@@ -252,10 +254,12 @@ async def publish(context: Context, request: TransactionMessages) -> Answer[Resu
     writer = Writer(request.transactional_id, request.identity)
     messages = await all_translated(request.messages)
     if request.sequence is None:
-        fates = await publish_in_transaction(broker, caller, services.turns, writer, request.topic, messages)
+        fates = await publish_in_transaction(
+            broker.transactions, caller, services.turns, writer, request.topic, messages
+        )
     else:
         fates = await services.numbering.publish(
-            broker, caller, services.turns, writer, request.sequence, request.topic, messages
+            broker.transactions, caller, services.turns, writer, request.sequence, request.topic, messages
         )
     return told(fates)
 
@@ -270,7 +274,9 @@ async def publish(context: Context, request: TransactionMessages) -> Answer[Resu
 async def add(context: Context, request: TransactionPartitions) -> None:
     """Make partitions part of a transaction before anything is written to them."""
     wanted = frozenset(TopicPartition(each.topic, each.partition) for each in request.partitions)
-    refused = await add_partitions(context.broker, context.caller, request.transactional_id, request.identity, wanted)
+    refused = await add_partitions(
+        context.broker.transactions, context.caller, request.transactional_id, request.identity, wanted
+    )
     if refused:
         raise next(iter(refused.values()))
 
@@ -294,7 +300,12 @@ async def send_offsets(context: Context, request: TransactionOffsets) -> Answer[
         ],
     )
     refusals = await commit_transaction_offsets(
-        context.broker, context.caller, request.transactional_id, request.identity, command, adds_group=True
+        context.broker.transactions,
+        context.caller,
+        request.transactional_id,
+        request.identity,
+        command,
+        adds_group=True,
     )
     return _told_offsets(request.offsets, refusals)
 
@@ -330,7 +341,7 @@ async def abort(context: Context, request: ActingProducer) -> Answer[Producer]:
 
 async def _end(context: Context, request: ActingProducer, *, is_commit: bool) -> Answer[Producer]:
     following = await end_transaction(
-        context.broker,
+        context.broker.transactions,
         context.caller,
         request.transactional_id,
         request.identity,
@@ -364,7 +375,7 @@ def time_left_ms(context: Context, found: KnownTransaction) -> int | None:
     """Return how much time the transaction under way has left, if there is one."""
     if found.state is not TransactionState.ONGOING or found.deadline_ms is None:
         return None
-    return max(found.deadline_ms - int(context.broker.clock.monotonic() * 1000), 0)
+    return max(found.deadline_ms - int(context.broker.core.clock.monotonic() * 1000), 0)
 
 
 class BatchToCommit(msgspec.Struct, forbid_unknown_fields=True):
@@ -395,14 +406,14 @@ class Sink(msgspec.Struct):
 async def commit_sink(context: Context, body: BatchToCommit) -> BatchCommitted:
     """Commit what the tasks of a sink have staged for a batch, once, and all of it or nothing."""
     stages = [SinkStage(each.transactional_id, each.producer_id, each.epoch) for each in body.stages]
-    done = await commit_batch(context.broker, context.caller, context.path["sink"], body.batch, stages)
+    done = await commit_batch(context.broker.transactions, context.caller, context.path["sink"], body.batch, stages)
     return BatchCommitted(done.batch, done.is_new)
 
 
 @route("GET", "/transactions/sinks/{sink}", "sinks.describe", errors=(Invalid, CoordinatorUnavailable))
 async def describe_sink(context: Context) -> Sink:
     """The last batch that a sink has committed."""
-    last = await find_sink(context.broker, context.caller, context.path["sink"])
+    last = await find_sink(context.broker.transactions, context.caller, context.path["sink"])
     if last is None:
         return Sink(None, None)
     return Sink(last.batch, moment(last.committed_ms))
@@ -411,4 +422,4 @@ async def describe_sink(context: Context) -> Sink:
 @route("DELETE", "/transactions/sinks/{sink}", "sinks.forget", status=204, errors=(Invalid, CoordinatorUnavailable))
 async def forget_sink_batches(context: Context) -> None:
     """Forget which batches a sink has committed, so that it may begin anew."""
-    await forget_sink(context.broker, context.caller, context.path["sink"])
+    await forget_sink(context.broker.transactions, context.caller, context.path["sink"])

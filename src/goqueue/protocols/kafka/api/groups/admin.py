@@ -36,7 +36,7 @@ async def list_all_groups(context: Context, request: Request) -> Reply:
     If there may be more, an error says so beside those that are known: clients ask again, or tell it.
     """
     try:
-        listed = await list_groups(context.broker, context.caller)
+        listed = await list_groups(context.broker.groups, context.caller)
         shares, has_all_shares = await listed_shares(context)
     except GoQueueError as error:
         return {"error_code": code_of(error), "groups": []}
@@ -84,7 +84,7 @@ async def describe_groups(context: Context, request: Request) -> Reply:
     for name in request.groups:
         described: Reply
         try:
-            described = _described(name, await find_group(context.broker, context.caller, name))
+            described = _described(name, await find_group(context.broker.groups, context.caller, name))
         except UnknownGroup as error:
             is_told = request.version >= _MISSING_IS_TOLD_FROM
             described = {"group_state": _DEAD, **(told_by_coordinator(error) if is_told else {})}
@@ -130,7 +130,7 @@ async def describe_consumer_groups(context: Context, request: Request) -> Reply:
     for name in request.group_ids:
         described: Reply
         try:
-            described = _consumer_group(context, name, await find_group(context.broker, context.caller, name))
+            described = _consumer_group(context, name, await find_group(context.broker.groups, context.caller, name))
         except GoQueueError as error:
             described = told_by_coordinator(error)
         groups.append({"group_id": name, "authorized_operations": UNKNOWN_OPERATIONS, **described})
@@ -178,10 +178,10 @@ async def delete_groups(context: Context, request: Request) -> Reply:
     for name in request.groups_names:
         error: GoQueueError | None = None
         try:
-            if is_share_group(context.broker, name):
-                await delete_queue(context.broker, context.caller, name)
+            if is_share_group(context.broker.share_groups, name):
+                await delete_queue(context.broker.queues, context.caller, name)
             else:
-                await delete_group(context.broker, context.caller, name)
+                await delete_group(context.broker.groups, context.caller, name)
         except GoQueueError as refusal:
             error = refusal
         results.append({"group_id": name, "error_code": code_of(error)})

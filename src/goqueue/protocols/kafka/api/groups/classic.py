@@ -23,7 +23,7 @@ async def join_group(context: Context, request: Request) -> Reply:
     """Let a member join; answered when the round is over that makes it part of a generation."""
     no_protocol = None if request.version >= _NULL_PROTOCOL_FROM else ""
     try:
-        joined = await groups.join_group(context.broker, context.caller, _join(context, request))
+        joined = await groups.join_group(context.broker.groups, context.caller, _join(context, request))
     except GoQueueError as error:
         return {
             "error_code": code_of(error),
@@ -77,7 +77,7 @@ async def sync_group(context: Context, request: Request) -> Reply:
         if request.version >= _PROTOCOL_NEEDED_FROM and None in (request.protocol_type, request.protocol_name):
             raise InconsistentProtocol("a member has to say which protocol it follows")
         synced = await groups.sync_group(
-            context.broker,
+            context.broker.groups,
             context.caller,
             Sync(
                 group=request.group_id,
@@ -108,7 +108,7 @@ async def heartbeat(context: Context, request: Request) -> Reply:
         instance_id=request.group_instance_id,
     )
     try:
-        await groups.heartbeat(context.broker, context.caller, command)
+        await groups.heartbeat(context.broker.groups, context.caller, command)
     except GoQueueError as error:
         return {"error_code": code_of(error)}
     return {"error_code": 0}
@@ -122,7 +122,7 @@ async def leave_group(context: Context, request: Request) -> Reply:
         Leaver(each.member_id, each.group_instance_id, getattr(each, "reason", None) or "") for each in leaving
     )
     try:
-        results = await groups.leave_group(context.broker, context.caller, Leave(request.group_id, leavers))
+        results = await groups.leave_group(context.broker.groups, context.caller, Leave(request.group_id, leavers))
     except GoQueueError as error:
         return {"error_code": code_of(error)}
     codes = [code_of(result) for result in results]

@@ -20,7 +20,7 @@ _UNCHANGED = -1
 async def consumer_group_heartbeat(context: Context, request: Request) -> Reply:
     """Let a member join, stay or leave, and tell it what it may work on."""
     try:
-        told = await groups.consumer_heartbeat(context.broker, context.caller, _heartbeat(context, request))
+        told = await groups.consumer_heartbeat(context.broker.groups, context.caller, _heartbeat(context, request))
     except InvalidGroup as error:
         # This API has one error for all that is wrong with a request.
         return told_by_coordinator(Invalid(error.message, hint=error.hint))
@@ -66,7 +66,7 @@ def _member_id(context: Context, request: Request) -> str:
     """Return the member's id: it brings one, but the first version is given one when it joins."""
     member_id: str = request.member_id
     if not member_id and request.version < _OWN_IDS_FROM and request.member_epoch == JOIN_EPOCH:
-        return str(context.broker.entropy.uuid())
+        return str(context.broker.core.entropy.uuid())
     return member_id
 
 
@@ -76,7 +76,7 @@ def _owned(
     """Return what a member has, of topics that are there and of others; None if it does not say."""
     if topics is None:
         return None, frozenset()
-    known = context.broker.topics_by_id
+    known = context.broker.topics.by_id
     owned, former = set(), set()
     for topic in topics:
         if topic.topic_id in known:
@@ -92,7 +92,7 @@ def topic_partitions(context: Context, partitions: Iterable[TopicPartition]) -> 
     indexes: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         indexes.setdefault(topic, []).append(index)
-    known = context.broker.topics
+    known = context.broker.topics.by_name
     return [
         {"topic_id": known[name].topic.id, "topic_name": name, "partitions": found}
         for name, found in indexes.items()

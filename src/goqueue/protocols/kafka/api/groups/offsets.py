@@ -45,7 +45,7 @@ def _asked(context: Context, version: int, topics: Sequence[Request]) -> list[_A
 
 def _name_of(context: Context, topic_id: UUID) -> str | GoQueueError:
     try:
-        return context.broker.topic_by_id(topic_id).topic.name
+        return context.broker.topics.topic_by_id(topic_id).topic.name
     except GoQueueError as error:
         return error
 
@@ -64,7 +64,7 @@ async def offset_commit(context: Context, request: Request) -> Reply:
         instance_id=request.group_instance_id,
     )
     try:
-        results = await commit_offsets(context.broker, context.caller, command)
+        results = await commit_offsets(context.broker.groups, context.caller, command)
     except GoQueueError as error:
         results = [error] * len(command.offsets)
     codes = iter([_commit_code(result, request.version) for result in results])
@@ -124,7 +124,7 @@ async def _fetch(context: Context, request: Request, group: Request) -> Reply:
         ]
     try:
         found = await fetch_offsets(
-            context.broker,
+            context.broker.groups,
             context.caller,
             group.group_id,
             wanted,
@@ -161,7 +161,7 @@ def _all_topics(context: Context, version: int, found: Found) -> list[Reply]:
         by_topic.setdefault(partition.topic, []).append(_offset(partition.partition, value))
     if version < _TOPIC_IDS_FROM:
         return [{"name": topic, "partitions": partitions} for topic, partitions in by_topic.items()]
-    known = context.broker.topics
+    known = context.broker.topics.by_name
     return [
         {"topic_id": known[topic].topic.id, "partitions": partitions}
         for topic, partitions in by_topic.items()
@@ -192,7 +192,7 @@ def _offset(index: int, value: CommittedOffset | GoQueueError | None) -> Reply:
 
 async def offset_delete(context: Context, request: Request) -> Reply:
     """Forget offsets of a group for topics that its members do not read."""
-    unknown = {topic.name for topic in request.topics if topic.name not in context.broker.topics}
+    unknown = {topic.name for topic in request.topics if topic.name not in context.broker.topics.by_name}
     wanted = [
         TopicPartition(topic.name, part.partition_index)
         for topic in request.topics
@@ -200,7 +200,7 @@ async def offset_delete(context: Context, request: Request) -> Reply:
         for part in topic.partitions
     ]
     try:
-        results = await delete_offsets(context.broker, context.caller, request.group_id, wanted)
+        results = await delete_offsets(context.broker.groups, context.caller, request.group_id, wanted)
     except GoQueueError as error:
         return {"error_code": code_of(error), "topics": []}
     codes = iter([code_of(result) for result in results])

@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from goqueue.broker.broker import OpenTopic
 from goqueue.broker.messages.fetch import Fetch, Fetched, Terms, Wanted
+from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import GoQueueError
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import uvarint
@@ -65,14 +65,14 @@ def fetch_of(context: Context, version: int, request: Request, send: Callable[[B
     def done(results: Sequence[Fetched]) -> None:
         send(_reply(version, request, results))
 
-    return Fetch(context.broker, context.caller, wanted, terms, done)
+    return Fetch(context.broker.messages, context.caller, wanted, terms, done)
 
 
 def _topic(context: Context, version: int, topic: Request) -> OpenTopic | GoQueueError:
     try:
         if version >= _TOPIC_IDS_FROM:
-            return context.broker.topic_by_id(topic.topic_id)
-        return context.broker.topic(topic.topic)
+            return context.broker.topics.topic_by_id(topic.topic_id)
+        return context.broker.topics.topic(topic.topic)
     except GoQueueError as error:
         return error
 

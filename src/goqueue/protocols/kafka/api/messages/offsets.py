@@ -63,7 +63,7 @@ async def _find(context: Context, name: str, part: Request, *, is_committed_only
             raise Invalid(f"{part.timestamp} stands for no place in a log")
         where = _PLACES[Place(part.timestamp)]
     return await find_offset(
-        context.broker,
+        context.broker.messages,
         context.caller,
         name,
         part.partition_index,
@@ -82,7 +82,7 @@ async def offset_for_leader_epoch(context: Context, request: Request) -> Reply:
             missing = {"partition": part.partition, "leader_epoch": -1, "end_offset": -1}
             try:
                 end = await end_of_epoch(
-                    context.broker,
+                    context.broker.messages,
                     context.caller,
                     topic.topic,
                     part.partition,

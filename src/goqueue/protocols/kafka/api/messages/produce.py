@@ -14,8 +14,9 @@ import struct
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple, cast
 
-from goqueue.broker.broker import Broker, OpenTopic
+from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks, Section
+from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import CoordinatorUnavailable, GoQueueError, InvalidAcks, MalformedRequest, UnknownProducer
 from goqueue.kafka_wire.decode import Cursor, skip_tags
 from goqueue.kafka_wire.encode import uvarint
@@ -157,7 +158,7 @@ def _topic(broker: Broker, version: int, cursor: Cursor) -> tuple[bytes, OpenTop
         size = cursor.uvarint() - 1 if version >= FLEXIBLE_FROM else _int16(cursor)
         name = cursor.take(size)
         wire = bytes(cursor.data[begin : cursor.position])
-        return wire, broker.topics_by_wire_name.get(name) or broker.topic(name.decode("utf-8", "replace"))
+        return wire, broker.topics.by_wire_name.get(name) or broker.topics.topic(name.decode("utf-8", "replace"))
     except MalformedRequest:
         raise
     except GoQueueError as error:

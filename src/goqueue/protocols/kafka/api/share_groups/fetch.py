@@ -13,7 +13,7 @@ from goqueue.broker.share_groups import fetch as shares
 from goqueue.broker.share_groups.acks import Acked
 from goqueue.broker.share_groups.fetch import ShareFetched, Turn
 from goqueue.broker.share_groups.leases import Shared, ShareTerms
-from goqueue.broker.share_groups.sessions import Place
+from goqueue.broker.share_groups.service import Place
 from goqueue.errors import GoQueueError, Invalid
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
@@ -50,7 +50,7 @@ async def share_fetch(context: Context, request: Request) -> Reply:
         is_strict=request.share_acquire_mode == _STRICT,
     )
     try:
-        fetched = await shares.share_fetch(context.broker, context.caller, turn, terms, context.presence)
+        fetched = await shares.share_fetch(context.broker.share_groups, context.caller, turn, terms, context.presence)
     except GoQueueError as error:
         return {**told(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
     return {
@@ -65,7 +65,7 @@ async def share_acknowledge(context: Context, request: Request) -> Reply:
     """Settle what a session says about its messages."""
     try:
         acked, lease_ms = await shares.share_acknowledge(
-            context.broker, context.caller, _turn(request), context.presence
+            context.broker.share_groups, context.caller, _turn(request), context.presence
         )
     except GoQueueError as error:
         return {**told(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
@@ -148,7 +148,7 @@ def _ranges(deliveries: Sequence[tuple[int, int]], range_max: int) -> list[Reply
 
 
 def _leader(context: Context, place: Place) -> Reply:
-    opened = context.broker.topics_by_id.get(place.topic_id)
+    opened = context.broker.topics.by_id.get(place.topic_id)
     try:
         epoch = -1 if opened is None else opened.partition(place.partition).leader_epoch
     except GoQueueError:

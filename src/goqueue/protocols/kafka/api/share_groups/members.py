@@ -39,7 +39,7 @@ async def share_group_heartbeat(context: Context, request: Request) -> Reply:
         client_host=context.caller.host,
     )
     try:
-        told = await share_groups.share_heartbeat(context.broker, context.caller, command)
+        told = await share_groups.share_heartbeat(context.broker.share_groups, context.caller, command)
     except InvalidGroup as error:
         # This API has one error for all that is wrong with a request.
         return told_by_coordinator(Invalid(error.message, hint=error.hint))
@@ -60,7 +60,9 @@ async def share_group_describe(context: Context, request: Request) -> Reply:
     for name in request.group_ids:
         described: Reply
         try:
-            described = _described(await share_groups.describe_share_group(context.broker, context.caller, name))
+            described = _described(
+                await share_groups.describe_share_group(context.broker.share_groups, context.caller, name)
+            )
         except GoQueueError as error:
             described = {"group_state": _DEAD, **told_by_coordinator(error)}
         groups.append({"group_id": name, "authorized_operations": UNKNOWN_OPERATIONS, **described})
@@ -73,7 +75,7 @@ async def describe_share_group_offsets(context: Context, request: Request) -> Re
     for wanted in request.groups:
         described: Reply
         try:
-            view = await describe_queue(context.broker, context.caller, wanted.group_id)
+            view = await describe_queue(context.broker.queues, context.caller, wanted.group_id)
             described = {"topics": _progress(context, view, wanted.topics)}
         except GoQueueError as error:
             described = told_by_coordinator(error)
@@ -107,7 +109,7 @@ async def alter_share_group_offsets(context: Context, request: Request) -> Reply
         for part in topic.partitions or ()
     }
     try:
-        outcomes = await alter_share_offsets(context.broker, context.caller, request.group_id, wanted)
+        outcomes = await alter_share_offsets(context.broker.share_groups, context.caller, request.group_id, wanted)
     except GoQueueError as error:
         return {**told_by_coordinator(error), "responses": []}
     topics: dict[str, list[Reply]] = {}
@@ -130,7 +132,7 @@ async def delete_share_group_offsets(context: Context, request: Request) -> Repl
     """Have a share group without members forget how far it is with topics."""
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
     try:
-        outcomes = await delete_share_offsets(context.broker, context.caller, request.group_id, names)
+        outcomes = await delete_share_offsets(context.broker.share_groups, context.caller, request.group_id, names)
     except GoQueueError as error:
         return {**told_by_coordinator(error), "responses": []}
     return {
@@ -143,13 +145,13 @@ async def delete_share_group_offsets(context: Context, request: Request) -> Repl
 
 
 def _topic_id(context: Context, name: str) -> UUID | None:
-    opened = context.broker.topics.get(name)
+    opened = context.broker.topics.by_name.get(name)
     return None if opened is None else opened.topic.id
 
 
 async def listed_shares(context: Context) -> tuple[list[Reply], bool]:
     """Return all share groups as ListGroups tells them, and whether these are all."""
-    listed = await share_groups.list_share_groups(context.broker, context.caller)
+    listed = await share_groups.list_share_groups(context.broker.share_groups, context.caller)
     groups: list[Reply] = [
         {
             "group_id": group.name,

@@ -42,7 +42,7 @@ async def add_partitions_to_txn(context: Context, request: Request) -> Reply:
     missing: Mapping[TopicPartition, GoQueueError] = {}
     try:
         missing = await add_partitions(
-            context.broker, context.caller, request.v3_and_below_transactional_id, identity, wanted
+            context.broker.transactions, context.caller, request.v3_and_below_transactional_id, identity, wanted
         )
         code = _NOT_ATTEMPTED if missing else 0
     except GoQueueError as error:
@@ -71,7 +71,7 @@ async def add_offsets_to_txn(context: Context, request: Request) -> Reply:
     """Make a group part of a transaction."""
     try:
         await add_offsets(
-            context.broker, context.caller, request.transactional_id, _identity(request), request.group_id
+            context.broker.transactions, context.caller, request.transactional_id, _identity(request), request.group_id
         )
     except GoQueueError as error:
         return {"error_code": _code(error, request.version)}
@@ -96,7 +96,7 @@ async def txn_offset_commit(context: Context, request: Request) -> Reply:
     )
     try:
         refusals = await commit_transaction_offsets(
-            context.broker,
+            context.broker.transactions,
             context.caller,
             request.transactional_id,
             _identity(request),
@@ -132,7 +132,7 @@ async def end_txn(context: Context, request: Request) -> Reply:
     bumps_epoch = request.version >= _END_BUMPS_FROM
     try:
         following = await end_transaction(
-            context.broker,
+            context.broker.transactions,
             context.caller,
             request.transactional_id,
             _identity(request),
@@ -162,7 +162,7 @@ async def describe_producers(context: Context, request: Request) -> Reply:
         partitions = []
         for index in topic.partition_indexes or ():
             try:
-                found = await list_producers(context.broker, context.caller, topic.name, index)
+                found = await list_producers(context.broker.transactions, context.caller, topic.name, index)
                 listed = [_producer(producer_id, state) for producer_id, state in found]
                 partitions.append({"partition_index": index, **told(None), "active_producers": listed})
             except GoQueueError as error:
@@ -187,7 +187,7 @@ async def describe_transactions(context: Context, request: Request) -> Reply:
     states = []
     for transactional_id in request.transactional_ids or ():
         try:
-            found = await find_transaction(context.broker, context.caller, transactional_id)
+            found = await find_transaction(context.broker.transactions, context.caller, transactional_id)
             states.append({"error_code": 0, **_described(found)})
         except GoQueueError as error:
             states.append({**_NOTHING, "error_code": fault_of(error).kafka, "transactional_id": transactional_id})
@@ -221,8 +221,8 @@ def _described(transaction: Transaction) -> dict[str, object]:
 
 async def list_all_transactions(context: Context, request: Request) -> Reply:
     """List transactional ids, by state, producer or age of their transaction."""
-    found = await list_transactions(context.broker, context.caller)
-    now_ms = context.broker.clock.now_ms()
+    found = await list_transactions(context.broker.transactions, context.caller)
+    now_ms = context.broker.core.clock.now_ms()
     listed = [
         {
             "transactional_id": transaction.id,

@@ -83,14 +83,19 @@ async def _abort_known(
     if marker.transaction_result:
         return {}
     return await abort_transactions_of(
-        context.broker, context.caller, places, marker.producer_id, marker.producer_epoch, deadline=deadline
+        context.broker.transactions,
+        context.caller,
+        places,
+        marker.producer_id,
+        marker.producer_epoch,
+        deadline=deadline,
     )
 
 
 async def _end_unknown(context: Context, marker: Request, place: TopicPartition) -> GoQueueError | None:
     try:
         await end_hanging_transaction(
-            context.broker,
+            context.broker.transactions,
             context.caller,
             *place,
             marker.producer_id,

@@ -32,12 +32,12 @@ async def init_producer_id(context: Context, request: Request) -> Reply:
 
 async def _identity(context: Context, request: Request) -> ProducerEpoch:
     if request.transactional_id is None:
-        return await new_producer(context.broker, context.caller)
+        return await new_producer(context.broker.transactions, context.caller)
     known = None
     if request.version >= 3 and request.producer_id != _NO_PRODUCER:
         known = ProducerEpoch(request.producer_id, request.producer_epoch)
     return await init_transactions(
-        context.broker, context.caller, request.transactional_id, request.transaction_timeout, known
+        context.broker.transactions, context.caller, request.transactional_id, request.transaction_timeout, known
     )
 
 

@@ -27,18 +27,18 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from goqueue.broker.broker import (
+from goqueue.broker.internal_topics import (
     CATALOG_TOPIC,
     COORDINATOR_PARTITIONS,
+    DELIVERIES_TOPIC,
     GROUPS_TOPIC,
+    INTERNAL_CONFIG,
+    REDRIVES_TOPIC,
     REPAIR_SUFFIX,
     SET_ASIDE,
     TRANSACTIONS_TOPIC,
 )
-from goqueue.broker.coordinator import INTERNAL_CONFIG
-from goqueue.broker.queues.coordinator import DELIVERIES_TOPIC
-from goqueue.broker.queues.receipts import RECEIPT_KEY_BYTES
-from goqueue.broker.redrives.coordinator import REDRIVES_TOPIC
+from goqueue.broker.topics.service import RECEIPT_KEY_BYTES
 from goqueue.errors import GoQueueError
 from goqueue.log import names
 from goqueue.log.batches import own_batch

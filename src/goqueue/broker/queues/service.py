@@ -1,56 +1,76 @@
-"""The machines of queue groups, and what goes with them: receipts, rounds, waits, dead letters, tallies."""
+"""Queue groups: their coordinator, and what goes with it: receipts, rounds, waits, and counts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from goqueue.broker.coordinator import Coordinator
-from goqueue.broker.dead_letters.writer import Undertaker
+from goqueue.broker.core import Core
 from goqueue.broker.events import QueuePaused
+from goqueue.broker.internal_topics import DELIVERIES_TOPIC
+from goqueue.broker.messages.service import MessageService
 from goqueue.broker.queues.counters import Partitions, QueueTallies, causes_of_death
 from goqueue.broker.queues.reading import Stretches
 from goqueue.broker.queues.receipts import Receipts
 from goqueue.broker.queues.receiving import ROUND_MESSAGES_MAX, receive_together
 from goqueue.broker.queues.settling import settle_together
+from goqueue.broker.queues.start_positions import retreat_all
 from goqueue.broker.queues.timestamps import Timestamps
 from goqueue.broker.queues.waits import Waits
+from goqueue.broker.topics.service import TopicService
 from goqueue.errors import GoQueueError
+from goqueue.machines.groups.share.members import ShareMembers
+from goqueue.machines.groups.share.values import ShareMember
 from goqueue.machines.queues.commands import Command, DeleteQueue, DropQueueTopic, MarkDeadLettered, Receive, Settle
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.machine import QueueMachine
+from goqueue.model.topic import Topic, TopicPartition
 from goqueue.runtime.message_memory import MessageMemory
+from goqueue.runtime.partition import Partition
 from goqueue.runtime.request_batcher import RequestBatcher
 
-if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
 
-DELIVERIES_TOPIC = "__deliveries"
+class QueueService(Coordinator[QueueMachine, Command]):
+    """All queue groups of a broker.
 
+    The services above take part: groups tell what is a group of theirs (`is_group`), dead letters hear of every change
+    (`when_changed`) and tell why messages cannot be moved to them (`dead_letter_troubles`).
+    """
 
-class QueueCoordinator(Coordinator[QueueMachine, Command]):
-    """All queue groups of a broker."""
+    is_group: Callable[[str], bool]
 
-    def __init__(self, broker: Broker, partitions: int) -> None:
+    receipts: Receipts  # once it is loaded, with the key of the catalogue
+
+    def __init__(self, core: Core, topics: TopicService, messages: MessageService) -> None:
         super().__init__(
-            broker, DELIVERIES_TOPIC, partitions, lambda: QueueMachine(self.wall_jump_ms), changed=self._has_changed
+            core, topics, DELIVERIES_TOPIC, lambda: QueueMachine(topics.wall_jump_ms), changed=self._has_changed
         )
-        # By how much the wall clock was set while the broker was not running, as far as that is known.
-        self.wall_jump_ms = 0
-        self.receipts: Receipts  # once the broker has started, which knows the key
+        self.messages = messages
+        self.share_members = ShareMembers(topics.known)
+        self.when_changed: list[Callable[[QueueMachine], None]] = []
+        # By group and partition.
+        self.dead_letter_troubles: dict[tuple[str, TopicPartition], str] = {}
         self.waits = Waits()
         self.stretches = Stretches()
         self.message_memory = MessageMemory()
         self.tallies = QueueTallies()
         self.timestamps = Timestamps()
-        self.undertaker = Undertaker(broker)
-        self.receives = RequestBatcher(broker.tasks, partial(receive_together, broker), size_max=ROUND_MESSAGES_MAX)
+        self.receives = RequestBatcher(core.tasks, partial(receive_together, self), size_max=ROUND_MESSAGES_MAX)
         # What somebody has said holds, though they may have left since.
         self.settlements = RequestBatcher(
-            broker.tasks, partial(settle_together, broker), size_max=ROUND_MESSAGES_MAX, holds_on=True
+            core.tasks, partial(settle_together, self), size_max=ROUND_MESSAGES_MAX, holds_on=True
         )
+
+    @override
+    async def load(self) -> None:
+        assert self.topics.catalog.receipt_key is not None
+        self.receipts = Receipts(self.topics.catalog.receipt_key)
+        await super().load()
+        await retreat_all(self)
 
     @override
     async def submit(self, name: str, command: Command) -> Any:
@@ -120,6 +140,32 @@ class QueueCoordinator(Coordinator[QueueMachine, Command]):
 
     def _has_changed(self, machine: QueueMachine) -> None:
         for group, reason in machine.take_tripped():
-            self._broker.sink.emit(QueuePaused(group, reason))
+            self.core.sink.emit(QueuePaused(group, reason))
         self.waits.changed(machine)
-        self.undertaker.look(machine)
+        for look in self.when_changed:
+            look(machine)
+
+    def share_members_of(self, name: str) -> Sequence[ShareMember]:
+        """Return the share consumers that are members of a group now, in order of their ids."""
+        group = self.share_members.groups.get(name)
+        return () if group is None else sorted(group.members.values(), key=lambda member: member.id)
+
+    # -- the life of the broker
+
+    @override
+    def topics_changed(self, names: Collection[str]) -> None:
+        self.waits.topics_changed()
+
+    @override
+    def partition_closing(self, partition: Partition) -> None:
+        self.stretches.forget(partition)
+        self.timestamps.forget(partition)
+
+    @override
+    async def topic_dropped(self, topic: Topic) -> None:
+        await self.submit_to_all(DropQueueTopic(topic.name))
+
+    @override
+    def close(self) -> None:
+        self.waits.close()
+        super().close()

@@ -25,14 +25,19 @@ retry left become dead letters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
+from typing_extensions import override
+
+from goqueue.broker.core import Core, Service
 from goqueue.broker.messages.opened_batches import FullBatches
 from goqueue.broker.presence import Presence
+from goqueue.broker.queues.service import QueueService
+from goqueue.broker.topics.service import TopicService
 from goqueue.errors import (
     GoQueueError,
     GroupNotEmpty,
@@ -42,14 +47,11 @@ from goqueue.errors import (
     UnknownQueue,
 )
 from goqueue.machines.deadlines import Deadlines
-from goqueue.machines.groups.share.members import MemberKey, ShareMembers
+from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.groups.share.values import SESSION_TIMEOUT_MS
 from goqueue.machines.queues.commands import Receipt, Settle, claims_of
 from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.runtime.waiters import Wake
-
-if TYPE_CHECKING:
-    from goqueue.broker.broker import Broker
 
 OPENING_EPOCH = 0
 FINAL_EPOCH = -1
@@ -133,12 +135,14 @@ class ShareSession:
         self._presence.forget(self._left)
 
 
-class Shares:
+class ShareGroupService(Service):
     """The members of all share groups, and their sessions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.members = ShareMembers(broker.known_topics)
+    def __init__(self, core: Core, topics: TopicService, queues: QueueService) -> None:
+        super().__init__(core)
+        self.topics = topics
+        self.queues = queues
+        self.members = queues.share_members
         self.sessions: dict[MemberKey, ShareSession] = {}
         self.full_batches = FullBatches()
         self._without_connection: Deadlines[MemberKey] = Deadlines()
@@ -156,7 +160,7 @@ class Shares:
             former.end()
         # What it holds may be from before a start of the broker, under whatever id.
         held = self._held(key)
-        lease_id = self._broker.entropy.below(_LEASE_IDS)
+        lease_id = self.core.entropy.below(_LEASE_IDS)
         session = self.sessions[key] = ShareSession(key, lease_id, presence, partial(self._left, key))
         session.watch_connection()
         # Nobody gets more time by opening it over and over.
@@ -174,7 +178,7 @@ class Shares:
                 f"the connection has {CONNECTION_SESSIONS_MAX} share sessions already", hint="use another connection"
             )
 
-    def resume(self, key: MemberKey, epoch: int, presence: Presence) -> ShareSession:
+    def resume_session(self, key: MemberKey, epoch: int, presence: Presence) -> ShareSession:
         """Return a session whose next request this is, by its epoch."""
         session = self.sessions.get(key)
         if session is None:
@@ -196,6 +200,11 @@ class Shares:
 
     # -- time
 
+    @override
+    def topics_changed(self, names: Collection[str]) -> None:
+        self.members.topics_changed()
+
+    @override
     def pass_time(self) -> None:
         """Let go whoever was silent for too long, and sessions that nobody comes back to, or that no member has."""
         self._stop_timer()
@@ -237,7 +246,7 @@ class Shares:
 
     def now_ms(self) -> int:
         """Return the monotonic moment."""
-        return int(self._broker.clock.monotonic() * 1000)
+        return int(self.core.clock.monotonic() * 1000)
 
     def set_timer(self) -> None:
         """See to it that time passes when something is due."""
@@ -248,9 +257,10 @@ class Shares:
         self._stop_timer()
         self._timer_ms = due_ms
         # One millisecond later, since moments are cut to whole ones.
-        delay_s = min(max((due_ms + 1) / 1000 - self._broker.clock.monotonic(), 0.0), _TIMER_MAX_S)
+        delay_s = min(max((due_ms + 1) / 1000 - self.core.clock.monotonic(), 0.0), _TIMER_MAX_S)
         self._timer = asyncio.get_running_loop().call_later(delay_s, self.pass_time)
 
+    @override
     def close(self) -> None:
         """Let no more time pass: the broker is about to stop."""
         self._is_closed = True
@@ -279,7 +289,7 @@ class Shares:
             held = self._ended(key)
         if held and not self._is_closed:
             work = self._give_back_quietly(key, held, ending)
-            self._broker.tasks.start(work, f"share session of {key.member_id} has ended")
+            self.core.tasks.start(work, f"share session of {key.member_id} has ended")
 
     def _ended(self, key: MemberKey) -> Sequence[Receipt]:
         """End a session, if there is one, and return what it holds."""
@@ -292,7 +302,7 @@ class Shares:
 
     def _held(self, key: MemberKey) -> Sequence[Receipt]:
         """Return all messages that a member has leased."""
-        group = self._broker.queues.find(key.group)
+        group = self.queues.find(key.group)
         if group is None or key.member_id not in group.leases:
             return ()
         return [
@@ -310,7 +320,7 @@ class Shares:
             command = Settle(key.group, ending.verdict, claims_of(held), delay_ms=0, reason=ending.error)
             # Whatever is settled by now stays as it is, and of a group that is deleted nothing is left.
             with suppress(UnknownQueue):
-                await self._broker.queues.submit(key.group, command)
+                await self.queues.submit(key.group, command)
 
     async def _give_back_quietly(self, key: MemberKey, held: Sequence[Receipt], ending: _Ending) -> None:
         # If it cannot be stored, leases end by themselves.
