@@ -172,7 +172,7 @@ def test_a_signal_is_obeyed_soon_when_the_broker_is_gone(topic: str, number: int
             assert member.end(number) == code
             assert time.monotonic() - began < 20
         (said,) = member.said[1:]
-        assert said.startswith("what was printed last is not committed: nobody answers")
+        assert said.startswith("the last printed messages are not committed: nobody answers")
 
 
 def test_what_cannot_be_meant_with_a_group_is_refused(goqueue: Command, topic: str) -> None:

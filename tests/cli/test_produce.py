@@ -188,7 +188,7 @@ def test_a_topic_that_may_not_be_made_on_demand_is_an_error(topic: str) -> None:
         result = Command(broker.http)("produce", topic, stdin=b"one\ntwo\n")
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
-    assert lines[0] == "standard input:1: nothing from here on was published"
+    assert lines[0] == "standard input:1: not published, and neither were later lines"
     assert lines[1].startswith("goqueue: ")
     assert lines[1].endswith("[unknown_topic]")
 

@@ -1,4 +1,4 @@
-"""Where the broker is, for every command that talks to one: the option, the client, and names for the shell."""
+"""The connection of commands to a broker: the --server option, the client, and shell completion of names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from goqueue.server.settings_sources import SERVER_VARIABLE
 if TYPE_CHECKING:
     from goqueue.client import Call, Client
 
-# As the client has it, which takes a while to import.
+# A copy of the client's default, because the client takes long to import.
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 UNREACHABLE_HINT = f"start one with `goqueue serve`, or name another with --server or {SERVER_VARIABLE}"
 
-# Whoever presses the tab key does not wait.
 _COMPLETION_TIMEOUT_S = 0.5
 _PROBE_TIMEOUT_S = 2.0
 
@@ -45,14 +44,14 @@ ServerOption = Annotated[
         metavar="URL",
         envvar=SERVER_VARIABLE,
         callback=_check_server,
-        help="The HTTP address of the broker: HOST:PORT or a URL.",
+        help="HTTP address of the broker: HOST:PORT or URL.",
     ),
 ]
 
 
 @contextmanager
 def connected(server: str, *, timeout_s: float = 30.0) -> Iterator[Client]:
-    """Talk to a broker; one that does not answer is said so at once, with what to do."""
+    """Connect to a broker; if it does not answer, fail without retries, and with a hint."""
     from goqueue.client import Client, Patience
 
     with telling_what_to_do(server), Client(server, timeout_s=timeout_s, patience=Patience(attempts=1)) as client:
@@ -61,7 +60,7 @@ def connected(server: str, *, timeout_s: float = 30.0) -> Iterator[Client]:
 
 @contextmanager
 def telling_what_to_do(server: str) -> Iterator[None]:
-    """Say of a broker that nobody can reach how to start or name one, and of a Kafka port that it is one."""
+    """Add hints to errors: how to start or name a broker, and that an address is a Kafka port."""
     from goqueue.client import ServerUnreachable
     from goqueue.client.problems import is_from_broker
     from goqueue.errors import Invalid
@@ -71,18 +70,18 @@ def telling_what_to_do(server: str) -> Iterator[None]:
     except (ServerUnreachable, Invalid) as error:
         if isinstance(error, ServerUnreachable) and not error.is_sent:
             raise ServerUnreachable(error.message, hint=UNREACHABLE_HINT) from None
-        # A Kafka port answers as no HTTP interface does, or not at all.
+        # A Kafka port answers no HTTP, or does not answer.
         is_answered = isinstance(error, Invalid) and is_from_broker(error)
         if is_answered or not _is_kafka(server):
             raise
         raise Invalid(
-            f"{server} is the Kafka port of a broker, and commands talk to its HTTP port",
-            hint=f"name that one with --server or {SERVER_VARIABLE}, such as {DEFAULT_SERVER}",
+            f"{server} is the Kafka port of a broker; commands need its HTTP port",
+            hint=f"name it with --server or {SERVER_VARIABLE}, such as {DEFAULT_SERVER}",
         ) from None
 
 
 def _is_kafka(server: str) -> bool:
-    """Tell whether a Kafka listener answers at an address."""
+    """Return whether a Kafka listener answers at an address."""
     from urllib.parse import urlsplit
 
     from goqueue.cli.doctor.kafka import ask
@@ -97,28 +96,28 @@ def _is_kafka(server: str) -> bool:
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of topics that begin so, if the broker answers quickly."""
+    """Return topic names with this prefix, if the broker answers within half a second."""
     from goqueue.client import topics
 
     return _completed(ctx, incomplete, topics.list_all())
 
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of groups that begin so, if the broker answers quickly."""
+    """Return group names with this prefix, if the broker answers within half a second."""
     from goqueue.client import groups
 
     return _completed(ctx, incomplete, groups.list_all())
 
 
 def complete_transaction(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the transactional ids that begin so, if the broker answers quickly."""
+    """Return transactional ids with this prefix, if the broker answers within half a second."""
     from goqueue.client import transactions
 
     return _completed(ctx, incomplete, transactions.list_all())
 
 
 def complete_pipeline(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of pipelines that begin so, if the broker answers quickly."""
+    """Return pipeline names with this prefix, if the broker answers within half a second."""
     from goqueue.client import pipelines
 
     return _completed(ctx, incomplete, pipelines.list_all())

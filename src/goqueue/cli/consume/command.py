@@ -1,4 +1,4 @@
-"""`goqueue consume`: print the messages of a topic, up to its end or for ever, alone or as a member of a group."""
+"""`goqueue consume`: print the messages of a topic, alone or as a member of a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERRUPTED = 130
 
 
 class Isolation(StrEnum):
-    """Which messages of transactions are read."""
+    """The isolation level for messages of transactions."""
 
     READ_COMMITTED = "read-committed"
     READ_UNCOMMITTED = "read-uncommitted"
@@ -26,24 +26,29 @@ class Isolation(StrEnum):
 
 FromOption = Annotated[
     str,
-    typer.Option("--from", metavar="WHERE", help="beginning, end, OFFSET, -N for the last N, a time, or '10m ago'."),
+    typer.Option(
+        "--from",
+        metavar="WHERE",
+        help="Start position: beginning, end, OFFSET, -N for the last N, a time, or '10m ago'.",
+    ),
 ]
 GroupOption = Annotated[
     str | None,
     typer.Option(
         metavar="GROUP",
-        help="Be a member of this group: share the partitions, and mark as read.",
+        help="Join this group: share its partitions and commit offsets.",
         autocompletion=complete_group,
     ),
 ]
-IsolationOption = Annotated[Isolation, typer.Option(help="Leave out what transactions have not committed, or show it.")]
+IsolationOption = Annotated[Isolation, typer.Option(help="Hide or show messages of uncommitted transactions.")]
 MessageFormatOption = Annotated[
-    MessageFormat, typer.Option("--format", help="Values as lines, or everything: JSON Lines, YAML or a table.")
+    MessageFormat,
+    typer.Option("--format", help="Output format: values as lines; whole messages as JSON Lines, YAML or table."),
 ]
 
 
 class _Wanted(NamedTuple):
-    """What to print, and how."""
+    """The options that both ways of reading share."""
 
     server: str
     topic: str
@@ -57,24 +62,23 @@ def consume(
     *,
     start: FromOption = "beginning",
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many messages.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many messages.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new messages at the end.")] = False,
     group: GroupOption = None,
     isolation: IsolationOption = Isolation.READ_COMMITTED,
-    key: Annotated[bool, typer.Option("--key", help="With lines: the key and a tab in front of the value.")] = False,
+    key: Annotated[bool, typer.Option("--key", help="With lines: print the key and a tab before the value.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     output_format: MessageFormatOption = MessageFormat.LINES,
 ) -> None:
-    """Print the messages of a topic: all partitions, in order of time.
+    """Print the messages of all partitions of a topic, ordered by time.
 
-    It stops where the end was when it started, or goes on with --follow until
-    Ctrl-C. Nothing is marked as read. A time without a zone is that of the
-    clock here.
+    Stops at the end that the topic had at the start; --follow continues until
+    Ctrl-C. Commits no offsets. Times without a zone are local.
 
-    With --group it is a member of a group, until Ctrl-C or --count: it prints
-    the partitions that it is given, begins where the group has got to, and
-    commits what it has printed every 5 s and when it leaves. --from says where
-    to begin where the group has not read: beginning or end.
+    With --group, joins a group until Ctrl-C or --count: prints its assigned
+    partitions from the committed offsets on, and commits every 5 s and when
+    it leaves. --from is the start position of partitions without a committed
+    offset: beginning or end.
 
     Example: [bold]goqueue consume orders --follow --from end[/bold]
 
@@ -96,7 +100,7 @@ def consume(
 
 
 def _run(server: str, reading: Coroutine[Any, Any, int]) -> None:
-    """Read until it ends by itself, is interrupted, or nobody reads what it prints."""
+    """Run a reader until it ends, is interrupted, or its output is closed."""
     import asyncio
 
     try:
@@ -112,16 +116,16 @@ def _run(server: str, reading: Coroutine[Any, Any, int]) -> None:
 
 
 def _is_from_end(where: Start, partition: int | None) -> bool:
-    """Tell whether a member begins behind the newest message; refuse what cannot be meant of a member."""
+    """Return whether a member starts at the end; BadParameter for positions that a group does not support."""
     if partition is not None:
-        raise typer.BadParameter("a group shares out the partitions itself", param_hint="--partition")
+        raise typer.BadParameter("does not go with --group, which assigns partitions", param_hint="--partition")
     match where:
         case AtOffset(0):
             return False
         case FromEnd(0):
             return True
     raise typer.BadParameter(
-        "a group begins where it has got to, else at the beginning or the end; move it with `goqueue group seek`",
+        "with --group, must be beginning or end; move committed offsets with `goqueue group seek`",
         param_hint="--from",
     )
 

@@ -1,11 +1,11 @@
-"""`goqueue consume --group`: a member of a group that prints what it is given, and commits what it has printed.
+"""`goqueue consume --group`: a member of a group that prints messages, and commits them after they are printed.
 
-It goes on until it has printed as many messages as it was asked for, or is told to stop by Ctrl-C or SIGTERM; either
-way it commits and leaves, so that others take over at once. What it reads, and what it has lost, is told on stderr.
+It ends at its message count, or at Ctrl-C or SIGTERM. Either way it commits and leaves the group, so that other members
+take over at once. Changes of its assignment go to stderr.
 
-Whoever reads what it prints may take a long time: it is printed by a thread of its own, while heartbeats and signals
-are seen to. What is not printed as a whole when a signal comes is not committed, and whoever cannot be told that it
-leaves is not waited for.
+The reader of its output may be slow, so a thread of its own prints, while the loop sends heartbeats and handles
+signals. A batch that is not completely printed when a signal comes is not committed. After a signal, the command waits
+a limited time for the broker.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 _PAGE_MESSAGES = 500
 _WAIT_S = 20.0
-# A broker that is restarted comes back within these attempts, which take half a minute or more.
+# These attempts take at least half a minute; a restarted broker is back by then.
 _PATIENCE = Patience(attempts=16)
-# Whoever has told it to stop does not wait for that.
+# After a signal the user does not want to wait.
 _LEAVING = Patience(attempts=3)
 _LEAVE_WITHIN_S = 10.0
 _LAST_WRITE_S = 0.5
 _SIGNAL_EXIT = 128
-"""What shells add to the number of the signal that ended a command."""
+"""Shells add the number of the signal to this."""
 
 
 class _End(NamedTuple):
-    """How it ends, and whether all that came last is printed."""
+    """The exit code, and whether the last batch is completely printed."""
 
     exit_code: int
     is_done: bool
@@ -57,7 +57,7 @@ async def consume_as_member(
     is_from_end: bool,
     is_committed_only: bool,
 ) -> int:
-    """Print messages as a member of a group until there were enough, or a signal came; return the exit code."""
+    """Print messages as a member of a group until the count or a signal; return the exit code."""
     async with AsyncClient(server, patience=Patience(attempts=1)) as client:
         await client.send(topics.describe(topic))
     async with AsyncClient(server, patience=_PATIENCE) as client:
@@ -71,7 +71,7 @@ async def consume_as_member(
         consumer.on_change = _show_change
         end = None
         try:
-            # Whoever presses Ctrl-C again, while it leaves, does not want to wait for that.
+            # A second Ctrl-C, while it leaves, ends it at once.
             with _signals() as told:
                 end = await _print(consumer, count, write, told)
         finally:
@@ -86,13 +86,13 @@ async def consume_as_member(
 
 
 async def _leave_at_once(consumer: AsyncConsumer, end: _End) -> None:
-    """Leave because of a signal; it is obeyed, whether or not the broker hears of it."""
+    """Leave after a signal, even if the broker cannot be reached."""
     try:
         await _leave(consumer, is_done=end.is_done)
     except GoQueueError as error:
-        typer.echo(clean(f"what was printed last is not committed: {error.message} [{error.code}]"), err=True)
+        typer.echo(clean(f"the last printed messages are not committed: {error.message} [{error.code}]"), err=True)
     except TimeoutError:
-        typer.echo(f"what was printed last may not be committed: no reply within {_LEAVE_WITHIN_S:g} s", err=True)
+        typer.echo(f"the last printed messages may not be committed: no reply within {_LEAVE_WITHIN_S:g} s", err=True)
 
 
 async def _leave(consumer: AsyncConsumer, *, is_done: bool) -> None:
@@ -116,7 +116,7 @@ async def _print(consumer: AsyncConsumer, count: int | None, write: Writer, told
 
 
 async def _written(write: Writer, found: list[Message], told: asyncio.Future[int]) -> bool:
-    """Print messages; return whether all of them are printed, soon after a signal has come at the latest."""
+    """Print messages; return whether all are printed. Returns soon after a signal."""
     loop = asyncio.get_running_loop()
     writing: asyncio.Future[None] = loop.create_future()
 
@@ -128,11 +128,11 @@ async def _written(write: Writer, found: list[Message], told: asyncio.Future[int
         except (OSError, ValueError) as error:
             failure = error
         finally:
-            # Nobody waits any more if the loop is closed.
+            # The loop may be closed already.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, writing, failure)
 
-    # Nobody waits for this thread in the end: whoever reads what it prints may never do so.
+    # A daemon thread: the reader of the output may never read, and the exit must not wait for it.
     threading.Thread(target=work, name="goqueue-output", daemon=True).start()
     both: set[asyncio.Future[Any]] = {writing, told}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -150,7 +150,7 @@ def _settle(writing: asyncio.Future[None], error: Exception | None) -> None:
 
 
 async def _poll(consumer: AsyncConsumer, limit: int, told: asyncio.Future[int]) -> list[Message]:
-    """Return messages; if a signal comes first, those that have arrived, which may be none."""
+    """Return messages; if a signal comes first, those that have arrived, perhaps none."""
     polling = asyncio.ensure_future(consumer.poll(limit=limit, wait_s=_WAIT_S))
     both: set[asyncio.Future[Any]] = {polling, told}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -162,7 +162,7 @@ async def _poll(consumer: AsyncConsumer, limit: int, told: asyncio.Future[int]) 
 
 @contextmanager
 def _signals() -> Iterator[asyncio.Future[int]]:
-    """Take Ctrl-C and SIGTERM as wishes to stop, for the length of the block."""
+    """Turn Ctrl-C and SIGTERM into a future, for the length of the block."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[int] = loop.create_future()
 
@@ -181,14 +181,14 @@ def _signals() -> Iterator[asyncio.Future[int]]:
 
 def _show_change(change: AssignmentChange) -> None:
     if change.lost is not None:
-        typer.echo(f"was no member any more, and has joined again: {clean(change.lost.message)}", err=True)
-    typer.echo(f"reads {_names(change.assignment) or 'nothing now: others have all partitions'}", err=True)
+        typer.echo(f"lost its membership and joined again: {clean(change.lost.message)}", err=True)
+    typer.echo(f"reads {_names(change.assignment) or 'nothing: other members have all partitions'}", err=True)
 
 
 def _show_troubles(
     errors: Iterable[tuple[GroupPartition, GoQueueError]], before: dict[GroupPartition, str]
 ) -> dict[GroupPartition, str]:
-    """Say which partitions cannot be read where they were to be, and why, once each."""
+    """Report partitions that cannot be read at their offset, each error once."""
     now = {each: _trouble(error) for each, error in errors if not error.retriable}
     for each, text in now.items():
         if before.get(each) != text:
@@ -197,7 +197,7 @@ def _show_troubles(
 
 
 def _trouble(error: GoQueueError) -> str:
-    what = "is read from elsewhere" if isinstance(error, OffsetOutOfRange) else "cannot be read"
+    what = "continues at another offset" if isinstance(error, OffsetOutOfRange) else "cannot be read"
     return f"{what}: {error.message} [{error.code}]"
 
 

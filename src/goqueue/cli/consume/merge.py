@@ -1,9 +1,8 @@
-"""Many partitions as one stream, in order of time.
+"""Merge of many partitions into one stream, ordered by time.
 
-Each partition is a `Feed`, filled by a task of its own. The stream takes the oldest message of all feeds, and waits
-for those that have more to bring which is there already: so the order does not depend on which of them is faster. A
-feed that has caught up with the end of its partition is waited for no longer, since nobody knows when its next message
-comes. Within a partition the order is that of the offsets, whatever the timestamps say.
+Each partition is a `Feed`, filled by a task of its own. The stream takes the oldest message of all feeds. It waits for
+feeds that have not reached the end of their partition, so that the order does not depend on their speed. It does not
+wait for a feed at the end, because its next message may come at any time. Within a partition, offsets decide the order.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ class Feed:
     waiting: deque[Message] = field(default_factory=deque)
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     is_live: bool = False
-    """Whether it has caught up, so that nobody waits for it."""
+    """Whether it has reached the end of its partition; the stream does not wait for it then."""
     is_over: bool = False
     failure: GoQueueError | None = None
 
     async def put(self, messages: Sequence[Message]) -> None:
-        """Hand over messages; returns when all of those before have been taken."""
+        """Add messages; returns when all earlier ones have been taken."""
         self.waiting.extend(messages)
         self.arrived.set()
         while len(self.waiting) > len(messages):
@@ -41,19 +40,19 @@ class Feed:
             await self.taken.wait()
 
     def catch_up(self) -> None:
-        """Say that all has been handed over that is there already."""
+        """Mark the end of the partition as reached."""
         self.is_live = True
         self.arrived.set()
 
     def end(self, failure: GoQueueError | None = None) -> None:
-        """Say that nothing more comes, and why, if that is a failure."""
+        """Mark the feed as over, with its failure if there is one."""
         self.failure = failure
         self.is_over = True
         self.arrived.set()
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the next message of all cannot be known without it."""
+        """Whether the stream has to wait for this feed."""
         return not self.waiting and not self.is_live and not self.is_over
 
 

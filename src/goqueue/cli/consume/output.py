@@ -1,9 +1,9 @@
-"""How messages are printed: values as lines, or everything there is to know.
+"""How messages are printed: values as lines, or whole messages.
 
 | format | shape                                                                                              |
 |--------|----------------------------------------------------------------------------------------------------|
 | lines  | the bytes of each value and a line feed; a value that is null is an empty line. On a terminal,     |
-|        | control characters are written out                                                                 |
+|        | control characters are escaped                                                                     |
 | json   | a JSON object per message and line, as the HTTP interface writes it                                |
 | yaml   | a list with an entry per message                                                                 |
 | table  | columns for people; on a terminal values are cut to its width, and nothing in them can control it |
@@ -31,7 +31,7 @@ _KEY_WIDTH = 20
 
 
 class MessageFormat(StrEnum):
-    """How messages are printed."""
+    """The output format of messages."""
 
     LINES = "lines"
     JSON = "json"
@@ -40,7 +40,7 @@ class MessageFormat(StrEnum):
 
 
 def writer(output_format: MessageFormat, *, with_key: bool) -> Writer:
-    """Return what writes messages to standard output, without a buffer, so that whoever reads there need not wait."""
+    """Return a function that writes messages to standard output, unbuffered."""
     match output_format:
         case MessageFormat.LINES:
             if sys.stdout.isatty():
@@ -55,7 +55,7 @@ def writer(output_format: MessageFormat, *, with_key: bool) -> Writer:
 
 
 def _writer(encode: Callable[[Iterable[Message]], bytes]) -> Writer:
-    # Whoever waits in a buffered file for its reader holds a lock, without which the program cannot end.
+    # A thread that is blocked in a buffered file holds a lock that the exit needs.
     output: RawIOBase | BinaryIO = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
 
     def write(messages: Sequence[Message]) -> None:
@@ -63,7 +63,7 @@ def _writer(encode: Callable[[Iterable[Message]], bytes]) -> Writer:
         while left:
             written = output.write(left)
             if written is None:
-                raise BlockingIOError("standard output takes nothing now")
+                raise BlockingIOError("standard output is not writable now")
             left = left[written:]
 
     return write
@@ -108,7 +108,7 @@ def _yaml(messages: Iterable[Message]) -> bytes:
 
 
 class _Table:
-    """Columns of a fixed width, since what will come is not known."""
+    """A table with columns of fixed width, because later messages are not known."""
 
     def __init__(self) -> None:
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -130,7 +130,7 @@ class _Table:
 
 
 def _shown(data: bytes | None) -> str:
-    """Return bytes as text that says where they are not text, and that cannot control a terminal."""
+    """Return bytes as text, with invalid UTF-8 and control characters escaped."""
     if data is None:
         return "-"
     return visible(data.decode("utf-8", "backslashreplace"))

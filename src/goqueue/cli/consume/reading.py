@@ -1,4 +1,4 @@
-"""Reads the partitions of a topic, each with a task of its own, into the feeds of `consume_merge`."""
+"""Readers of the partitions of a topic: a task each, which fills a feed of `merge`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from goqueue.client.problems import error_of
 from goqueue.errors import GoQueueError, OffsetOutOfRange, UnknownPartition
 from goqueue.model.start_position import AtOffset, AtTime, FromEnd, Start
 
-# What is held of all partitions together, since the oldest message cannot be known before each has brought one.
+# Limits over all partitions, which all have to be read ahead to find the oldest message.
 _HELD_MESSAGES = 50_000
 _HELD_BYTES = 64 * 1024 * 1024
 _PAGE_MESSAGES_MAX = 4000
 _PAGE_BYTES_MAX = 4 * 1024 * 1024
-# A topic with more partitions than this is asked in turns, with short waits.
+# With more partitions than this, requests take turns, with short waits.
 _REQUESTS_MAX = 64
 _WAIT_S = 20.0
 _SHORT_WAIT_S = 0.5
-# A broker that is restarted comes back within these attempts, which take half a minute or more.
+# These attempts take at least half a minute; a restarted broker is back by then.
 _FOLLOWING = Patience(attempts=16)
 
 
@@ -32,7 +32,7 @@ _FOLLOWING = Patience(attempts=16)
 async def open_feeds(
     server: str, topic: str, partition: int | None, start: Start, *, is_following: bool, is_committed_only: bool = True
 ) -> AsyncIterator[Sequence[Feed]]:
-    """Read partitions of a topic for the length of the block; those that cannot be read fail."""
+    """Read partitions of a topic for the length of the block; an unreadable one fails its feed."""
     async with AsyncClient(server, patience=Patience(attempts=1)) as client:
         found = await client.send(topics.partitions(topic))
     if partition is not None:
@@ -65,7 +65,7 @@ async def open_feeds(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """How partitions of a topic are read; `wait_s` is 0 unless reading goes on at the end."""
+    """Settings of all reads; `wait_s` is 0 unless reading continues at the end."""
 
     client: AsyncClient
     turns: asyncio.Semaphore
@@ -101,7 +101,7 @@ async def _fill(feed: Feed, line: _Line, partition: Partition, start: Start) -> 
 
 
 async def _read(feed: Feed, line: _Line, partition: Partition, start: Start) -> None:
-    """Read up to where the end was at first, and with a wait for ever."""
+    """Read up to the end that the partition had at first; forever if reads wait."""
     is_following = line.wait_s > 0
     offset, timestamp_ms = _first(partition, start)
     end = partition.end_offset
@@ -119,7 +119,7 @@ async def _read(feed: Feed, line: _Line, partition: Partition, start: Start) -> 
         is_stuck = not page.messages and page.next_offset == offset
         offset, timestamp_ms = page.next_offset, None
         if is_stuck:
-            # What is left is not visible yet: an open transaction, say.
+            # The rest is not visible yet, because of an open transaction for example.
             if not is_following:
                 return
             feed.catch_up()
@@ -127,7 +127,7 @@ async def _read(feed: Feed, line: _Line, partition: Partition, start: Start) -> 
 
 
 def _first(partition: Partition, start: Start) -> tuple[int | None, int | None]:
-    """Return the offset or the time at which reading of a partition begins."""
+    """Return the offset or the time at which a partition is read from."""
     match start:
         case AtTime(timestamp_ms):
             return None, timestamp_ms
@@ -143,8 +143,10 @@ def _up_to(page: Page, end: int) -> Page:
 
 
 def _resumed(error: OffsetOutOfRange, partition: Partition, offset: int | None) -> int:
-    """Return where to go on when retention was faster than we are; raise if it was not that."""
+    """Return the offset to continue at after retention overtook the reader; raise any other error."""
     if offset is None or error.start <= offset:
         raise error
-    typer.echo(f"partition {partition.partition}: offsets {offset} to {error.start - 1} are gone", err=True)
+    typer.echo(
+        f"partition {partition.partition}: offsets {offset} to {error.start - 1} were deleted by retention", err=True
+    )
     return error.start

@@ -1,4 +1,4 @@
-"""`goqueue demo`: a broker, orders that are published, and a pipeline on Spark that works on them, in one terminal."""
+"""`goqueue demo`: a broker, a producer of orders and a pipeline on Spark, in one terminal."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 _FOR_EVER_S = threading.TIMEOUT_MAX / 2
 
 _INTRODUCTION = """\
-A shop publishes {rate:g} orders a second to the topic orders; some are malformed, late, or come twice.
-The pipeline {pipeline} decodes, checks and enriches them, and adds them up by the minute.
-Spark takes a quarter of a minute to start. Meanwhile, in another terminal:
+A shop publishes {rate:g} orders per second to the topic orders; some are malformed, late or duplicates.
+The pipeline {pipeline} decodes, checks and enriches them, and sums them by minute.
+Spark takes 15 seconds to start. Meanwhile, in another terminal:
 
   goqueue consume orders.revenue --follow --key --server {server}    revenue by country, minute by minute
-  goqueue consume orders.dlq --format json --server {server}    what was refused, and why, in headers
+  goqueue consume orders.dlq --format json --server {server}    refused orders, with reasons in headers
   goqueue pipeline list --server {server}                       the pipeline, as the broker sees it
-  goqueue pipeline plan {pipeline}                              what it does, as a drawing
+  goqueue pipeline plan {pipeline}                              its plan, as a drawing
   {lake}    all valid orders as Parquet
 
-Kafka clients find the same topics at {kafka}. Ctrl-C ends everything; the next run goes on where this one stopped.
+Kafka clients find the same topics at {kafka}. Ctrl-C stops everything; the next run continues from there.
 """
 
 
 def demo(
     *,
-    data_dir: Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")] = Path("data/demo"),
-    rate: Annotated[float, typer.Option(min=0.1, max=10_000, help="Orders a second.")] = 200.0,
-    kafka_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 9092,
-    http_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8080,
-    master: Annotated[str, typer.Option("--master", help="Where Spark runs; here if not given.")] = "",
-    seconds: Annotated[float | None, typer.Option(min=1, help="End by itself after so many seconds.")] = None,
+    data_dir: Annotated[Path, typer.Option("--data-dir", help="Directory of all data.")] = Path("data/demo"),
+    rate: Annotated[float, typer.Option(min=0.1, max=10_000, help="Orders per second.")] = 200.0,
+    kafka_port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 9092,
+    http_port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 8080,
+    master: Annotated[str, typer.Option("--master", help="Spark master; local by default.")] = "",
+    seconds: Annotated[float | None, typer.Option(min=1, help="Stop after this many seconds.")] = None,
 ) -> None:
-    """Show what GoQueue does: publish orders, and run a pipeline over them on Spark.
+    """Run a demonstration: a broker, a producer of orders, and a pipeline on Spark.
 
     Example: [bold]goqueue demo[/bold]
 
@@ -79,13 +79,13 @@ def demo(
     kinds = ", ".join(f"{count} {kind}" for kind, count in tally.kinds.items())
     typer.echo(f"published {tally.orders} orders, of these {kinds}", err=True)
     if shop.trouble:
-        typer.echo(f"{shop.orders_lost} of them were not taken, at last since {shop.trouble}", err=True)
+        typer.echo(f"{shop.orders_lost} of them were not accepted; last error: {shop.trouble}", err=True)
     if code != 0:
         raise typer.Exit(1)
 
 
 def _wait_for(stage: Stage, seconds: float | None) -> int:
-    """Wait until the pipeline has ended, by itself or since the user wants it to; return its exit code."""
+    """Wait until the pipeline has ended; return its exit code."""
     timer = threading.Timer(_FOR_EVER_S if seconds is None else seconds, stage.stop)
     timer.daemon = True
     timer.start()
@@ -97,7 +97,7 @@ def _wait_for(stage: Stage, seconds: float | None) -> int:
 
 @contextmanager
 def _passing_on(stage: Stage) -> Iterator[None]:
-    """Leave Ctrl-C to the pipeline, which the terminal tells as well, and pass on SIGTERM, of which it is not told."""
+    """Leave Ctrl-C to the pipeline, which gets it from the terminal, and forward SIGTERM to it."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame

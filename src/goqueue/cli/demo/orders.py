@@ -1,4 +1,4 @@
-"""Orders as a shop would send them, with the mistakes that come with it: some malformed, some late, some twice."""
+"""Sample orders of a shop; some are malformed, late or duplicates."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ CUSTOMERS = {
     "kurt": "AT",
     "lise": "SE",
 }
-"""Where each customer lives."""
+"""The country of each customer."""
 
 LATE = timedelta(minutes=30)
 _CENTS_MAX = 20_000
-# Of a thousand orders; the rest is as it should be.
+# Per thousand orders; the others are valid.
 _KINDS = {"malformed": 10, "negative": 15, "nameless": 5, "late": 10, "twice": 20}
 
 
-class Tally(NamedTuple):
-    """How many orders were made, and how many of them were of which kind."""
+class OrderCounts(NamedTuple):
+    """The number of orders, and of each kind among them."""
 
     orders: int
     kinds: dict[str, int]
 
 
 class Orders:
-    """Makes orders, numbered from the given one on."""
+    """Generates orders, numbered from `first` on."""
 
     def __init__(self, entropy: Entropy, first: int = 0) -> None:
         self._entropy = entropy
@@ -51,9 +51,9 @@ class Orders:
         return [self._next(now) for _ in range(count)]
 
     @property
-    def tally(self) -> Tally:
-        """What was made so far."""
-        return Tally(self._made, dict(self._kinds))
+    def tally(self) -> OrderCounts:
+        """The orders so far."""
+        return OrderCounts(self._made, dict(self._kinds))
 
     def _next(self, now: datetime) -> NewMessage:
         kind = self._kind()
@@ -81,7 +81,7 @@ class Orders:
         return made
 
     def _kind(self) -> str:
-        """Draw what is wrong with the next order; nothing, as a rule."""
+        """Choose what is wrong with the next order; usually nothing."""
         drawn = self._entropy.below(1000)
         for kind, share in _KINDS.items():
             if drawn < share:

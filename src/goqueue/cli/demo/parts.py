@@ -1,7 +1,6 @@
-"""The three parts of the demonstration: a broker, somebody who publishes orders, and the pipeline that reads them.
+"""The three parts of the demonstration: a broker, a producer of orders, and the pipeline that reads them.
 
-Each can be started, looked at and stopped by itself; `demo` puts them together. The broker has a session of its own, so
-that a Ctrl-C in the terminal ends the pipeline first, which still needs it.
+The broker has a session of its own, so that Ctrl-C in the terminal ends the pipeline first, which still needs it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
-from goqueue.cli.demo.orders import CUSTOMERS, TOPIC, Orders, Tally
+from goqueue.cli.demo.orders import CUSTOMERS, TOPIC, OrderCounts, Orders
 from goqueue.client import Client, messages
 from goqueue.errors import GoQueueError, Unavailable
 from goqueue.seams.children import dying_with_parent
@@ -33,7 +32,7 @@ _SHOWN_CHARS = 2000
 
 
 class BrokerProcess:
-    """A broker in a process of its own; what it reports goes to a file beside its data."""
+    """A broker in a process of its own; it logs to a file beside its data."""
 
     def __init__(self, data_dir: Path, *, kafka_port: int, http_port: int) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -59,32 +58,32 @@ class BrokerProcess:
         return process
 
     def ready(self) -> Mapping[str, str]:
-        """Wait until it takes connections; return where, by protocol. Unavailable if it never does."""
+        """Wait until it accepts connections; return its addresses by protocol. Unavailable if it does not start."""
         self._is_ready.wait(_START_S_MAX)
         if not self._addresses:
             self.stop()
             shown = self.log.read_text("utf-8", "replace")[-_SHOWN_CHARS:].strip()
-            raise Unavailable(f"the broker did not start: {shown}", hint=f"{self.log} has all of it")
+            raise Unavailable(f"the broker did not start: {shown}", hint=f"see {self.log}")
         return self._addresses
 
     @property
     def is_running(self) -> bool:
-        """Whether it is still there."""
+        """Whether it runs."""
         return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """How it has ended; None if it runs."""
+        """Its exit code; None if it runs."""
         return self._process.poll()
 
     def start_again(self) -> None:
-        """Start it at the same addresses, and wait until it takes connections."""
+        """Restart it at the same addresses, and wait until it accepts connections."""
         ports = {protocol: int(address.rpartition(":")[2]) for protocol, address in self._addresses.items()}
         self._process = self._launch(ports["kafka"], ports["http"])
         self.ready()
 
     def stop(self) -> None:
-        """Let it finish what is under way; harmless if it is gone."""
+        """Stop it after current requests; does nothing if it has ended."""
         if not self.is_running:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -102,18 +101,18 @@ class BrokerProcess:
                 self._addresses = self._addresses or parse_ready_line(line.decode("utf-8", "replace")) or {}
                 if self._addresses:
                     is_ready.set()
-        # It has closed its output, and will not become ready any more.
+        # Its output is closed: it will not become ready.
         is_ready.set()
 
 
 class Shop:
-    """Publishes orders at a steady pace, from a thread."""
+    """Publishes orders at a constant rate, from a thread."""
 
     def __init__(self, server: str, *, orders_per_second: float) -> None:
         self._server = server
         self._pace = orders_per_second
         self._is_over = threading.Event()
-        # Numbers that no earlier run has used: an order that comes again counts once.
+        # Numbers that no earlier run has used, because the pipeline drops duplicates.
         self._orders = Orders(SystemEntropy(), first=int(datetime.now(UTC).timestamp()) * 1000)
         self._thread = threading.Thread(target=self._publish, name="shop", daemon=True)
         self.orders_lost = 0
@@ -123,8 +122,8 @@ class Shop:
         """Begin to publish."""
         self._thread.start()
 
-    def close(self) -> Tally:
-        """Publish no more; return what was published."""
+    def close(self) -> OrderCounts:
+        """Stop publishing; return the counts."""
         self._is_over.set()
         self._thread.join()
         return self._orders.tally
@@ -140,13 +139,13 @@ class Shop:
                     if batch:
                         client.send(messages.publish(TOPIC, batch))
                 except GoQueueError as error:
-                    # The broker may be on its way down, or back: the next orders find out.
+                    # The broker may be restarting; the next orders try again.
                     self.orders_lost += len(batch)
                     self.trouble = str(error)
 
 
 def write_files(directory: Path) -> Path:
-    """Put the pipeline, unless it is there, and the table of customers into a directory; return the pipeline's file."""
+    """Write the table of customers and, unless it exists, the pipeline; return the pipeline's file."""
     directory.mkdir(parents=True, exist_ok=True)
     rows = [json.dumps({"id": name, "country": country}) for name, country in CUSTOMERS.items()]
     (directory / "customers.json").write_text("\n".join(rows) + "\n", "utf-8")
@@ -158,7 +157,7 @@ def write_files(directory: Path) -> Path:
 
 
 def start_pipeline(pipeline: Path, *, bootstrap: str, server: str, master: str) -> subprocess.Popen[bytes]:
-    """Run a pipeline in a process of its own, which shows its progress in this terminal."""
+    """Run a pipeline in a process of its own, which prints its progress to this terminal."""
     command = [sys.executable, "-m", "goqueue", "pipeline", "run", str(pipeline), "--server", server]
     command += ["--checkpoint", str(pipeline.parent / "checkpoints")]
     if master:

@@ -1,10 +1,10 @@
-"""Keeps the demonstration going: a broker or a pipeline that dies is named, and started again.
+"""Supervision of the demonstration: a broker or a pipeline that dies is reported and restarted.
 
-| what ended                                           | what happens                                                |
-|------------------------------------------------------|-------------------------------------------------------------|
-| the broker                                           | it is started again where it was; the pipeline waits for it |
-| the pipeline, by a signal or since its Spark is gone | it is started again, and goes on from its checkpoints       |
-| the pipeline, of itself                              | the demonstration ends                                      |
+| what ended                                           | what happens                                                 |
+|------------------------------------------------------|--------------------------------------------------------------|
+| the broker                                           | it is restarted at its addresses; the pipeline waits for it  |
+| the pipeline, by a signal or because Spark was lost  | it is restarted, and continues from its checkpoints          |
+| the pipeline, by itself                              | the demonstration ends                                       |
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Final, Protocol
 from goqueue.cli.pipelines.run import SPARK_LOST_EXIT
 
 _WATCH_S: Final = 0.5
-# A broker takes a run of which it hears nothing for lost after ten seconds, and then lets another one begin.
+# The broker declares a silent run lost after ten seconds, and accepts another one then.
 PAUSE_S: Final = 12.0
 
 
 class Revivable(Protocol):
-    """A broker that can be started again."""
+    """A broker that can be restarted."""
 
     @property
     def exit_code(self) -> int | None:
-        """How it has ended; None if it runs."""
+        """Its exit code; None if it runs."""
         ...
 
     def start_again(self) -> None:
-        """Start it where it was, and wait until it takes connections."""
+        """Restart it at its addresses, and wait until it accepts connections."""
         ...
 
 
@@ -48,15 +48,15 @@ class Stage:
         self._never = threading.Event()
         self._running = start()
         self.is_stopping = False
-        """Whether whatever ends now may stay so."""
+        """Whether a process that ends now stays ended."""
 
     def stop(self) -> None:
-        """Let the pipeline end, and the demonstration with it."""
+        """Stop the pipeline, and the demonstration with it."""
         self.is_stopping = True
         self._running.terminate()
 
     def watch(self, say: Callable[[str], None]) -> int:
-        """Keep both going until the pipeline ends of itself, or has been told to; return its exit code."""
+        """Keep both running until the pipeline ends by itself or is stopped; return its exit code."""
         while True:
             with suppress(subprocess.TimeoutExpired):
                 self._running.wait(_WATCH_S)

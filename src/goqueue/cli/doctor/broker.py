@@ -1,4 +1,4 @@
-"""The broker as its clients find it: over HTTP, over Kafka, and where it sends Kafka clients to."""
+"""Checks of a broker from the outside: over HTTP, over Kafka, and at its advertised addresses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CLOCK_FIX = "let both machines keep time with NTP: retention, timestamps and re
 
 @dataclass(slots=True)
 class Look:
-    """What was seen of a broker."""
+    """The findings on a broker, and what later checks need."""
 
     server: str
     findings: list[Finding] = field(default_factory=list)
@@ -46,23 +46,23 @@ class Look:
 
     @property
     def host(self) -> str:
-        """The host at which it is looked for."""
+        """The host of its HTTP address."""
         return urlsplit(self.server).hostname or ""
 
     @property
     def http_port(self) -> int:
-        """The port at which it is looked for."""
+        """The port of its HTTP address."""
         parts = urlsplit(self.server)
         return parts.port or (443 if parts.scheme == "https" else 80)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether its host is another machine."""
+        """Whether it runs on another machine."""
         return not _is_here(self.host)
 
 
 def look(server: str, kafka: str | None, settings: Settings | None) -> Look:
-    """Talk to a broker over HTTP and Kafka."""
+    """Check a broker over HTTP and Kafka."""
     seen = Look(server)
     seen.findings += _over_http(seen)
     host, port = _kafka_address(kafka, seen, settings)
@@ -73,7 +73,7 @@ def look(server: str, kafka: str | None, settings: Settings | None) -> Look:
 
 
 def look_over_kafka(address: str, option: str) -> list[Finding]:
-    """Talk to a broker over Kafka only, at the address that an option has named."""
+    """Check a broker over Kafka only, at the address of an option."""
     host, port = _split(address, option)
     fix = f"start a broker with `goqueue serve`, or name another with {option} HOST:PORT"
     return list(_over_kafka(Look(""), host, port, fix))
@@ -90,7 +90,7 @@ def _split(address: str, option: str) -> tuple[str, int]:
         parts = urlsplit(f"//{address}")
         if parts.hostname and parts.port:
             return parts.hostname, parts.port
-    raise typer.BadParameter(f"{address!r} is not written as HOST:PORT", param_hint=option)
+    raise typer.BadParameter(f"{address!r} is not HOST:PORT", param_hint=option)
 
 
 def _over_http(seen: Look) -> Iterator[Finding]:
@@ -115,7 +115,7 @@ def _check_version(seen: Look, greeting: Greeting, took_s: float) -> Finding:
     what = f"{seen.server} is {version.name} {version.version} and answered in {took_s * 1000:.0f} ms"
     if version.version != __version__:
         return Finding.warning(
-            "http", what, f"this command is of version {__version__}: install the same on both sides"
+            "http", what, f"this command is version {__version__}: install the same version on both sides"
         )
     return Finding.ok("http", what)
 
@@ -126,15 +126,13 @@ def _check_readiness(client: Client) -> Iterator[Finding]:
     try:
         health = client.send(server.readiness())
     except GoQueueError as error:
-        yield Finding.failure("readiness", error.message, error.hint or "look at what the broker has logged")
+        yield Finding.failure("readiness", error.message, error.hint or "see the log of the broker")
         return
     bad = [check for check in health.checks if check.status != "ok"]
     if not bad:
         yield Finding.ok("readiness", "the broker takes work")
     for check in bad:
-        yield Finding.failure(
-            "readiness", f"{check.name}: {check.detail or check.status}", "look at what it has logged"
-        )
+        yield Finding.failure("readiness", f"{check.name}: {check.detail or check.status}", "see the log of the broker")
 
 
 def _check_clock(greeting: Greeting, took_s: float) -> Finding:
@@ -167,12 +165,12 @@ def _over_kafka(seen: Look, host: str, port: int, fix: str) -> Iterator[Finding]
 
 
 def _check_advertised(node: Node, host: str) -> Finding:
-    """Check that clients can go where Metadata sends them, which is where most set-ups go wrong."""
+    """Check an address of the Metadata reply, where most installations go wrong."""
     where = _shown(node.host, node.port)
     what = f"the broker sends Kafka clients to {where}"
     fix = "start it with --advertised-host and --advertised-kafka-port set to what clients can reach"
     if _is_loopback(node.host) and not _is_loopback(host):
-        return Finding.failure("advertised", f"{what}, which for them is their own machine", fix)
+        return Finding.failure("advertised", f"{what}, which is their own machine", fix)
     try:
         ask(node.host, node.port, _TIMEOUT_S)
     except socket.gaierror:
@@ -197,7 +195,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_here(host: str) -> bool:
-    """Tell whether a host is this machine: whether an address of it can be bound here."""
+    """Return whether a host is this machine: whether one of its addresses can be bound."""
     if _is_loopback(host):
         return True
     try:

@@ -1,4 +1,4 @@
-"""`goqueue doctor`: look for what users trip over, and say what to do about it."""
+"""`goqueue doctor`: find common problems of the installation, the broker and this machine."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def doctor(
     *,
     server: ServerOption = DEFAULT_SERVER,
     kafka: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect to; else as the settings say.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Kafka address of the broker; otherwise from the settings.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="The settings of the broker on this machine.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings file of the broker on this machine.")
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The data directory of the broker on this machine.")
+        Path | None, typer.Option(metavar="PATH", help="Data directory of the broker on this machine.")
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Check the installation, the broker and this machine.
 
-    Installed versions; whether the broker answers over HTTP and Kafka, and
-    can be reached where it sends Kafka clients to; ports, data directory,
-    free space, open files, clocks. Each finding that is not ok says what to
-    do. Exits with 1 if something does not work.
+    Checks installed versions; whether the broker answers over HTTP and
+    Kafka, and at the address that it advertises to Kafka clients; ports,
+    data directory, free space, open files, clocks. Each problem comes with
+    a fix. Exits with 1 if something does not work.
 
     Example: [bold]goqueue doctor[/bold]
 
@@ -61,13 +61,13 @@ def _findings(server: str, kafka: str | None, config: Path | None, data_dir: Pat
     if settings is None:
         return
     if broker.is_elsewhere:
-        yield Finding.skipped("this machine", "the broker runs on another one; run `goqueue doctor` there as well")
+        yield Finding.skipped("this machine", "the broker runs on another machine; run `goqueue doctor` there as well")
         return
     yield from doctor_machine.check(settings, broker)
 
 
 def _settings(config: Path | None, data_dir: Path | None) -> tuple[Settings | None, list[Finding]]:
-    """Return the settings that a broker would have that is started here, and what is wrong with them."""
+    """Return the settings of a broker that is started here, and findings on them."""
     from goqueue.errors import InvalidSettings
     from goqueue.server.settings_sources import load
 
@@ -77,7 +77,7 @@ def _settings(config: Path | None, data_dir: Path | None) -> tuple[Settings | No
     except InvalidSettings as error:
         lines = "; ".join(mistake.line for mistake in error.mistakes)
         return None, [
-            Finding.failure("settings", lines, "correct them; `goqueue config show` tells each with its source")
+            Finding.failure("settings", lines, "correct them; `goqueue config show` shows each with its source")
         ]
     given = [effective for effective in loaded.values if effective.source != "default"]
     what = f"{len(given)} of {len(loaded.values)} are set" if given else "all of them are defaults"

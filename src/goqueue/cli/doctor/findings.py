@@ -1,4 +1,4 @@
-"""What `goqueue doctor` finds, and how it is told."""
+"""Findings of `goqueue doctor`, and how they are printed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARKS = {
 
 
 class Verdict(StrEnum):
-    """How good or bad a finding is."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at: what was found, and what to do about it."""
+    """The result of one check, and how to fix a problem."""
 
     check: str
     verdict: Verdict
@@ -36,27 +36,27 @@ class Finding(NamedTuple):
 
     @classmethod
     def ok(cls, check: str, what: str) -> Finding:
-        """Make a finding that needs nothing."""
+        """Return a finding without a problem."""
         return cls(check, Verdict.OK, what)
 
     @classmethod
     def warning(cls, check: str, what: str, fix: str) -> Finding:
-        """Make a finding that may become a problem."""
+        """Return a finding that may become a problem."""
         return cls(check, Verdict.WARNING, what, fix)
 
     @classmethod
     def failure(cls, check: str, what: str, fix: str) -> Finding:
-        """Make a finding of something that does not work."""
+        """Return a finding of something that does not work."""
         return cls(check, Verdict.FAILURE, what, fix)
 
     @classmethod
     def skipped(cls, check: str, why: str) -> Finding:
-        """Make a finding of something that could not be looked at."""
+        """Return a finding of a check that could not run."""
         return cls(check, Verdict.SKIPPED, why)
 
 
 def show_findings(findings: Sequence[Finding], output_format: Format) -> None:
-    """Print findings: for people a line each, with the fix below it."""
+    """Print findings: for people one per line, with the fix below."""
     if output_format is Format.TABLE:
         _show_lines(findings)
         return
@@ -72,7 +72,7 @@ def _show_lines(findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
     screen = console(highlight=False, emoji=False, markup=False)
-    # Sentences may be wrapped, in a column of their own, so that the verdicts stand out on the left.
+    # Only the column of sentences wraps, so that the verdicts stay aligned on the left.
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(no_wrap=True)
     lines.add_column(no_wrap=True)

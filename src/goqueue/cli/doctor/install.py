@@ -1,4 +1,4 @@
-"""What is installed: Python, GoQueue, and the libraries that it needs."""
+"""Checks of the installation: Python, GoQueue and its libraries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _REINSTALL = "pip install --upgrade goqueue, in the environment that this comman
 
 
 def check() -> Iterator[Finding]:
-    """Look at the installation."""
+    """Check the installation."""
     yield check_python()
     yield check_libraries("libraries", needed(), _REINSTALL)
 
 
 def needed(extra: str = "") -> list[str]:
-    """Return what GoQueue requires of everybody, or what one of its extras does of those who use it."""
+    """Return the requirements of GoQueue, or those of one of its extras."""
     found = []
     for requirement in metadata.requires("goqueue") or []:
         library, _, condition = requirement.partition(";")
@@ -35,7 +35,7 @@ def needed(extra: str = "") -> list[str]:
 
 
 def check_python() -> Finding:
-    """Look at the Python that this command runs on."""
+    """Check the version of Python."""
     found = f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < _PYTHON_MIN:
         return Finding.failure("python", found, "install GoQueue with Python 3.11 or newer")
@@ -43,7 +43,7 @@ def check_python() -> Finding:
 
 
 def check_libraries(check: str, requirements: Sequence[str], fix: str) -> Finding:
-    """Look whether libraries are installed, in the versions that are required."""
+    """Check that libraries are installed in the required versions."""
     found, wrong = [], []
     for requirement in requirements:
         name = _name_of(requirement)
@@ -66,7 +66,7 @@ def _name_of(requirement: str) -> str:
 
 
 def satisfies(version: str, requirement: str) -> bool:
-    """Tell whether a version lies within the bounds of a requirement; only its numbers count."""
+    """Return whether a version meets a requirement; only its numbers count."""
     number = _numbers(version)
     for relation, bound in _BOUND.findall(requirement):
         limit = _numbers(bound)

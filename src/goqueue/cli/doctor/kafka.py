@@ -42,7 +42,7 @@ def ask(host: str, port: int, timeout_s: float) -> KafkaListener:
                 raise Corrupt("no request is offered")
             cluster = _exchange(connection, _METADATA, {"topics": []})
         except (Corrupt, EOFError):
-            raise Corrupt("what answers there does not speak the Kafka protocol") from None
+            raise Corrupt("the server there does not speak the Kafka protocol") from None
     return KafkaListener(
         len(offered.api_keys), tuple(Node(each.node_id, each.host, each.port) for each in cluster.brokers)
     )

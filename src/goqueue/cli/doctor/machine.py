@@ -1,4 +1,4 @@
-"""This machine as a broker on it finds it: ports, data directory, free space, open files."""
+"""Checks of this machine for a broker: ports, data directory, free space, open files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from goqueue.cli.doctor.broker import Look
     from goqueue.server.settings import Settings
 
-# Files of logs, on top of one for each connection.
+# Files of logs, in addition to one per connection.
 _FILES_FOR_LOGS = 2000
 _FREE_WARNING = 0.05
 
 
 def check(settings: Settings, broker: Look) -> Iterator[Finding]:
-    """Look at what a broker with these settings needs of this machine."""
-    # What a running broker listens on is told by those who talked to it.
+    """Check what a broker with these settings needs."""
+    # The broker that answered has these ports.
     ours = {broker.http_port} if broker.is_reachable else set()
     ours |= {broker.kafka_port} if broker.speaks_kafka else set()
     for name, port in (("kafka port", settings.kafka_port), ("http port", settings.http_port)):
@@ -59,7 +59,7 @@ def _check_directory(directory: Path, guard: float, *, is_broker_known: bool) ->
         yield _check_parent(directory)
         return
     if not directory.is_dir():
-        yield Finding.failure("data directory", f"{directory} is no directory", "choose another with --data-dir")
+        yield Finding.failure("data directory", f"{directory} is not a directory", "choose another with --data-dir")
         return
     try:
         with tempfile.TemporaryFile(dir=directory):
@@ -76,9 +76,9 @@ def _check_directory(directory: Path, guard: float, *, is_broker_known: bool) ->
 def _check_parent(directory: Path) -> Finding:
     above = next(parent for parent in directory.absolute().parents if parent.exists())
     if not os.access(above, os.W_OK | os.X_OK):
-        fix = f"make it, and let the user {_user()} write there, or choose another with --data-dir"
-        return Finding.failure("data directory", f"{directory} does not exist and cannot be made", fix)
-    return Finding.ok("data directory", f"{directory.absolute()} does not exist yet; a broker will make it")
+        fix = f"create it, and let the user {_user()} write there, or choose another with --data-dir"
+        return Finding.failure("data directory", f"{directory} does not exist and cannot be created", fix)
+    return Finding.ok("data directory", f"{directory.absolute()} does not exist yet; the broker creates it")
 
 
 def _check_lock(directory: Path, *, is_broker_known: bool) -> Finding:
@@ -99,7 +99,7 @@ def _check_space(directory: Path, guard: float) -> Finding:
     stat = os.statvfs(directory)
     free = stat.f_bavail / stat.f_blocks if stat.f_blocks else 1.0
     what = f"{size_text(stat.f_bavail * stat.f_frsize)} free, {free:.0%} of the disk"
-    fix = "make room, or lower retention.ms and retention.bytes of large topics"
+    fix = "free space, or lower retention.ms and retention.bytes of large topics"
     if free < guard:
         return Finding.failure("free space", f"{what}: below {guard:.0%}, at which writes are refused", fix)
     if free < guard + _FREE_WARNING:

@@ -1,7 +1,6 @@
-"""Which process it is, where Linux tells: who listens on a port, who holds the lock of a directory.
+"""The processes that listen on a port or hold the lock of a directory, from Linux's `/proc`.
 
-Everything here is a guess with good reasons: files of other users' processes cannot be looked at, and other systems
-have no `/proc`. Then it is nobody in particular.
+They are a best effort: processes of other users are not readable, and other systems have no `/proc`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _COMMAND_MAX = 60
 
 
 class Process(NamedTuple):
-    """A process, and how it was started, if that can be known."""
+    """A process and its command line; 0 and empty if they are unknown."""
 
     pid: int
     command: str
@@ -44,7 +43,7 @@ def listener_on(port: int) -> Process | None:
 
 
 def holder_of_lock(lock: Path) -> Process | None:
-    """Return who holds the lock of a data directory; None if nobody does."""
+    """Return the process that holds the lock of a data directory; None if it is free."""
     if not _is_held(lock):
         return None
     inode = str(lock.stat().st_ino)
@@ -57,7 +56,7 @@ def holder_of_lock(lock: Path) -> Process | None:
 
 
 def _is_held(lock: Path) -> bool:
-    """Tell whether somebody has an exclusive lock, by asking for a shared one and giving it back at once."""
+    """Return whether a file is locked, by taking a shared lock and releasing it at once."""
     with suppress(OSError):
         fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -79,7 +78,7 @@ def _listening_inodes(port: int) -> Iterator[str]:
 
 
 def _open_files(process: Path) -> Iterator[str]:
-    """Yield what the descriptors of a process lead to; they may go while we look."""
+    """Yield the targets of the file descriptors of a process; they may vanish meanwhile."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with suppress(OSError):

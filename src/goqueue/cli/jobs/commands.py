@@ -1,4 +1,4 @@
-"""`goqueue job`: work on whole topics that Spark does and that ends by itself. A file for each such verb."""
+"""`goqueue job`: jobs on Spark that process whole topics and end. Each job has a file of its own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from goqueue.cli.jobs import archive as job_archive
 from goqueue.cli.jobs import replay as job_replay
 from goqueue.cli.jobs import watch as job_watch
 
-app = typer.Typer(no_args_is_help=True, help="Run jobs on Spark, and watch them: archive topics, and replay them.")
+app = typer.Typer(no_args_is_help=True, help="Archive and replay topics on Spark, and watch these jobs.")
 
 
 @app.callback()
 def job() -> None:
-    """Run jobs on Spark, and watch them: archive topics, and replay them."""
+    """Archive and replay topics on Spark, and watch these jobs."""
 
 
 app.command()(job_archive.archive)

@@ -1,6 +1,6 @@
-"""`goqueue log`: look at the files of a log, whether a broker is running or not.
+"""`goqueue log`: read the files of a log, with or without a running broker.
 
-Nothing here writes or runs recovery, but for `repair`, which has a file of its own.
+Only `repair`, which has a file of its own, writes; nothing here runs recovery.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from goqueue.records.reader import Record
     from goqueue.seams.disk import Disk
 
-# A progress bar is told in steps of this size; each update costs more than checking a small batch does.
+# The step of the progress bar: an update costs more than the check of a small batch.
 _PROGRESS_STEP_BYTES = 4 * 1024 * 1024
 _RECORD_FIELDS = ("offset", "timestamp", "time", "key", "value", "headers", "fault")
 
-app = typer.Typer(no_args_is_help=True, help="Look at the files of a log, without a broker.")
+app = typer.Typer(no_args_is_help=True, help="Dump, verify and repair the files of logs, without a broker.")
 app.command()(log_repair.repair)
 
 DirectoryArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The directory of one log, or one that holds many.")
+    Path, typer.Argument(metavar="DIR", help="The directory of a log, or a directory of logs.")
 ]
 
 
@@ -45,15 +45,15 @@ class _NamedRow(Protocol):
 def dump(
     directory: DirectoryArgument,
     *,
-    batches: Annotated[bool, typer.Option("--batches", help="A row per batch.")] = False,
-    records: Annotated[bool, typer.Option("--records", help="A row per record.")] = False,
-    index: Annotated[bool, typer.Option("--index", help="The rows of the sparse indexes.")] = False,
-    producers: Annotated[bool, typer.Option("--producers", help="The producers that the indexes know.")] = False,
-    from_offset: Annotated[int, typer.Option(min=0, help="Batches and records from this offset on.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows of each kind per log.")] = None,
+    batches: Annotated[bool, typer.Option("--batches", help="Show batches.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Show records.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="Show the entries of the sparse indexes.")] = False,
+    producers: Annotated[bool, typer.Option("--producers", help="Show the producers in the indexes.")] = False,
+    from_offset: Annotated[int, typer.Option(min=0, help="First offset of batches and records.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=0, help="Maximum rows of each kind per log.")] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Show what is stored: the checkpoint and segments, and with options their batches, records and indexes.
+    """Show the checkpoint and segments of a log; with options also batches, records and indexes.
 
     Changes nothing, and works on damaged logs and on logs in use. Bytes that are not UTF-8 are shown in base64.
 
@@ -81,10 +81,10 @@ def dump(
 
 @app.command()
 def verify(directory: DirectoryArgument, *, output_format: FormatOption = Format.TABLE) -> None:
-    """Check every byte: batches, offsets, indexes, borders of segments, checkpoints, leftovers.
+    """Check every byte: batches, offsets, indexes, segment boundaries, checkpoints, leftover files.
 
-    Exits with 1 if records are damaged, or if an index or checkpoint is not what was written; with 0 if there are
-    only notes, such as the unfinished write that a crash left behind. Changes nothing.
+    Exits with 1 if records, an index or a checkpoint are damaged; with 0 if there are only notes, such as an
+    unfinished write of a crash. Changes nothing.
 
     Example: [bold]goqueue log verify data --format json[/bold]
     """
@@ -112,7 +112,7 @@ def verify(directory: DirectoryArgument, *, output_format: FormatOption = Format
 
 
 class _Meter:
-    """Adds up bytes and passes them on in large steps."""
+    """Adds up bytes and reports them in large steps."""
 
     def __init__(self) -> None:
         self.total_bytes = 0
@@ -133,7 +133,7 @@ def _find(directory: Path) -> tuple[Disk, list[PurePath]]:
 
     disk = RealDisk()
     if not disk.is_directory(directory):
-        raise NotFound(f"{directory} is no directory")
+        raise NotFound(f"{directory} is not a directory")
     logs = list(find_logs(disk, directory))
     if not logs:
         raise NotFound(f"there is no log in {directory} or below", hint="a log is a directory with *.log files")
@@ -146,7 +146,7 @@ def _log_bytes(disk: Disk, log: PurePath) -> int:
 
 @contextmanager
 def _progress_bar(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Show how far the work is, on a terminal only."""
+    """Show a progress bar, on a terminal only."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     screen = console(stderr=True)
@@ -205,7 +205,7 @@ def _record_row(record: Record | Fault) -> Row:
 
 
 def _text(data: bytes | None) -> Value:
-    """Return bytes as text, or in base64 and marked as such."""
+    """Return bytes as text, or as an object with base64."""
     if data is None:
         return None
     try:

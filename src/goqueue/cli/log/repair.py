@@ -1,4 +1,4 @@
-"""`goqueue log repair`: a way out when the broker's own logs are damaged."""
+"""`goqueue log repair`: repair the broker's internal logs after damage."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def repair(
     yes: YesOption = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Repair the broker's own logs: the catalogue, committed offsets, transactions, deliveries, redrives.
+    """Repair the broker's internal logs: catalogue, committed offsets, transactions, deliveries, redrives.
 
-    The broker must be stopped. Shows what is damaged, what would be lost and what would be kept, and asks before it
-    does anything. Records that can be read are kept. A damaged log is set aside as LOG.damaged-N, and never deleted.
-    Messages of topics are not touched. If it is interrupted, run it again.
+    The broker must be stopped. Shows the damage, what would be lost and what would be kept, and asks for confirmation.
+    Readable records are kept. A damaged log is renamed to LOG.damaged-N, and never deleted. Messages of topics are not
+    changed. If it is interrupted, run it again.
 
     Example: [bold]goqueue log repair data --dry-run[/bold]
     """
@@ -39,7 +39,7 @@ def repair(
 
     disk = RealDisk()
     if not disk.is_directory(data_dir):
-        raise NotFound(f"{data_dir} is no directory")
+        raise NotFound(f"{data_dir} is not a directory")
     with lock_directory(data_dir):
         plans = core.plan_repairs(disk, data_dir, SystemEntropy(), SystemClock().now_ms())
         show("repair", [_row(plan) for plan in plans], output_format)
@@ -47,7 +47,7 @@ def repair(
             for line in [*(f"damaged: {fault}" for fault in plan.faults[:_FAULTS_SHOWN]), *plan.notes]:
                 typer.echo(f"{plan.log}: {line}", err=True)
         if not plans:
-            typer.echo("All logs of the broker can be read: there is nothing to repair.", err=True)
+            typer.echo("All internal logs are readable; there is nothing to repair.", err=True)
             return
         if dry_run:
             typer.echo("Nothing was changed (--dry-run).", err=True)
@@ -56,7 +56,7 @@ def repair(
             require_typed("repair", "the word repair", "nothing was changed")
         for log, aside in core.repair(disk, data_dir, plans).items():
             typer.echo(f"{log}: the damaged log is kept as {data_dir / aside}", err=True)
-        typer.echo("Repaired. Start the broker, and look at what is named above.", err=True)
+        typer.echo("Repaired. Start the broker, and check the items above.", err=True)
 
 
 def _row(plan: RepairPlan) -> Row:

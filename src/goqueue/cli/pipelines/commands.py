@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SAMPLE_NAME = "pipeline.yaml"
 
-app = typer.Typer(no_args_is_help=True, help="Begin, check, watch and stop pipelines.")
+app = typer.Typer(no_args_is_help=True, help="Create, check, watch and stop pipelines.")
 
 _FileArgument = Annotated[
     Path,
@@ -36,10 +36,10 @@ _FilesArgument = Annotated[
 @app.command()
 def init(
     directory: Annotated[
-        Path, typer.Argument(metavar="[DIR]", file_okay=False, help="Where to; it is made if it is not there.")
+        Path, typer.Argument(metavar="[DIR]", file_okay=False, help="Target directory; created if missing.")
     ] = Path(),
 ) -> None:
-    """Write a pipeline to begin with, with comments that explain it. Nothing is overwritten.
+    """Write a commented sample pipeline. Overwrites nothing.
 
     Example: [bold]goqueue pipeline init orders[/bold]
     """
@@ -52,7 +52,7 @@ def init(
         with file.open("x", encoding="utf-8") as opened:
             opened.write(sample)
     except FileExistsError:
-        raise Conflict(f"{file} is there already", hint="name another directory, or remove it") from None
+        raise Conflict(f"{file} exists", hint="name another directory, or remove it") from None
     typer.echo(f"wrote {file}; check it with `goqueue pipeline validate {file}`")
 
 
@@ -60,10 +60,10 @@ def init(
 def validate(
     files: _FilesArgument,
     *,
-    strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Find all mistakes in pipelines: each with its place and, where possible, what was meant.
+    """Report all mistakes in pipeline files, with locations and suggestions.
 
     Files are only read; a module is imported, which runs what is at its top
     level. Exits with 1 if there is an error.
@@ -86,11 +86,11 @@ def plan(
     *,
     mermaid: Annotated[
         Path | None,
-        typer.Option("--mermaid", metavar="OUT", dir_okay=False, help="Write it as a Mermaid diagram to this file."),
+        typer.Option("--mermaid", metavar="OUT", dir_okay=False, help="Write a Mermaid diagram to this file instead."),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Show what a pipeline would do: its sources, steps and sinks, and who reads whom.
+    """Show the plan of a pipeline: its sources, steps and sinks, and how they are connected.
 
     Example: [bold]goqueue pipeline plan pipeline.yaml[/bold]
 
@@ -120,7 +120,7 @@ app.command()(pipeline_watch.stop)
 
 
 def _read(file: Path) -> LoadedFile:
-    """Read a pipeline; the first that a command does, since nothing of pipelines can be imported without YAML."""
+    """Read a pipeline. Called before other imports of pipelines, which all fail without PyYAML."""
     with _telling_what_to_install():
         from goqueue.spark.pipelines import load
 

@@ -1,4 +1,4 @@
-"""What `goqueue pipeline` prints: mistakes as compilers print them, plans as drawings, and rows for programs."""
+"""Output of `goqueue pipeline`: mistakes in the style of compilers, plans as drawings, and rows for programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STYLES = {
 
 
 def show_readings(readings: Sequence[LoadedFile], output_format: Format) -> None:
-    """Print the mistakes of some files, and a line on each file."""
+    """Print the mistakes of files, and a summary line per file."""
     if output_format is not Format.TABLE:
         for reading in readings:
             show("mistake", [_mistake_row(reading, mistake) for mistake in reading.mistakes], output_format)
@@ -44,7 +44,7 @@ def show_readings(readings: Sequence[LoadedFile], output_format: Format) -> None
 
 
 def show_mistakes(reading: LoadedFile, *, is_aside: bool = False) -> None:
-    """Print where a file is wrong: the place, the line with a mark below, and what to do."""
+    """Print each mistake of a file: its location, the line with a mark below, and a hint."""
     screen = _console(is_aside=is_aside)
     for mistake in reading.mistakes:
         for line in _mistake_lines(reading, mistake):
@@ -91,7 +91,7 @@ def _excerpt(line: str, column: int) -> tuple[str, str]:
 
     start = max(0, column - _SHOWN_CHARACTERS_MAX // 2) if len(line) > _SHOWN_CHARACTERS_MAX else 0
     shown = line[start : start + _SHOWN_CHARACTERS_MAX]
-    # Tabs and what moves the cursor would put the mark elsewhere.
+    # Tabs and control characters would misplace the mark.
     shown = "".join(character if character.isprintable() else " " for character in shown)
     return shown, " " * cell_len(shown[: column - 1 - start]) + "^"
 

@@ -1,7 +1,7 @@
-"""From files and standard input to messages: which bytes make a message, and where it came from.
+"""Messages from files and standard input, each with the location that it was read from.
 
-A line ends with a line feed, which is no part of the message; all other bytes are. What cannot be made a message is
-handed on as a flaw, so that it is told with its place like everything else that fails.
+A line ends with a line feed, which is not part of the message; all other bytes are. Input that is not a valid message
+becomes a `Flaw`, which is reported with its location.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SHOWN_BYTES = 40
 _READ_BYTES = 64 * 1024
 
 
-class Place(NamedTuple):
-    """Where something was read; `line` counts from 1, and is 0 for a whole file."""
+class InputLocation(NamedTuple):
+    """A line of input; `line` counts from 1, and is 0 for a whole file."""
 
     source: str
     line: int
@@ -37,23 +37,23 @@ class Place(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A message to publish, as JSON, and how many bytes of input it was."""
+    """A message to publish, as JSON, and its size in the input."""
 
-    place: Place
+    place: InputLocation
     input_bytes: int
     message: bytes
 
 
 class Flaw(NamedTuple):
-    """Input that makes no message, and why."""
+    """Input that is not a valid message, and why."""
 
-    place: Place
+    place: InputLocation
     error: GoQueueError
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How bytes become messages; `template` has what all of them share."""
+    """How bytes become messages; `template` has the fields that all of them share."""
 
     template: NewMessage
     key_separator: bytes = b""
@@ -61,19 +61,19 @@ class Shape:
     is_whole_file: bool = False
 
     def read(self, files: Sequence[Path]) -> Iterator[list[Entry | Flaw]]:
-        """Read all files, one after the other, or standard input if there are none; yield what arrived together."""
+        """Read all files in order, or standard input if there are none; yield what arrived together."""
         for file in files or [STANDARD_INPUT]:
             source = "standard input" if file == STANDARD_INPUT else str(file)
             with _opened(file) as opened:
                 if self.is_whole_file:
-                    yield [self._entry(Place(source, 0), opened.read())]
+                    yield [self._entry(InputLocation(source, 0), opened.read())]
                     continue
                 number = 1
                 for lines in _lines(opened):
-                    yield [self._entry(Place(source, number + index), line) for index, line in enumerate(lines)]
+                    yield [self._entry(InputLocation(source, number + index), line) for index, line in enumerate(lines)]
                     number += len(lines)
 
-    def _entry(self, place: Place, data: bytes) -> Entry | Flaw:
+    def _entry(self, place: InputLocation, data: bytes) -> Entry | Flaw:
         try:
             return Entry(place, len(data), self._message(data))
         except GoQueueError as error:
@@ -91,7 +91,7 @@ class Shape:
 
 
 def size_of(files: Sequence[Path]) -> int | None:
-    """Return how many bytes all files have; None if that cannot be known before."""
+    """Return the total size of all files; None if it cannot be known before reading."""
     if not files or STANDARD_INPUT in files:
         return None
     return sum(file.stat().st_size for file in files) if all(file.is_file() for file in files) else None
@@ -129,7 +129,7 @@ def _from_json(line: bytes) -> bytes:
         whole = fields if exact is None else {**fields, "headers_base64": msgspec.json.decode(exact)}
         return msgspec.json.encode(as_new(whole))
     except msgspec.DecodeError as error:
-        raise Invalid(f"{_shown(line)} is no JSON object: {error}") from None
+        raise Invalid(f"{_shown(line)} is not a JSON object: {error}") from None
 
 
 def _shown(data: bytes) -> str:

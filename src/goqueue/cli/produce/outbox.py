@@ -1,8 +1,8 @@
-"""From messages to batches: a thread publishes them while more are read.
+"""The outbox of `goqueue produce`: a thread publishes batches while more input is read.
 
-Whatever is waiting when the thread is free goes out as one batch, up to a limit. So a line that somebody types is
-sent at once, and a large file in large batches, without a timer. There is one batch in flight at a time: with two of
-them, the broker could store the second before the first, and lines of a file would change places.
+When the thread is free, it sends all waiting entries as one batch, up to a limit. So a typed line is sent at once, and
+a large file in large batches, without a timer. One batch is in flight at a time: with two, the broker could store the
+second before the first, and lines of a file would change places.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from goqueue.cli.produce.input import Entry
 from goqueue.client import Acks, Client, Published, RequestTimedOut, messages
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicName
 
-# The broker takes 10,000 messages; fewer keep it free for others in between.
+# The broker accepts 10,000 messages; smaller batches let it serve other clients in between.
 _BATCH_MESSAGES = 4000
 _BATCH_BYTES = 1024 * 1024
 _WAITING_BYTES_MAX = 2 * _BATCH_BYTES
@@ -25,7 +25,7 @@ Told = Callable[[Sequence[Entry], Sequence[Published | GoQueueError]], None]
 
 
 class Outbox:
-    """Takes entries from one thread and publishes them from another; `told` hears of every batch, in the latter."""
+    """Takes entries from one thread and publishes them from another, which calls `told` with the results."""
 
     def __init__(self, client: Client, topic: str, acks: Acks, told: Told) -> None:
         self._client = client
@@ -39,13 +39,13 @@ class Outbox:
         self._is_over = False
         self._is_done = False
         self.failure: GoQueueError | None = None
-        """What ended it all before its time."""
+        """The error that ended publishing early."""
         self._failed: Sequence[Entry] = ()
         self._thread = threading.Thread(target=self._run, name="goqueue-outbox", daemon=True)
         self._thread.start()
 
     def put(self, entries: Sequence[Entry]) -> bool:
-        """Hand over entries, waiting for room if there is none; False if nothing is sent any more."""
+        """Add entries, after waiting for space; return False if publishing has ended."""
         size = sum([len(entry.message) for entry in entries])
         with self._changed:
             while self._waiting_bytes >= _WAITING_BYTES_MAX and not self._is_over:
@@ -56,22 +56,22 @@ class Outbox:
             return not self._is_over
 
     def close(self) -> None:
-        """Wait until all that was handed over is published, or cannot be."""
+        """Wait until all entries are published, or publishing has failed."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
         self._thread.join()
         if not self._is_done:
-            raise RuntimeError("publishing has broken down")  # the thread has told why
+            raise RuntimeError("the publishing thread has failed")  # it has printed its traceback
 
     def lost(self) -> str:
-        """Return which entries were not sent, in words; nothing if all of them were."""
+        """Return a sentence on the entries that were not sent; empty if all were."""
         if self.failure is None:
             return ""
         first, last = self._failed[0].place, self._failed[-1].place
         if isinstance(self.failure, RequestTimedOut) or getattr(self.failure, "is_sent", False):
-            return f"{first} to {last}: may have been published or not; nothing behind was"
-        return f"{first}: nothing from here on was published"
+            return f"{first} to {last}: may have been published or not; later lines were not"
+        return f"{first}: not published, and neither were later lines"
 
     def _run(self) -> None:
         try:
@@ -108,7 +108,7 @@ class Outbox:
         return batch
 
     def _publish(self, batch: Sequence[Entry]) -> Sequence[Published | GoQueueError]:
-        """Publish entries; if the broker refuses them together, find out which of them it means."""
+        """Publish entries; if the broker refuses the batch, halve it to find the invalid entries."""
         try:
             return self._client.send(messages.publish(self._topic, [entry.message for entry in batch], acks=self._acks))
         except InvalidTopicName:

@@ -1,12 +1,12 @@
-"""`goqueue config`: look at the settings that a server would have; and the options that stand for settings.
+"""`goqueue config`: show the settings of a server; and the options of commands that take settings.
 
-Every command that takes settings takes the same options, made from the one list of settings:
+These options are generated from the list of settings:
 
     @app.command()
     @takes_settings
     def serve(loaded: Loaded, *, other: Annotated[...] = ...) -> None: ...
 
-The options go to the settings as text, so that mistakes in flags, environment and file are told together.
+Options are passed on as text, so that mistakes in flags, environment and file are reported together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from goqueue.server.settings_sources import DEFAULT, Effective, Loaded, load
 
 R = TypeVar("R")
 
-_PANELS = {Group.SERVER: "Server", Group.TOPICS: "Topics that do not say otherwise", Group.LIMITS: "Limits"}
+_PANELS = {Group.SERVER: "Server", Group.TOPICS: "Defaults of topics", Group.LIMITS: "Limits"}
 _ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Read settings from this TOML file; GOQUEUE_CONFIG does the same."),
@@ -46,7 +46,7 @@ def _as_parameter(name: str, annotation: Any) -> Parameter:
 
 
 def _option(setting: Setting) -> Any:
-    """Return the annotation of an option that is None unless it is given; so its default is part of the help."""
+    """Return the annotation of an option; its value is None if not given, so the help shows the default as text."""
     default = setting.kind.text(setting.default) or "none"
     choices = f"{setting.kind.allowed}; " if isinstance(setting.default, StrEnum) else ""
     is_switch = isinstance(setting.default, bool)
@@ -54,7 +54,7 @@ def _option(setting: Setting) -> Any:
         f"{setting.flag}/--no-{setting.flag.removeprefix('--')}" if is_switch else setting.flag,
         metavar=setting.kind.metavar,
         help=rf"{setting.description} [dim]\[{choices}default: {default}][/dim]",
-        # Two columns of names would leave no room for those of the other options.
+        # Their long names would make the column of the other options too narrow.
         rich_help_panel="Switches" if is_switch else _PANELS[setting.group],
         show_default=False,
     )
@@ -71,8 +71,8 @@ def _tell(error: InvalidSettings) -> None:
 def takes_settings(command: Callable[Concatenate[Loaded, ...], R]) -> Callable[..., R]:
     """Give a command an option for each setting, and `--config`, in place of its first argument.
 
-    The command gets what was loaded from flags, environment and file; mistakes there end it with exit code 2. Its
-    module has to import `Loaded` for good, since typer looks at the types of arguments.
+    The command gets the settings from flags, environment and file; mistakes exit with code 2. Its module has to import
+    `Loaded` at run time, because typer evaluates the types of arguments.
     """
 
     @wraps(command)
@@ -88,26 +88,26 @@ def takes_settings(command: Callable[Concatenate[Loaded, ...], R]) -> Callable[.
         return command(loaded, **given)
 
     _, *own = signature(command, eval_str=True).parameters.values()
-    # Not as an attribute: to a type checker, functions have none of that name.
+    # Through __dict__, because type checkers know no such attribute of functions.
     run.__dict__["__signature__"] = Signature([*own, _as_parameter("config", _ConfigOption), *_setting_parameters()])
     return run
 
 
-app = typer.Typer(no_args_is_help=True, help="Look at the settings of a server.")
+app = typer.Typer(no_args_is_help=True, help="Show the settings of a server.")
 
 
 @app.callback()
 def config() -> None:
-    """Look at the settings of a server."""
+    """Show the settings of a server."""
 
 
 @app.command("show")
 @takes_settings
 def show_settings(loaded: Loaded, *, output_format: FormatOption = Format.TABLE) -> None:
-    """Show each setting that a server would have with these options: its value, its source and what it does.
+    """Show the value, source and description of each setting of a server with these options.
 
-    Options are stronger than environment variables (GOQUEUE_HOST is --host), and these than the TOML file.
-    All mistakes in any of them are told at once, with exit code 2.
+    Options override environment variables (GOQUEUE_HOST is --host), which override the TOML file. Reports all mistakes
+    at once, and exits with 2.
 
     Example: [bold]goqueue config show --config goqueue.toml --kafka-port 19092[/bold]
     """
@@ -127,7 +127,7 @@ def _as_row(effective: Effective) -> Row:
 
 
 def _show_table(values: Iterable[Effective]) -> None:
-    """Print a table as wide as the terminal, or without breaking any line if it goes elsewhere."""
+    """Print a table as wide as the terminal; without line breaks into a pipe or file."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table

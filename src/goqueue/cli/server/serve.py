@@ -1,4 +1,4 @@
-"""`goqueue serve`: run a broker until it is told to stop."""
+"""`goqueue serve`: run a broker until a signal stops it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HINTS = """
                   goqueue consume greetings --follow{server}
   to stop         Ctrl-C
 """
-# A listener on all addresses is reached at the one of the machine itself.
+# A listener on all addresses is reached at the loopback address.
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -37,13 +37,13 @@ _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 def serve(loaded: Loaded) -> None:
     """Run a broker for Kafka clients and HTTP.
 
-    It prints one line when it takes connections: ready kafka=HOST:PORT http=HOST:PORT
+    Prints one line when it accepts connections: ready kafka=HOST:PORT http=HOST:PORT
 
-    SIGTERM and Ctrl-C let it finish what is under way; SIGHUP is ignored. What it reports goes to stderr.
+    SIGTERM and Ctrl-C stop it after current requests; SIGHUP is ignored. The log goes to stderr.
 
     Example: [bold]goqueue serve --data-dir /var/lib/goqueue[/bold]
 
-    Example: [bold]goqueue serve --kafka-port 0 --http-port 0[/bold] takes any free ports
+    Example: [bold]goqueue serve --kafka-port 0 --http-port 0[/bold] uses free ports
     """
     from goqueue.seams.sink import LoggingSink
     from goqueue.server.run import run
@@ -55,7 +55,7 @@ def serve(loaded: Loaded) -> None:
 
 @contextmanager
 def _naming_holders(data_dir: Path) -> Iterator[None]:
-    """Name the process that has what the broker needs, if it can be known."""
+    """Add the process that uses the port or the data directory to errors, if it is known."""
     from goqueue.cli.doctor.processes import holder_of_lock, listener_on
 
     try:
@@ -73,7 +73,7 @@ def _naming_holders(data_dir: Path) -> Iterator[None]:
 
 
 def _announce(addresses: Mapping[str, Address]) -> None:
-    """Print the line that programs wait for, and for people what to try next."""
+    """Print the ready line for programs, and examples for people."""
     typer.echo(ready_line({name: _shown(*address) for name, address in addresses.items()}))
     reached = {name: _shown(_REACHED_AT.get(host, host), port) for name, (host, port) in addresses.items()}
     url = f"http://{reached['http']}"

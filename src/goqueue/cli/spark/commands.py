@@ -1,4 +1,4 @@
-"""`goqueue spark`: what the data pipeline runs on."""
+"""`goqueue spark`: check the Spark installation of pipelines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 from goqueue.cli.doctor.findings import Verdict, show_findings
 from goqueue.cli.terminal.output import Format, FormatOption
 
-app = typer.Typer(no_args_is_help=True, help="Look at the Spark that pipelines run on.")
+app = typer.Typer(no_args_is_help=True, help="Check the Spark installation of pipelines.")
 
 
 @app.callback()
 def spark() -> None:
-    """Look at the Spark that pipelines run on."""
+    """Check the Spark installation of pipelines."""
 
 
 @app.command()
@@ -22,19 +22,17 @@ def doctor(
     *,
     master: Annotated[
         str | None,
-        typer.Option(metavar="MASTER", help="Where to run the job: local[2], spark://HOST:PORT, sc://HOST:PORT."),
+        typer.Option(metavar="MASTER", help="Spark master of the job: local[2], spark://HOST:PORT, sc://HOST:PORT."),
     ] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="A broker that pipelines will read from, to be checked too.")
-    ] = None,
+    bootstrap: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Also check this broker.")] = None,
     runs_job: Annotated[bool, typer.Option("--job/--no-job", help="Start Spark and run a job of one row.")] = True,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Check that pipelines can run: packages, Java, Spark, the data source.
 
     Starts Spark as pipelines do, and runs a job of one row through Java and
-    a Python worker; that takes some 15 seconds. Each finding that is not ok
-    says what to do. Exits with 1 if something does not work.
+    a Python worker, which takes about 15 seconds. Each problem comes with a
+    fix. Exits with 1 if something does not work.
 
     Example: [bold]goqueue spark doctor[/bold]
 
@@ -43,7 +41,7 @@ def doctor(
     from goqueue.cli.doctor import broker as doctor_broker
     from goqueue.cli.spark import doctor as spark_doctor
 
-    # First, since a mistake in the call should not be told after a long wait.
+    # First, so that wrong usage is reported before the long wait.
     broker = doctor_broker.look_over_kafka(bootstrap, "--bootstrap") if bootstrap else []
     findings = [*spark_doctor.check(master, runs_job=runs_job), *broker]
     show_findings(findings, output_format)

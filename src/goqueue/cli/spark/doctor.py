@@ -1,7 +1,7 @@
-"""What pipelines need of this machine: packages, a Java, room, the data source, and a Spark that runs a job.
+"""Checks of what pipelines need: packages, Java, memory, the data source, and a Spark that runs a job.
 
-The job runs in a process of its own (`spark_probe`), so that what Spark logs does not come between the findings, and
-so that a Spark that hangs can be ended, Java and all.
+The job runs in a process of its own (`probe`), which keeps Spark's log apart from the findings, and allows to kill a
+Spark that hangs together with its Java.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REINSTALL = "pip install --upgrade 'goqueue[{}]', in the environment that this 
 
 
 def check(master: str | None, *, runs_job: bool) -> Iterator[Finding]:
-    """Look at everything, and run the job if nothing that it needs is missing."""
+    """Check everything, and run the job if nothing that it needs is missing."""
     yield doctor_install.check_python()
     yield _check_libraries("libraries", "spark")
     machine = this_machine()
@@ -78,7 +78,7 @@ def _check_libraries(check: str, extra: str) -> Finding:
 
 
 def _check_server(url: str) -> Finding:
-    """Knock at a Spark server; PySpark itself would try for many minutes."""
+    """Check that a Spark server listens; PySpark itself would retry for many minutes."""
     if not url.startswith("sc://"):
         return Finding.ok("server", f"PySpark starts one for itself, on {url}")
     parts = urlsplit(url)
@@ -99,7 +99,7 @@ def _check_java(found: JavaSearch) -> Iterator[Finding]:
         yield Finding.failure("java", reasons, INSTALL_HINT)
         return
     what = f"Java {java.version} ({java.vendor}) at {java.home}, found by {java.place}"
-    # Nobody has to have a Java on the path; but a JAVA_HOME that cannot be used was not meant so.
+    # Java on the path is optional, but an unusable JAVA_HOME is a mistake.
     if os.environ.get("JAVA_HOME") and found.rejected:
         yield Finding.warning(
             "java", f"{what}; {reasons}", "set JAVA_HOME to a Java that Spark can run on, or unset it"
@@ -109,7 +109,7 @@ def _check_java(found: JavaSearch) -> Iterator[Finding]:
 
 
 def _check_spark_home(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Look for another Spark, which PySpark then starts in place of its own."""
+    """Warn about SPARK_HOME, which PySpark starts in place of its own Spark."""
     home, package = environ.get("SPARK_HOME"), find_spec("pyspark")
     if home and package and package.origin and Path(home).resolve() != Path(package.origin).parent.resolve():
         yield Finding.warning("spark home", f"SPARK_HOME is {home}", "unset it, or see to it that its Spark is a 4.3")
@@ -128,10 +128,10 @@ def _source_modules() -> list[str]:
 
 
 def check_sources(modules: Sequence[str], wanted: str) -> Finding:
-    """Look for a data source as Spark does: in modules of certain names, and in none if one cannot be imported."""
+    """Find a data source as Spark does: in modules named pyspark_*, and in none if one of them fails to import."""
     found = {}
     for module in modules:
-        # In another process, since the import of somebody else's module may do anything.
+        # In another process, because importing an unknown module may have any effect.
         name, reason = _ask_source(module)
         if reason:
             fix = f"repair or uninstall {module}: because of it, Spark finds no data source that is written in Python"
@@ -143,7 +143,7 @@ def check_sources(modules: Sequence[str], wanted: str) -> Finding:
 
 
 def _ask_source(module: str) -> tuple[str, str]:
-    """Return the name of a module's data source, and why it cannot be imported; one of them is empty, or both."""
+    """Return the name of a module's data source, and the error of its import; either may be empty."""
     command = [sys.executable, "-c", _ASK_SOURCE, module]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_TIMEOUT_S, check=False)
@@ -169,10 +169,10 @@ def _run_job(master: str | None) -> Iterator[Finding]:
                 yield _given_up(check, log, is_late=is_late.is_set())
                 return
             finding, check = told
-            # Why Java ended is in the log only; why a job failed is told by Spark.
+            # Only the log has the reason why Java ended; the error of a job has its reason.
             is_log_needed = finding.fix and finding.check == spark_probe.SESSION
             yield finding._replace(what=finding.what + _tail(log)) if is_log_needed else finding
-        # Java goes last, and removes its files before that.
+        # Java ends last, after it has removed its files.
         status.update("stopping Spark ...")
         for _ in lines:
             pass
@@ -181,12 +181,12 @@ def _run_job(master: str | None) -> Iterator[Finding]:
 def _given_up(check: str, log: IO[bytes], *, is_late: bool) -> Finding:
     doing = spark_probe.DOING[check]
     what = f"{doing} took longer than {_JOB_TIMEOUT_S:.0f} s" if is_late else f"Spark ended while {doing}"
-    return Finding.failure(check, what + _tail(log), "see to what Spark has logged, and run this again")
+    return Finding.failure(check, what + _tail(log), "correct what Spark has logged, and run this again")
 
 
 @contextmanager
 def _running(command: list[str], log: IO[bytes]) -> Iterator[tuple[Iterator[bytes], threading.Event]]:
-    """Run a program; give its lines, which end when it is late. It and all that it started are gone afterwards."""
+    """Run a program and yield its lines, which end at the timeout. Kill it and all of its children at exit."""
     is_late = threading.Event()
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
@@ -211,7 +211,7 @@ def _running(command: list[str], log: IO[bytes]) -> Iterator[tuple[Iterator[byte
 
 
 def _told(line: bytes) -> tuple[Finding, str] | None:
-    """Return what the probe has found, and its next check; None of whatever else is printed, by Spark for example."""
+    """Return a finding of the probe and its next check; None for other output, of Spark for example."""
     try:
         told = json.loads(line)
         check, what, fix, next_check = (told[name] for name in ("check", "what", "fix", "next"))
@@ -221,7 +221,7 @@ def _told(line: bytes) -> tuple[Finding, str] | None:
 
 
 def _tail(log: IO[bytes]) -> str:
-    """Return the end of what Spark has logged, to be put behind a sentence."""
+    """Return the end of Spark's log, to be appended to a sentence."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(size - _LOG_TAIL_BYTES, 0))
     text = log.read().decode("utf-8", "replace").strip()

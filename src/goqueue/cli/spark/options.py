@@ -1,4 +1,4 @@
-"""Options that all commands have which run something on Spark over topics of a broker."""
+"""Options of all commands that run on Spark."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from goqueue.server.settings_sources import BOOTSTRAP_VARIABLE, SERVER_VARIABLE
 
 BrokerOption = Annotated[
     str,
-    typer.Option("--broker", metavar="HOST:PORT", envvar=BOOTSTRAP_VARIABLE, help="The Kafka listener of the broker."),
+    typer.Option("--broker", metavar="HOST:PORT", envvar=BOOTSTRAP_VARIABLE, help="Kafka address of the broker."),
 ]
 HttpOption = Annotated[
     str,
-    typer.Option("--server", metavar="URL", envvar=SERVER_VARIABLE, help="The HTTP address; else the broker tells."),
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar=SERVER_VARIABLE,
+        help="HTTP address of the broker; otherwise the broker's own answer.",
+    ),
 ]
 MasterOption = Annotated[
-    str, typer.Option("--master", help="Where Spark runs, such as local[2] or spark://host:7077; here if not given.")
+    str, typer.Option("--master", help="Spark master, such as local[2] or spark://host:7077; local by default.")
 ]
-SparkLogsOption = Annotated[bool, typer.Option("--spark-logs", help="Show what Spark logs, on stderr.")]
+SparkLogsOption = Annotated[bool, typer.Option("--spark-logs", help="Show Spark's log on stderr.")]

@@ -1,4 +1,4 @@
-"""The program that `goqueue spark doctor` runs in a process of its own: it starts Spark and runs a job of one row.
+"""The program that `goqueue spark doctor` runs in a separate process: it starts Spark and runs a job of one row.
 
 `python -m goqueue.cli.spark.probe [MASTER]` prints a JSON object per step, on a line: `check`, `what` was found, a
 `fix` if that does not work, and the `next` step, or "" if this was the last. A step that does not work is the last.
@@ -28,11 +28,11 @@ _SERVER_FIX = (
     "install 'goqueue[spark]' into the Python of the server, name that Python with PYSPARK_PYTHON where it is started, "
     "and start it again"
 )
-_LOOK_FIX = "see to what Spark says there; --master 'local[1]' tells whether it works on this machine at all"
+_LOOK_FIX = "correct what Spark reports; --master 'local[1]' tests whether it works on this machine at all"
 
 
 def main(master: str | None) -> None:
-    """Take all steps."""
+    """Run all steps."""
     session = _start(master)
     if session is not None:
         _run_job(session)
@@ -51,7 +51,7 @@ def _start(master: str | None) -> SparkSession | None:
     try:
         session = start_session(SessionRequest(name="goqueue spark doctor", master=master))
     except GoQueueError as error:
-        # The hint would be to run what runs this.
+        # Its hint is to run `goqueue spark doctor`, which runs this.
         _tell(SESSION, error.message, _LOOK_FIX if isinstance(error, SparkNotStarted) else error.hint)
         return None
     where = session.conf.get("spark.master", None) or "a Spark server"
@@ -97,11 +97,11 @@ def _run_job(session: SparkSession) -> None:
 
 
 def _finds_source(session: SparkSession) -> bool:
-    """Tell whether a server has found the data source; without options it is refused, but by itself."""
+    """Return whether a server finds the data source; without options, the data source itself refuses the read."""
     from pyspark.errors import AnalysisException
 
     try:
-        session.read.format("goqueue").load().schema  # noqa: B018 - only now the server is asked
+        session.read.format("goqueue").load().schema  # noqa: B018 - this asks the server
     except AnalysisException as error:
         return "DATA_SOURCE_NOT_FOUND" not in str(error)
     return True

@@ -1,8 +1,7 @@
-"""What Spark prints while pipelines run: handed on to standard error, without what nobody can act on.
+"""A filter between Spark's output and standard error, which drops what the user cannot act on.
 
-Spark has helpers in Python, a process each. One that ends because its query has ended, or was not needed after all,
-prints how that came about, as a stack trace; why a query fails is told by the query. What functions of users print is
-handed on, and so are their stack traces.
+Spark runs Python workers as processes. A worker that ends with its query prints a stack trace, which is dropped; the
+error of the query has the reason. Output and stack traces of users' functions pass.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 STDERR = 2
-"""Where all of it goes if somebody wants to see all of it."""
+"""The target of unfiltered output."""
 
 _LAST_WORDS_S = 1.0
 _TRACEBACK = "Traceback (most recent call last):"
@@ -30,9 +29,9 @@ _JAVA_FRAME = re.compile(r"^\s+(at [\w.$/<>@]+\(.*\)|\.\.\. \d+ more)$")
 
 @contextmanager
 def spark_output() -> Iterator[int]:
-    """Give a file descriptor to whose other end somebody listens, and hands on what is worth it."""
+    """Yield a file descriptor; a thread filters what is written to it."""
     reading, writing = os.pipe()
-    # It ends when all who write have ended, Java for example, and that may be after this process.
+    # It ends with the last writer, Java for example, which may outlive this process.
     thread = threading.Thread(target=_hand_on, args=(reading,), name="spark-output", daemon=True)
     thread.start()
     is_well = False
@@ -42,7 +41,7 @@ def spark_output() -> Iterator[int]:
     finally:
         os.close(writing)
         if not is_well:
-            # Why Java has ended may still be on its way.
+            # The reason why Java ended may still arrive.
             thread.join(_LAST_WORDS_S)
 
 
@@ -53,31 +52,31 @@ def _hand_on(reading: int) -> None:
 
 
 def worth_reading(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the stack traces of Spark's helpers, and without the frames of those of Java."""
+    """Yield lines without stack traces of Spark's workers, and without Java frames."""
     trace: list[str] = []
-    is_behind_helper = False
+    is_after_worker_trace = False
     for line in lines:
         if trace:
             trace.append(line)
             # Its last line is the error, which is not indented.
             if not line.startswith((" ", "\t")):
-                is_behind_helper = _is_of_helper(trace)
-                yield from () if is_behind_helper else trace
+                is_after_worker_trace = _is_of_worker(trace)
+                yield from () if is_after_worker_trace else trace
                 trace = []
         elif line.startswith(_TRACEBACK):
             trace = [line]
-        elif is_behind_helper and (not line.strip() or line.startswith(_BETWEEN)):
+        elif is_after_worker_trace and (not line.strip() or line.startswith(_BETWEEN)):
             continue
         elif not line.startswith(_NOISE) and not _JAVA_FRAME.match(line):
-            is_behind_helper = False
+            is_after_worker_trace = False
             yield line
     yield from trace
 
 
-def _is_of_helper(trace: list[str]) -> bool:
-    """Tell whether PySpark's own code was cut off from whoever it talks to; what else went wrong there is news."""
+def _is_of_worker(trace: list[str]) -> bool:
+    """Return whether a trace only shows that PySpark's own code lost its connection."""
     files = _FILE.findall("".join(trace))
     is_spark_alone = all(_LIBRARY.search(file) for file in files) and any(_SPARK.search(file) for file in files)
     error = trace[-1].strip()
-    # One that a busy machine starts too late finds that Spark does not wait for it any more.
+    # A worker that a busy machine starts too late finds its socket closed.
     return is_spark_alone and (error.split(":")[0] in _CUT_OFF or "[CANNOT_OPEN_SOCKET]" in error)

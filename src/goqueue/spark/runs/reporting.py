@@ -1,4 +1,4 @@
-"""How jobs that are run from the command line report to the broker."""
+"""Reports of jobs to the broker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def job_reporting(
     server: str | None, verb: str, name: str, description: str, master: str
 ) -> AbstractContextManager[JobReporter]:
-    """Report of a job until this is left."""
+    """Report a job to the broker until the block ends."""
     where = master or os.environ.get("SPARK_REMOTE") or "local[*]"
     return reporting(server, verb, name, description, master=where, clock=SystemClock(), entropy=SystemEntropy())
 
 
 class ReplayWatch:
-    """Hands on how a replay is, to people and to the broker."""
+    """Passes the progress of a replay to the screen and to the broker."""
 
     def __init__(self, view: ReplayView, reporter: JobReporter) -> None:
         self._view = view
@@ -35,12 +35,12 @@ class ReplayWatch:
 
     def refresh(self, status: ReplayStatus) -> None:
         self._view.refresh(status)
-        # Whether it has ended well is known a moment later, and to somebody else.
+        # The session decides a moment later whether the end is a success.
         report_replay(self._reporter, status, "running" if status.state.is_over else status.state.value)
 
 
 def report_replay(reporter: JobReporter, status: ReplayStatus, state: str) -> None:
-    """Report how far a replay is."""
+    """Report the progress of a replay."""
     done = status.read + status.missing
     reporter.update(
         state=state,

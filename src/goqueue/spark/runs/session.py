@@ -1,4 +1,4 @@
-"""What all commands share that run something on Spark: whether it is there, a session, and how signals end it well."""
+"""Spark sessions of commands: whether Spark is installed, a session for one run, and signals that end it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def require_spark() -> None:
 
 @contextmanager
 def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSession]:
-    """Have a Spark for one job; one that this process has already is used, and left as it is."""
+    """Start a Spark session for one job; an active session of this process is used instead, and not stopped."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -44,19 +44,19 @@ def job_session(name: str, master: str, *, has_logs: bool) -> Iterator[SparkSess
             stack.enter_context(quiet())
         session = start_session(SessionRequest(name, master or None, output=output))
         if not has_logs and not is_remote(session):
-            # Why something fails is told by ourselves, and in a sentence.
+            # Commands report failures themselves, in a sentence.
             session.sparkContext.setLogLevel("OFF")
         try:
             yield session
         finally:
-            # A Spark that is gone already needs no stop.
+            # Spark may have ended already.
             with suppress(PySparkException, Py4JError, ConnectionError):
                 session.stop()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what PySpark logs here from the terminal: stack traces of a Ctrl-C, or of a Java that is gone."""
+    """Hide the log of PySpark: stack traces after Ctrl-C, or after Java has ended."""
     root, silence = logging.getLogger(), logging.NullHandler()
     root.addHandler(silence)
     try:
@@ -67,7 +67,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def interrupts() -> Iterator[None]:
-    """Take SIGTERM for Ctrl-C, which is raised as KeyboardInterrupt, also if the Java of Spark is what breaks of it."""
+    """Raise KeyboardInterrupt for SIGTERM as for Ctrl-C, also if the signal breaks a call to Java."""
     came: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -88,10 +88,10 @@ def interrupts() -> Iterator[None]:
 
 @contextmanager
 def stop_signals(stops: SimpleQueue[str]) -> Iterator[None]:
-    """Take Ctrl-C and SIGTERM as wishes to stop."""
+    """Put an entry into `stops` at Ctrl-C and SIGTERM."""
 
     def wish(number: int, frame: FrameType | None) -> None:
-        # The one queue that may be put to from a signal handler, whatever it interrupts.
+        # SimpleQueue.put is reentrant, so a signal handler may call it.
         del number, frame
         stops.put("")
 
