@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import goqueue.cli
-from goqueue.cli.doctor.findings import Finding, show_findings
+from goqueue.cli.doctor.findings import CheckResult, show_findings
 from goqueue.cli.pipelines.output import show_mistakes
 from goqueue.cli.pipelines.screen import Lines
 from goqueue.cli.server.config import _show_table
@@ -32,7 +32,7 @@ SHOWN = r"x\x1b"
 
 
 def _findings() -> None:
-    show_findings([Finding.failure("data directory", EVIL, EVIL)], Format.TABLE)
+    show_findings([CheckResult.failure("data directory", EVIL, EVIL)], Format.TABLE)
 
 
 def _settings() -> None:

@@ -58,7 +58,7 @@ def test_one_partition_is_printed_alone(goqueue: Command, filled: str) -> None:
         ("100000d ago", list(range(12))),
     ],
 )
-def test_reading_begins_where_it_is_told(goqueue: Command, filled: str, start: str, expected: list[int]) -> None:
+def test_from_option_sets_the_start_position(goqueue: Command, filled: str, start: str, expected: list[int]) -> None:
     assert numbers(goqueue.done("consume", filled, "--from", start)) == expected
 
 
@@ -142,7 +142,7 @@ def test_an_unknown_topic_is_one_line(goqueue: Command, topic: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["", "soon", "10 years ago", "2023-13-01", "m ago", "1e3"])
-def test_a_start_that_nobody_understands_is_a_mistake_in_the_call(start: str) -> None:
+def test_invalid_start_position_is_wrong_usage(start: str) -> None:
     result = Command("http://127.0.0.1:1")("consume", "topic", "--from", start)
     assert result.exit_code == 2
     assert "--from" in result.stderr

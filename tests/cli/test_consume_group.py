@@ -140,7 +140,7 @@ def until(fact: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["1", ""])
-def test_a_member_whose_output_nobody_reads_stays_one_and_can_be_stopped(topic: str, unbuffered: str) -> None:
+def test_member_with_blocked_output_keeps_its_membership_and_stops_at_a_signal(topic: str, unbuffered: str) -> None:
     with Broker() as broker, Client(broker.http) as client:
         client.send(topics.create(topic, partitions=1))
         client.send(messages.publish(topic, [NewMessage("x" * 1000, partition=0) for _ in range(500)]))
@@ -175,7 +175,7 @@ def test_a_signal_is_obeyed_soon_when_the_broker_is_gone(topic: str, number: int
         assert said.startswith("the last printed messages are not committed: nobody answers")
 
 
-def test_what_cannot_be_meant_with_a_group_is_refused(goqueue: Command, topic: str) -> None:
+def test_options_that_contradict_a_group_are_refused(goqueue: Command, topic: str) -> None:
     assert "--partition" in goqueue.refused("consume", topic, "--group", "g", "--partition", 0, exit_code=2)
     assert "group seek" in goqueue.refused("consume", topic, "--group", "g", "--from", 17, exit_code=2)
     assert goqueue.refused("consume", topic, "--group", "g").endswith("[unknown_topic]\n")

@@ -70,7 +70,7 @@ def test_broker_that_dies_is_named_and_started_again() -> None:
     assert any(line.startswith("the broker has ended with exit code 1") for line in said)
 
 
-def test_pipeline_that_is_told_to_stop_is_not_started_again() -> None:
+def test_stopped_pipeline_is_not_restarted() -> None:
     waiting = [sys.executable, "-c", "import signal; signal.pause()"]
     stage = Stage(StubBroker(), lambda: subprocess.Popen(waiting))
     stage.stop()

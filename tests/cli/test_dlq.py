@@ -79,7 +79,7 @@ def test_letters_are_chosen_by_keys_that_are_no_text(goqueue: Command, topic: st
         assert "--key-base64" in goqueue.refused("dlq", command, name, *both, exit_code=2)
 
 
-def test_what_letters_say_does_not_move_the_cursor_of_a_terminal(goqueue: Command, topic: str) -> None:
+def test_control_characters_of_dead_letters_are_escaped(goqueue: Command, topic: str) -> None:
     name = f"{topic[:60]}.dlq"
     goqueue.done("topic", "create", name, "--partitions", 1)
     said = ["goqueue-dlq-reason", "goqueue-dlq-group", "goqueue-dlq-topic", "goqueue-dlq-error"]
@@ -91,7 +91,7 @@ def test_what_letters_say_does_not_move_the_cursor_of_a_terminal(goqueue: Comman
         assert r"\x1b[2J\u202ex" in shown
 
 
-def test_letters_are_published_again(goqueue: Command, letters: str) -> None:
+def test_redrive_republishes_dead_letters(goqueue: Command, letters: str) -> None:
     told = goqueue.done("dlq", "redrive", letters, "--first-offset", 1, "--dry-run")
     assert told == f"would republish 2 dead letters of {letters}.dlq\n"
     done = redrive(goqueue, letters, "--first-offset", 1, "--wait")
@@ -111,7 +111,7 @@ def test_letters_are_published_again(goqueue: Command, letters: str) -> None:
     assert "there is no redrive" in goqueue.refused("dlq", "status", "0" * 32)
 
 
-def test_whoever_waits_for_a_redrive_hears_that_letters_have_failed(goqueue: Command, letters: str) -> None:
+def test_waiting_for_a_redrive_exits_with_1_after_failures(goqueue: Command, letters: str) -> None:
     goqueue.done("produce", f"{letters}.dlq", stdin=b"by hand\n")
     told = goqueue.done("dlq", "redrive", letters, "--dry-run").splitlines()
     assert told == [
@@ -134,9 +134,7 @@ def test_a_redrive_is_cancelled(goqueue: Command, letters: str) -> None:
     assert "state        cancelled\n" in goqueue.done("dlq", "status", job["id"])
 
 
-def test_whoever_waits_may_leave_and_the_redrive_goes_on(
-    goqueue: Command, goqueue_session_broker: Broker, letters: str
-) -> None:
+def test_redrive_continues_after_ctrl_c(goqueue: Command, goqueue_session_broker: Broker, letters: str) -> None:
     environ = installed_environ(goqueue_session_broker.http)
     arguments = [INSTALLED, "dlq", "redrive", letters, "--rate", "0.001", "--wait"]
     with subprocess.Popen(arguments, env=environ, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as waiting:
@@ -156,7 +154,7 @@ def test_whoever_waits_may_leave_and_the_redrive_goes_on(
     goqueue.done("dlq", "cancel", redrive_id)
 
 
-def test_letters_are_deleted_by_those_who_mean_it(goqueue: Command, letters: str) -> None:
+def test_purge_asks_for_the_name_of_the_topic(goqueue: Command, letters: str) -> None:
     assert goqueue.done("dlq", "purge", letters, "--dry-run") == f"would delete 3 dead letters in {letters}.dlq\n"
     refusal = goqueue.refused("dlq", "purge", letters, stdin=b"orders\n")
     assert "nothing was deleted" in refusal

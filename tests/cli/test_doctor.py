@@ -45,7 +45,7 @@ def test_a_healthy_broker_has_no_failures(broker: Broker) -> None:
     assert {str(row["check"]) for row in failures} <= {"kafka port", "http port", "free space"}
 
 
-def test_everything_that_is_not_ok_says_what_to_do(tmp_path: Path) -> None:
+def test_every_problem_has_a_fix(tmp_path: Path) -> None:
     found, code = examine("http://127.0.0.1:1", kafka="127.0.0.1:1", data_dir=tmp_path)
     assert code == 1
     assert found["http"]["verdict"] == found["kafka"]["verdict"] == "failure"
@@ -64,7 +64,7 @@ def test_an_address_that_kafka_clients_cannot_reach_is_explained() -> None:
     assert "--advertised-host" in str(found["advertised"]["fix"])
 
 
-def test_an_advertised_port_where_nobody_listens_is_explained() -> None:
+def test_closed_advertised_port_is_explained() -> None:
     with Broker(advertised_host="127.0.0.1", advertised_kafka_port=1) as broker:
         found, _ = examine(broker.http, kafka=broker.bootstrap)
     assert found["advertised"]["verdict"] == "failure"
@@ -92,14 +92,14 @@ def listening(answer: bytes = b"") -> Iterator[int]:
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"\xff" * 100])
-def test_what_does_not_speak_kafka_is_told_apart(broker: Broker, answer: bytes) -> None:
+def test_server_that_does_not_speak_kafka_is_recognised(broker: Broker, answer: bytes) -> None:
     with listening(answer) as port:
         found, code = examine(broker.http, kafka=f"127.0.0.1:{port}")
     assert code == 1
     assert "does not speak the Kafka protocol" in str(found["kafka"]["what"])
 
 
-def test_something_else_on_the_http_port_is_told_apart() -> None:
+def test_other_server_on_the_http_port_is_recognised() -> None:
     with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello") as port:
         found, _ = examine(f"http://127.0.0.1:{port}")
     assert found["http"]["verdict"] == "failure"
@@ -201,7 +201,7 @@ def test_a_clock_that_differs_is_found(behind_s: float, verdict: str, words: str
     assert "version" in str(found["http"]["fix"])
 
 
-def test_a_broker_on_another_machine_is_told_apart() -> None:
+def test_broker_on_another_machine_is_recognised() -> None:
     found, _ = examine("http://broker.invalid:8080")
     assert found["this machine"]["verdict"] == "skipped"
     assert "data directory" not in found

@@ -70,7 +70,7 @@ def test_describe_tells_owner_lag_last_commit_and_the_last_rebalance(
     assert (rebalance["reason"], rebalance["moves"]) == (f"member {member.member_id} joined", 0)
 
 
-def test_explain_tells_in_sentences_what_the_group_does(goqueue: Command, group: str, member: Membership) -> None:
+def test_explain_describes_a_group_in_sentences(goqueue: Command, group: str, member: Membership) -> None:
     text = goqueue.done("group", "explain", group)
     assert f"Group {group} is stable: 1 member in generation 1, reading {group}" in text
     assert f"worker ({member.member_id} on 127.0.0.1) reads {group}-0, {group}-1." in text
@@ -87,7 +87,7 @@ def test_every_format_names_the_group(goqueue: Command, group: str, verb: str, o
     assert group in goqueue.done("group", verb, *named, "--format", output_format)
 
 
-def test_seek_shows_what_it_would_do_and_does_nothing(goqueue: Command, client: Client, group: str) -> None:
+def test_dry_run_of_seek_shows_moves_and_changes_nothing(goqueue: Command, client: Client, group: str) -> None:
     rows = goqueue.rows("group", "seek", group, "--to", "offset", "--offset", 6, "--dry-run", kind="move")
     assert [(row["partition"], row["from"], row["to"], row["skipped"], row["read_again"]) for row in rows] == [
         (0, 4, 6, 2, 0),
@@ -126,7 +126,7 @@ def test_seek_asks_for_the_name_of_the_group_with_a_preview(goqueue: Command, cl
         (["--to", "group", "--from-group", "{group}-other"], [4, 3]),
     ],
 )
-def test_seek_moves_where_it_is_told(
+def test_seek_moves_to_each_kind_of_position(
     goqueue: Command, client: Client, group: str, options: list[str], after: list[int]
 ) -> None:
     client.send(groups.commit(f"{group}-other", [PartitionOffset(group, 1, 3)]))
@@ -143,7 +143,9 @@ def test_seek_gives_offsets_to_a_group_that_has_none(goqueue: Command, client: C
     assert committed(client, name) == [10, 10]
 
 
-def test_what_cannot_be_moved_is_named_and_the_exit_code_is_1(goqueue: Command, client: Client, group: str) -> None:
+def test_seek_reports_partitions_that_it_cannot_move_and_exits_with_1(
+    goqueue: Command, client: Client, group: str
+) -> None:
     arguments = ["--to", "start", "--topic", group, "--partition", 0, "--partition", 9, "--yes"]
     result = goqueue("group", "seek", group, *arguments)
     assert result.exit_code == 1
@@ -151,7 +153,9 @@ def test_what_cannot_be_moved_is_named_and_the_exit_code_is_1(goqueue: Command, 
     assert committed(client, group) == [0, 10]
 
 
-def test_nobody_is_moved_or_deleted_who_reads(goqueue: Command, client: Client, group: str, member: Membership) -> None:
+def test_groups_with_members_are_not_moved_or_deleted(
+    goqueue: Command, client: Client, group: str, member: Membership
+) -> None:
     for arguments in (["seek", group, "--to", "start"], ["delete", group]):
         for answer in ([], ["--yes"]):
             reason = goqueue.refused("group", *arguments, *answer)
@@ -164,7 +168,7 @@ def test_nobody_is_moved_or_deleted_who_reads(goqueue: Command, client: Client, 
     goqueue.done("group", "delete", group, "--yes")
 
 
-def test_delete_of_a_group_asks_for_its_name_and_tells_what_goes(goqueue: Command, group: str) -> None:
+def test_delete_of_a_group_asks_for_its_name_and_shows_its_offsets(goqueue: Command, group: str) -> None:
     what = f"group {group}: 2 offsets, 6 messages unread"
     assert goqueue.done("group", "delete", group, "--dry-run") == f"would delete {what}\n"
     reason = goqueue.refused("group", "delete", group, stdin=b"no\n")
@@ -197,7 +201,7 @@ def test_delete_of_a_group_asks_for_its_name_and_tells_what_goes(goqueue: Comman
     ],
     ids=" ".join,
 )
-def test_a_mistake_in_the_call_exits_with_2_and_asks_nobody(arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2_without_a_request(arguments: list[str]) -> None:
     assert Command("http://127.0.0.1:1")("group", *arguments).exit_code == 2
 
 
@@ -222,7 +226,7 @@ def test_the_brokers_own_topics_are_listed_on_request(goqueue: Command, group: s
     assert "__consumer_offsets" in everything
 
 
-def test_a_list_that_may_lack_groups_says_so(tmp_path: Path) -> None:
+def test_incomplete_list_of_groups_is_reported(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
         goqueue = Command(broker.http)
         goqueue.done("topic", "create", "orders")

@@ -21,12 +21,12 @@ from tests.cli.command import Command
         (("--keep", "31d"), "at most 30 days"),
     ],
 )
-def test_mistakes_in_the_call_are_told(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_reported(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
     refused = Command("http://127.0.0.1:1").refused("job", "archive", "orders", tmp_path, *options, exit_code=2)
     assert told in refused
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_topic_and_wrong_archive_are_reported(tmp_path: Path) -> None:
     with Broker() as broker:
         goqueue = Command(broker.http)
         at = ("--broker", broker.bootstrap)

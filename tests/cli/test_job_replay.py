@@ -60,7 +60,7 @@ def arguments(broker: Broker, begun: JobDirectory, *options: str) -> list[str]:
     return ["job", "replay", "orders", "again", *where, *options]
 
 
-def test_a_job_does_not_go_on_into_a_topic_that_was_deleted_or_made_anew(broker: Broker, begun: JobDirectory) -> None:
+def test_job_refuses_a_target_that_was_deleted_or_recreated(broker: Broker, begun: JobDirectory) -> None:
     goqueue = Command(broker.http)
     make(broker, "again")
     told = goqueue.refused(*arguments(broker, begun))
@@ -72,9 +72,7 @@ def test_a_job_does_not_go_on_into_a_topic_that_was_deleted_or_made_anew(broker:
     assert "topic 'again', to which replay one was publishing, is gone (--restart begins anew" in told
 
 
-def test_a_job_whose_source_is_gone_ends_without_the_rest_if_that_is_wished_for(
-    broker: Broker, begun: JobDirectory
-) -> None:
+def test_job_without_its_source_ends_if_lost_messages_are_skipped(broker: Broker, begun: JobDirectory) -> None:
     goqueue = Command(broker.http)
     make(broker, "orders")
     told = goqueue.refused(*arguments(broker, begun))

@@ -151,7 +151,7 @@ def test_a_damaged_catalogue_names_the_command_that_repairs_it_and_no_message_is
 
 @pytest.mark.parametrize("damage", [flip, cut, empty, garbage, remove])
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__deliveries"])
-def test_a_damaged_log_of_a_coordinator_is_repaired_and_what_can_be_read_of_it_is_kept(
+def test_repair_keeps_the_readable_records_of_a_coordinators_log(
     data: Path, topic: str, damage: Callable[[Path], None]
 ) -> None:
     damaged = _largest(data, topic)

@@ -56,7 +56,7 @@ def test_the_oldest_message_of_all_partitions_comes_next() -> None:
     run(main)
 
 
-def test_a_partition_keeps_its_order_whatever_the_timestamps_say() -> None:
+def test_partition_keeps_its_order_despite_timestamps() -> None:
     async def main() -> None:
         first, second = feeds = feeds_of(2)
         await first.put([message(0, 0, 90), message(0, 1, 10)])
@@ -101,7 +101,7 @@ def test_a_partition_that_has_caught_up_is_not_waited_for() -> None:
     run(main)
 
 
-def test_whoever_fills_a_feed_waits_until_it_is_taken() -> None:
+def test_put_waits_until_earlier_messages_are_taken() -> None:
     async def main() -> None:
         (feed,) = feeds = feeds_of(1)
         await feed.put([message(0, 0, 0)])
@@ -124,7 +124,7 @@ def test_the_failure_of_one_partition_ends_it_all() -> None:
     run(main)
 
 
-def test_following_shows_what_is_there_though_other_partitions_are_empty(
+def test_follow_prints_messages_while_other_partitions_are_empty(
     goqueue_session_broker: Broker, goqueue: Command, topic: str
 ) -> None:
     goqueue.done("topic", "create", topic, "--partitions", 4)

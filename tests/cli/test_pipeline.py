@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_init_writes_is_valid_and_has_a_plan(here: Path) -> None:
+def test_sample_of_init_is_valid_and_has_a_plan(here: Path) -> None:
     assert GOQUEUE.done("pipeline", "init", "shop").startswith("wrote shop/pipeline.yaml")
     told = "shop/pipeline.yaml: ok, pipeline orders with 2 sources, 4 steps, 2 sinks\n"
     assert GOQUEUE.done("pipeline", "validate", "--strict", "shop/pipeline.yaml") == told
@@ -40,7 +40,7 @@ def test_init_overwrites_nothing(here: Path) -> None:
     (here / "pipeline.yaml").write_text("mine")
     told = GOQUEUE.refused("pipeline", "init")
     assert told == (
-        "goqueue: pipeline.yaml is there already (name another directory, or remove it) [conflict]\n"
+        "goqueue: pipeline.yaml exists (name another directory, or remove it) [conflict]\n"
     )  # fmt: skip
     assert (here / "pipeline.yaml").read_text() == "mine"
 
@@ -144,7 +144,7 @@ def test_a_file_that_is_not_there_is_a_mistake_in_the_call(here: Path, verb: str
     assert "does not exist" in GOQUEUE.refused("pipeline", verb, "nothing.yaml", exit_code=2)
 
 
-def test_without_yaml_it_is_said_what_to_install(here: Path) -> None:
+def test_missing_yaml_library_is_named_with_its_installation(here: Path) -> None:
     GOQUEUE.done("pipeline", "init")
     code = (
         "import sys; sys.modules['yaml'] = None; sys.argv = ['goqueue', 'pipeline', 'validate', 'pipeline.yaml']; "

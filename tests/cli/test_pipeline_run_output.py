@@ -64,6 +64,6 @@ def test_table_has_warnings_in_a_column_of_their_own() -> None:
     assert row[-2:] == ["40", "70"]
 
 
-def test_wait_for_spark_is_told_while_it_lasts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wait_for_spark_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     Lines().wait_for("Spark is starting", 5.2)
     assert capsys.readouterr().out == "Spark is starting, 5 s so far\n"

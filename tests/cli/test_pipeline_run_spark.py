@@ -34,14 +34,14 @@ def test_stack_traces_of_helpers_are_left_out_wherever_they_are() -> None:
     assert shown(f"before\n{OF_A_HELPER}after\n{OF_A_HELPER}{OF_A_HELPER}end\n") == "before\nafter\nend\n"
 
 
-def test_what_users_print_is_kept_and_so_are_their_stack_traces() -> None:
+def test_output_and_stack_traces_of_users_are_kept() -> None:
     text = f"rows: 3\n\n  indented\n{OF_A_USER}next\n{OF_A_USER}"
     assert shown(text) == text
     assert shown(OF_A_USER + OF_A_HELPER + OF_A_USER) == OF_A_USER + OF_A_USER
     assert shown(OF_A_HELPER + "java.lang.OutOfMemoryError: Java heap space\n").startswith("java.lang.OutOf")
 
 
-def test_what_else_goes_wrong_in_helpers_is_told() -> None:
+def test_other_errors_of_workers_are_kept() -> None:
     for news in ("OSError: [Errno 12] Cannot allocate memory", "ModuleNotFoundError: No module named 'goqueue'"):
         text = OF_A_HELPER.replace("BrokenPipeError: [Errno 32] Broken pipe", news)
         assert shown(text).endswith(f"{news}\n")
@@ -49,11 +49,11 @@ def test_what_else_goes_wrong_in_helpers_is_told() -> None:
     assert "/srv/pyspark/orders" in shown(own)
 
 
-def test_what_java_says_of_its_modules_is_left_out() -> None:
+def test_module_warnings_of_java_are_dropped() -> None:
     assert shown("WARNING: Using incubator modules: jdk.incubator.vector\nWARNING: else\n") == "WARNING: else\n"
 
 
-def test_error_of_java_is_told_without_its_frames() -> None:
+def test_error_of_java_is_kept_without_its_frames() -> None:
     told = [
         "Exception in thread main: Could not parse Master URL: 'nowhere'\n",
         "\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3378)\n",
@@ -64,7 +64,7 @@ def test_error_of_java_is_told_without_its_frames() -> None:
     assert list(worth_reading(told)) == [told[0], told[2], told[4]]
 
 
-def test_helper_that_starts_too_late_is_not_told() -> None:
+def test_trace_of_a_late_worker_is_dropped() -> None:
     late = (
         "Traceback (most recent call last):\n"
         '  File "/opt/site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 313, in <module>\n'

@@ -126,7 +126,7 @@ def test_a_pipeline_is_described(goqueue: Command, client: Client, name: str) ->
     assert queries[0]["bad_rows"] == {"has_id": 3, "late": 0}
 
 
-def test_what_does_not_run_has_no_speed(goqueue: Command, client: Client, name: str) -> None:
+def test_ended_pipeline_has_no_speed(goqueue: Command, client: Client, name: str) -> None:
     client.send(pipelines.report(name, said("failed", error="it broke")))
     for arguments in (["list"], ["describe", name]):
         shown = goqueue.done("pipeline", *arguments)
@@ -144,7 +144,7 @@ def test_a_pipeline_is_stopped_and_waited_for(goqueue: Command, client: Client, 
     assert again == f"pipeline {name} does not run: it has ended\n"
 
 
-def test_a_stop_is_told_to_programs(goqueue: Command, client: Client, name: str) -> None:
+def test_stop_prints_a_row_for_programs(goqueue: Command, client: Client, name: str) -> None:
     with reporting(client, name, said("ended")):
         (row,) = goqueue.rows("pipeline", "stop", name, kind="stop")
     assert (row["pipeline"], row["run_id"], row["was_running"], row["is_stopped"]) == (name, "a1b2", True, True)
@@ -165,13 +165,13 @@ def test_another_run_that_takes_over_shows_that_the_first_is_gone(goqueue: Comma
     assert client.send(pipelines.describe(name)).wish == "run", "nobody has asked that one to stop"
 
 
-def test_nobody_has_to_wait(goqueue: Command, client: Client, name: str) -> None:
+def test_stop_without_wait_returns_at_once(goqueue: Command, client: Client, name: str) -> None:
     client.send(pipelines.report(name, said()))
     assert goqueue.done("pipeline", "stop", name, "--no-wait") == f"asked pipeline {name} to stop; it is running\n"
     assert client.send(pipelines.report(name, said())).is_stop
 
 
-def test_whoever_waits_is_told_so_and_not_for_ever(goqueue: Command, client: Client, name: str) -> None:
+def test_stop_reports_its_wait_and_ends_at_the_timeout(goqueue: Command, client: Client, name: str) -> None:
     client.send(pipelines.report(name, said()))
     late = goqueue("pipeline", "stop", name, "--timeout", "2")
     assert late.exit_code == 1
@@ -191,7 +191,7 @@ def test_a_lost_pipeline_is_not_known_to_have_stopped() -> None:
         assert " lost " in Command(broker.http).done("pipeline", "list")
 
 
-def test_a_wish_that_the_broker_has_forgotten_is_wished_again() -> None:
+def test_stop_is_requested_again_after_the_broker_restarted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as chosen:
         port = chosen.getsockname()[1]
     with Broker(http_port=port) as broker, Client(broker.http) as client:
@@ -218,7 +218,7 @@ def test_an_unknown_pipeline_is_one_line(goqueue: Command, verb: str) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_a_broker_that_does_not_answer_is_one_line_that_says_what_to_do() -> None:
+def test_unreachable_broker_is_one_line_with_a_hint() -> None:
     for arguments in (["list"], ["describe", "x"], ["stop", "x"]):
         reason = Command("http://127.0.0.1:1").refused("pipeline", *arguments)
         assert reason.count("\n") == 1

@@ -90,7 +90,7 @@ def test_a_typed_line_is_sent_at_once(server: str, topic: str) -> None:
             assert consumer.stdout.readline() == line
 
 
-def test_ctrl_c_publishes_what_was_read_and_says_so(server: str, topic: str) -> None:
+def test_ctrl_c_publishes_the_lines_that_were_read(server: str, topic: str) -> None:
     Command(server).done("topic", "create", topic)
     with running(server, "consume", topic, "--follow") as consumer, running(server, "produce", topic) as producer:
         assert producer.stdin is not None
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_following_quietly(server: str, topic: str) -> None:
     assert (consumer.returncode, printed, complaints) == (130, b"", b"")
 
 
-def test_a_pipe_that_nobody_reads_any_more_ends_it_quietly(server: str, topic: str) -> None:
+def test_closed_pipe_ends_it_without_an_error(server: str, topic: str) -> None:
     Command(server).done("produce", topic, stdin=(b"x" * 1000 + b"\n") * 3000)
     for options in ([], ["--format", "json"], ["--follow"]):
         with running(server, "consume", topic, *options) as consumer:
@@ -141,7 +141,7 @@ def test_following_survives_a_restart_of_the_broker(topic: str) -> None:
             assert consumer.stdout.readline() == b"two\n"
 
 
-def test_a_broker_that_dies_is_told_with_the_lines_that_it_did_not_get(topic: str) -> None:
+def test_lines_in_doubt_are_reported_after_the_broker_died(topic: str) -> None:
     with Broker() as broker:
         server = broker.http
         Command(server).done("topic", "create", topic)

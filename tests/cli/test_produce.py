@@ -105,7 +105,7 @@ def test_json_lines_are_messages_of_the_http_interface(goqueue: Command, topic: 
     assert (third["key"], third["value"], third["headers"]) == ("k", None, {"h": "\0"})
 
 
-def test_what_consume_prints_as_json_can_be_published_again_byte_for_byte(goqueue: Command, topic: str) -> None:
+def test_json_of_consume_republishes_messages_byte_for_byte(goqueue: Command, topic: str) -> None:
     rows: list[Row] = [
         {"key": "k1", "value": "plain", "headers": {"a": "1"}},
         {"key_base64": "/w==", "value_base64": "AP8K", "headers": [{"name": "h", "value_base64": "gA=="}]},
@@ -174,7 +174,7 @@ def test_every_format_tells_the_summary(goqueue: Command, topic: str, output_for
     assert "messages" in said
 
 
-def test_topic_that_is_created_is_told(goqueue: Command, topic: str) -> None:
+def test_created_topic_is_reported(goqueue: Command, topic: str) -> None:
     name = f"{topic}-new"
     assert goqueue.done("produce", name, stdin=b"one\n").endswith("; the topic did not exist and was created\n")
     assert "was created" not in goqueue.done("produce", name, stdin=b"two\n")
@@ -193,9 +193,7 @@ def test_a_topic_that_may_not_be_made_on_demand_is_an_error(topic: str) -> None:
     assert lines[1].endswith("[unknown_topic]")
 
 
-def test_what_was_read_before_a_file_that_cannot_be_read_is_published(
-    goqueue: Command, topic: str, tmp_path: Path
-) -> None:
+def test_lines_before_an_unreadable_file_are_published(goqueue: Command, topic: str, tmp_path: Path) -> None:
     (tmp_path / "good").write_text("one\ntwo\n")
     unreadable = Path("/proc/self/mem")  # also for those who may read everything
     result = goqueue("produce", topic, tmp_path / "good", unreadable)

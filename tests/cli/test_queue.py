@@ -124,14 +124,12 @@ def test_each_command_that_receives_is_a_consumer_of_its_own(goqueue: Command, q
         (("alter", "g", "--set", "dead_letters=a/b"), "--set dead_letters: 'a/b' cannot be the name of a topic"),
     ],
 )
-def test_what_is_written_wrongly_is_told_before_it_is_sent(
-    goqueue: Command, arguments: Sequence[str], said: str
-) -> None:
+def test_syntax_errors_are_reported_before_a_request(goqueue: Command, arguments: Sequence[str], said: str) -> None:
     refusal = goqueue.refused("queue", *arguments, exit_code=2)
     assert said in refusal
 
 
-def test_the_words_of_the_command_line_are_those_of_the_broker(goqueue: Command) -> None:
+def test_limits_and_settings_match_the_broker(goqueue: Command) -> None:
     assert list(queue_arguments._READERS) == list(QueueSettingsToChange.__struct_fields__)
     assert parse_duration_ms(queue_arguments.WAIT_MAX) == WAIT_MS_MAX
     assert parse_duration_ms(queue_arguments.VISIBILITY_MAX) == VISIBILITY_MS_MAX
@@ -142,7 +140,7 @@ def test_the_words_of_the_command_line_are_those_of_the_broker(goqueue: Command)
         assert f" {name} " in text
 
 
-def test_where_a_group_begins_is_written_and_shown_as_a_time(goqueue: Command, queue: str) -> None:
+def test_start_of_a_group_is_parsed_and_shown_as_a_time(goqueue: Command, queue: str) -> None:
     now_ms = time.time_ns() // 1_000_000
     goqueue.done("queue", "alter", queue, "--set", "retries=7", "--set", "start=10m ago")
     unset = ("--unset", "retries", "--unset", "start", "--format", "json")
@@ -157,7 +155,7 @@ def test_where_a_group_begins_is_written_and_shown_as_a_time(goqueue: Command, q
     assert "dead_letters        {topic}.dlq\n" in shown
 
 
-def test_what_is_in_a_group_is_shown(goqueue: Command, queue: str) -> None:
+def test_describe_and_peek_show_the_messages_of_a_group(goqueue: Command, queue: str) -> None:
     receive(goqueue, queue, "--max", 3, "--ack")
     receive(goqueue, queue, "--max", 1, "--consumer", "ann")
     table = goqueue.done("queue", "describe", queue)
@@ -214,7 +212,7 @@ def test_share_consumers_are_shown_whether_they_hold_something_or_not(
         assert "has share consumers as members" in goqueue.refused("queue", "delete", queue, "--yes")
 
 
-def test_a_group_goes_on_where_it_is_told(goqueue: Command, queue: str) -> None:
+def test_seek_moves_a_queue_group(goqueue: Command, queue: str) -> None:
     receive(goqueue, queue, "--max", 3, "--ack")
     receive(goqueue, queue, "--max", 1)
     (move,) = goqueue.rows("queue", "seek", queue, queue, "--to", "start", "--dry-run", kind="move")

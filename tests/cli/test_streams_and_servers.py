@@ -63,7 +63,7 @@ def test_command_ends_quietly_when_its_reader_has_left(broker: Broker, line: str
         ("goqueue queue ack - <&-", "goqueue: standard input is closed"),
     ],
 )
-def test_closed_streams_are_told_in_one_line(broker: Broker, line: str, told: str) -> None:
+def test_closed_streams_are_reported_in_one_line(broker: Broker, line: str, told: str) -> None:
     codes, said = run(broker, line)
     assert codes == [1]
     assert said.startswith(told)
@@ -95,7 +95,7 @@ def test_address_without_a_scheme_is_http(written: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "ftp://broker", "broker:port", "user@broker:8080", "broker:8080/path", "::1"])
-def test_what_is_no_address_is_refused(written: str) -> None:
+def test_invalid_address_is_refused(written: str) -> None:
     with pytest.raises(Invalid, match="address"):
         check_server(written)
 

@@ -14,7 +14,7 @@ from goqueue.cli.topics import in_words
 from goqueue.model.units import count_text
 
 
-def test_sizes_have_the_unit_in_which_they_are_short() -> None:
+def test_sizes_have_the_shortest_unit() -> None:
     sizes = [0, 1, 1023, 1024, 1536, 10 * 2**20, 3 * 2**30, 2**40, 5 * 2**50, 2**70]
     assert [size_text(size) for size in sizes] == [
         "0 B",
@@ -38,7 +38,7 @@ def test_counts_have_commas_and_agree_with_their_noun() -> None:
     ]
 
 
-def test_times_are_those_of_the_clock_here_and_odd_ones_do_no_harm() -> None:
+def test_times_are_local_and_invalid_ones_are_shown_as_numbers() -> None:
     assert re.fullmatch(r"2023-11-1[45] \d\d:\d\d:20\.123", time_text(1_700_000_000_123))
     assert time_text(-1) == "-"
     assert time_text(2**62) == str(2**62)
@@ -56,7 +56,7 @@ def test_times_are_those_of_the_clock_here_and_odd_ones_do_no_harm() -> None:
         ("cleanup.policy", "delete", ""),
     ],
 )
-def test_settings_are_told_in_words(name: str, value: str, words: str) -> None:
+def test_values_of_settings_have_readable_units(name: str, value: str, words: str) -> None:
     assert in_words(name, value) == words
 
 
@@ -108,7 +108,7 @@ def test_narrow_terminal_shows_fewer_columns_and_whole_cells(
     assert headings(20) == ["name"]
 
 
-def test_facts_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_are_printed_one_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_facts([("id", "1"), ("created", "now")], title="topic x")
     assert capsys.readouterr().out == "topic x\n  id       1\n  created  now\n"
 

@@ -89,7 +89,7 @@ def test_errors_show_control_characters_visibly(broker: Broker) -> None:
     [["consume", "orders", "--count", "1"], ["consume", "orders", "--count", "1", "--format", "json"]],
     ids=["lines", "json"],
 )
-def test_consume_cleans_what_goes_to_a_terminal(broker: Broker, arguments: list[str]) -> None:
+def test_consume_escapes_output_to_a_terminal(broker: Broker, arguments: list[str]) -> None:
     shown, code = on_a_terminal(broker.http, *arguments)
     assert code == 0
     assert not RAW.search(shown.replace("\r\n", "\n")), shown

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.command import INSTALLED, Command, installed_environ
 
 
-def test_a_topic_is_made_listed_described_and_deleted(goqueue: Command, topic: str) -> None:
+def test_topic_is_created_listed_described_and_deleted(goqueue: Command, topic: str) -> None:
     assert goqueue.done("topic", "create", topic, "--partitions", 2) == f"created topic {topic} with 2 partitions\n"
     assert topic in goqueue.done("topic", "list")
     assert f"topic {topic}\n" in goqueue.done("topic", "describe", topic)
@@ -28,7 +28,7 @@ def test_settings_are_taken_with_units_and_shown_as_numbers_with_their_meaning(g
     assert shown[1:3] == ["-1", "unlimited"]
 
 
-def test_describe_tells_everything_as_rows(goqueue: Command, topic: str) -> None:
+def test_describe_prints_all_details_as_rows(goqueue: Command, topic: str) -> None:
     goqueue.done("topic", "create", topic, "--partitions", 2, "--config", "retention.ms=1000")
     goqueue.done("produce", topic, "--partition", 1, stdin=b"one\ntwo\n")
     (described,) = goqueue.rows("topic", "describe", topic, kind="topic")
@@ -47,7 +47,7 @@ def test_describe_tells_everything_as_rows(goqueue: Command, topic: str) -> None
     assert settings["cleanup.policy"]["source"] == "default"
 
 
-def test_list_tells_what_each_topic_holds_if_asked(goqueue: Command, topic: str) -> None:
+def test_list_shows_sizes_on_request(goqueue: Command, topic: str) -> None:
     goqueue.done("produce", topic, stdin=b"one\ntwo\nthree\n")
     (row,) = [row for row in goqueue.rows("topic", "list", "--sizes", kind="topic") if row["name"] == topic]
     assert row["messages"] == 3
@@ -65,7 +65,7 @@ def test_every_format_names_the_topic(goqueue: Command, topic: str, output_forma
     assert topic in goqueue.done("topic", *arguments, *named, "--format", output_format)
 
 
-def test_alter_changes_what_is_named_and_nothing_else(goqueue: Command, topic: str) -> None:
+def test_alter_changes_only_named_settings(goqueue: Command, topic: str) -> None:
     goqueue.done("topic", "create", topic, "--config", "retention.ms=1h", "--config", "segment.bytes=1MiB")
     changes = ["--config", "retention.ms=2h", "--unset", "segment.bytes", "--partitions", 5]
     rows = goqueue.rows("topic", "alter", topic, *changes, kind="change")
@@ -106,7 +106,7 @@ def test_alter_refuses_the_same_with_and_without_a_dry_run(goqueue: Command, top
     assert goqueue.refused("topic", "alter", topic, "--partitions", 2, *options).endswith("[invalid_partitions]\n")
 
 
-def test_delete_asks_for_the_name_and_tells_what_goes(goqueue: Command, topic: str) -> None:
+def test_delete_asks_for_the_name_and_shows_the_size(goqueue: Command, topic: str) -> None:
     goqueue.done("produce", topic, stdin=b"one\ntwo\n")
     reason = goqueue.refused("topic", "delete", topic, stdin=b"yes\n")
     assert f"This permanently deletes topic {topic}: 2 messages (" in reason
@@ -120,7 +120,7 @@ def test_delete_asks_for_the_name_and_tells_what_goes(goqueue: Command, topic: s
     assert goqueue.refused("topic", "describe", topic).endswith("[unknown_topic]\n")
 
 
-def test_delete_shows_what_would_go(goqueue: Command, topic: str) -> None:
+def test_dry_run_of_delete_shows_the_size(goqueue: Command, topic: str) -> None:
     goqueue.done("produce", topic, stdin=b"one\ntwo\n")
     (row,) = goqueue.rows("topic", "delete", topic, "--dry-run", kind="deletion")
     assert (row["topic"], row["partitions"], row["messages"], row["is_done"]) == (topic, 3, 2, False)
@@ -158,7 +158,7 @@ def test_an_expected_failure_is_one_line_with_code(goqueue: Command, topic: str)
     ],
     ids=" ".join,
 )
-def test_a_mistake_in_the_call_exits_with_2_and_asks_nobody(arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2_without_a_request(arguments: list[str]) -> None:
     nobody = Command("http://127.0.0.1:1")
     assert nobody("topic", *arguments).exit_code == 2
 
@@ -166,7 +166,7 @@ def test_a_mistake_in_the_call_exits_with_2_and_asks_nobody(arguments: list[str]
 @pytest.mark.parametrize(
     "arguments", [["topic", "list"], ["topic", "create", "x"], ["produce", "x"], ["consume", "x"]], ids=" ".join
 )
-def test_a_broker_that_does_not_answer_is_one_line_that_says_what_to_do(arguments: list[str]) -> None:
+def test_unreachable_broker_is_one_line_with_a_hint(arguments: list[str]) -> None:
     reason = Command("http://127.0.0.1:1").refused(*arguments)
     assert reason.count("\n") == 1
     assert "http://127.0.0.1:1" in reason

@@ -85,7 +85,7 @@ def test_a_transaction_is_described(goqueue: Command, client: Client, topic: str
     assert "began" not in shown
 
 
-def test_an_abort_asks_for_the_id_and_tells_what_it_aborts(goqueue: Command, client: Client, topic: str) -> None:
+def test_abort_asks_for_the_id_and_shows_the_transaction(goqueue: Command, client: Client, topic: str) -> None:
     with hanging(client, topic) as name:
         reason = goqueue.refused("txn", "abort", name, stdin=b"yes\n")
         assert f"This aborts the transaction of {name} with 2 partitions and offsets of {name}-group." in reason
@@ -114,7 +114,7 @@ def _identity(found: TransactionView) -> Producer:
     return Producer(found.transactional_id, found.producer_id, found.epoch)
 
 
-def test_a_dry_run_shows_what_would_be_aborted(goqueue: Command, client: Client, topic: str) -> None:
+def test_dry_run_shows_the_transaction(goqueue: Command, client: Client, topic: str) -> None:
     with hanging(client, topic) as name:
         assert goqueue.done("txn", "abort", name, "--dry-run").startswith(f"would abort the transaction of {name} with")
         (row,) = goqueue.rows("txn", "abort", name, "--dry-run", kind="abort")
@@ -152,11 +152,11 @@ def test_every_format_names_the_transaction(
     [["describe"], ["abort"], ["list", "--state", "Sleeping"], ["list", "--producer-id", "-1"], ["commit", "x"]],
     ids=" ".join,
 )
-def test_a_mistake_in_the_call_exits_with_2_and_asks_nobody(arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2_without_a_request(arguments: list[str]) -> None:
     assert Command("http://127.0.0.1:1")("txn", *arguments).exit_code == 2
 
 
-def test_a_broker_that_does_not_answer_is_one_line_that_says_what_to_do() -> None:
+def test_unreachable_broker_is_one_line_with_a_hint() -> None:
     for arguments in (["list"], ["describe", "x"], ["abort", "x", "--yes"]):
         reason = Command("http://127.0.0.1:1").refused("txn", *arguments)
         assert reason.count("\n") == 1

@@ -88,7 +88,7 @@ def by_kafka(broker: Broker, doomed: OpenTransaction) -> None:
 
 
 @pytest.mark.parametrize("end", [by_command, by_http, by_kafka])
-def test_readers_go_on_when_somebody_has_ended_what_nobody_knows_the_end_of(tmp_path: Path, end: End) -> None:
+def test_readers_continue_after_a_doubtful_transaction_is_aborted(tmp_path: Path, end: End) -> None:
     with damaged(tmp_path) as broker, Client(broker.http) as client:
         (told,) = [event for event in broker.events if isinstance(event, DoubtfulTransaction)]
         assert (told.topic, told.partition, told.first_offset) == ("orders", 0, 0)
@@ -103,7 +103,7 @@ def test_readers_go_on_when_somebody_has_ended_what_nobody_knows_the_end_of(tmp_
         assert [event for event in broker.events if isinstance(event, DoubtfulTransaction)] == []
 
 
-def test_it_is_shown_and_has_to_be_confirmed(tmp_path: Path) -> None:
+def test_abort_by_partition_asks_for_confirmation(tmp_path: Path) -> None:
     with damaged(tmp_path) as broker, Client(broker.http) as client:
         goqueue = Command(broker.http)
         (row,) = goqueue.rows("txn", "abort", "--partition", "orders:0", "--dry-run", kind="abort")
@@ -116,7 +116,7 @@ def test_it_is_shown_and_has_to_be_confirmed(tmp_path: Path) -> None:
         assert "no transaction hangs in orders:0" in goqueue.refused("txn", "abort", "--partition", "orders:0")
 
 
-def test_what_a_coordinator_knows_of_is_left_to_it(tmp_path: Path) -> None:
+def test_transaction_of_a_coordinator_is_not_aborted_by_partition(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker, Client(broker.http) as client:
         client.send(topics.create("orders", partitions=1))
         with client.transaction("billing") as transaction:
@@ -149,7 +149,7 @@ def without_coordinator(path: Path) -> Iterator[Broker]:
         yield broker
 
 
-def test_what_a_damaged_coordinator_may_know_of_is_aborted_only_by_force(tmp_path: Path) -> None:
+def test_transaction_of_a_damaged_coordinator_needs_force(tmp_path: Path) -> None:
     with without_coordinator(tmp_path) as broker, Client(broker.http, patience=Patience(attempts=1)) as client:
         goqueue = Command(broker.http)
         (found,) = client.send(transactions.list_open("orders", 0))
@@ -163,11 +163,11 @@ def test_what_a_damaged_coordinator_may_know_of_is_aborted_only_by_force(tmp_pat
         assert seen(client) == [b"behind it"]
 
 
-def test_force_is_for_what_hangs_in_a_partition(goqueue: Command) -> None:
+def test_force_needs_a_partition(goqueue: Command) -> None:
     assert "--force" in goqueue.refused("txn", "abort", "billing", "--force", exit_code=2)
 
 
-def test_kafkas_way_ends_what_a_coordinator_knows_of_everywhere(tmp_path: Path) -> None:
+def test_abort_through_kafka_ends_a_known_transaction_in_all_partitions(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker, Client(broker.http) as client:
         for name in ("orders", "other"):
             client.send(topics.create(name, partitions=1))
@@ -181,5 +181,5 @@ def test_kafkas_way_ends_what_a_coordinator_knows_of_everywhere(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("given", [[], ["billing", "--partition", "orders:0"], ["--partition", "orders"]])
-def test_what_is_to_be_aborted_has_to_be_said_once(goqueue: Command, given: list[str]) -> None:
+def test_abort_needs_either_an_id_or_a_partition(goqueue: Command, given: list[str]) -> None:
     goqueue.refused("txn", "abort", *given, exit_code=2)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import goqueue
-from goqueue.cli.doctor.findings import Verdict
+from goqueue.cli.doctor.findings import CheckStatus
 from goqueue.cli.spark.doctor import check_sources
 from goqueue.testing.broker import Broker
 from tests.cli.command import INSTALLED, Row
@@ -191,10 +191,10 @@ def test_one_broken_module_hides_all_data_sources_and_is_named(tmp_path: Path, m
     )
     (tmp_path / "pyspark_broken.py").write_text("raise RuntimeError('not today')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert check_sources(["pyspark_good"], "good").verdict is Verdict.OK
-    assert check_sources(["pyspark_good"], "other").verdict is Verdict.FAILURE
+    assert check_sources(["pyspark_good"], "good").verdict is CheckStatus.OK
+    assert check_sources(["pyspark_good"], "other").verdict is CheckStatus.FAILURE
     found = check_sources(["pyspark_good", "pyspark_broken"], "good")
-    assert found.verdict is Verdict.FAILURE
+    assert found.verdict is CheckStatus.FAILURE
     assert "pyspark_broken cannot be imported: RuntimeError: not today" in found.what
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions.")
 
 
-class State(StrEnum):
+class StateChoice(StrEnum):
     """The state of a transaction, as the broker writes it."""
 
     EMPTY = "Empty"
@@ -71,7 +71,7 @@ _PARTITIONS: Table[GroupPartition] = Table(
 def list_transactions(
     *,
     state: Annotated[
-        State | None, typer.Option(case_sensitive=False, help="Only transactional ids in this state.")
+        StateChoice | None, typer.Option(case_sensitive=False, help="Only transactional ids in this state.")
     ] = None,
     producer_id: Annotated[int | None, typer.Option(min=0, help="Only the transactional id of this producer.")] = None,
     server: ServerOption = DEFAULT_SERVER,

@@ -1,13 +1,13 @@
-"""Where reading begins, as people write it.
+"""Start positions of reads, as users write them.
 
-| written                             | begins                                                      |
+| written                             | position                                                    |
 |-------------------------------------|-------------------------------------------------------------|
-| `beginning`, `end`                  | at the oldest message; behind the newest                    |
-| `1234`                              | at that offset of each partition                            |
-| `-10`                               | ten messages before the end of each partition               |
-| `2026-01-31`, `2026-01-31T10:00:00` | at the first message that is not older, by the clock here   |
+| `beginning`, `end`                  | the oldest message; the end                                 |
+| `1234`                              | this offset of each partition                               |
+| `-10`                               | ten offsets before the end of each partition                |
+| `2026-01-31`, `2026-01-31T10:00:00` | the first message at or after this local time               |
 | `2026-01-31T10:00:00Z`              | the same, with a zone                                       |
-| `10m ago`                           | the same, so long before now                                |
+| `10m ago`                           | the first message of the last ten minutes                   |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AtOffset(NamedTuple):
 
 
 class FromEnd(NamedTuple):
-    """So many offsets before the end of each partition."""
+    """A number of offsets before the end of each partition."""
 
     distance: int
 
@@ -48,7 +48,7 @@ END = FromEnd(0)
 
 
 def parse_start(written: str, *, now_ms: int, beginning: str = "beginning") -> Start:
-    """Return where reading begins; ValueError says what can be written, with the command's word for the beginning."""
+    """Return a start position; ValueError lists what is valid, with the command's word for the beginning."""
     text = written.strip()
     if text in {"beginning", "start"}:
         return BEGINNING

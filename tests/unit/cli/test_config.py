@@ -82,7 +82,7 @@ def test_every_format_shows_the_same(output_format: str) -> None:
     assert "100MiB" in result.stdout
 
 
-def test_all_mistakes_are_told_with_exit_code_2(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_with_exit_code_2(tmp_path: Path) -> None:
     file = tmp_path / "goqueue.toml"
     file.write_text("kafka_prot = 1\n", "utf-8")
     result = config_show("--config", file, "--kafka-port", "x", "--host", "0.0.0.0", GOQUEUE_LOG_LEVEL="loud")
@@ -106,7 +106,7 @@ def test_option_that_does_not_exist_exits_with_2() -> None:
 def test_help_has_every_option_with_its_default_and_the_limits_in_a_panel_of_their_own() -> None:
     text = config_show("--help", COLUMNS="200").stdout
     panels = {panel.split(" ", 1)[0]: panel for panel in text.split("╭─ ")[1:]}
-    assert {"Options", "Server", "Switches", "Topics", "Limits"} <= panels.keys()
+    assert {"Options", "Server", "Switches", "Topic", "Limits"} <= panels.keys()
     for setting in SETTINGS.values():
         if setting.group is Group.LIMITS:
             assert setting.flag in panels["Limits"]

@@ -61,7 +61,7 @@ def said(**fields: Any) -> Said:
     return Said(explained(group(**fields)))
 
 
-def test_a_group_that_works_is_told_with_who_reads_what() -> None:
+def test_stable_group_is_explained_with_its_assignment() -> None:
     told = said(
         topics=("orders",), members=(member("a", ZERO), member("b", ONE)), offsets=(offset(0, offset=4, lag=0),)
     )
@@ -76,7 +76,7 @@ def test_a_group_that_works_is_told_with_who_reads_what() -> None:
     assert told.trouble == []
 
 
-def test_a_queue_group_is_told_with_who_holds_how_much() -> None:
+def test_queue_group_is_explained_with_messages_per_consumer() -> None:
     members = (
         member("app", ZERO, topics=("orders",), in_flight=0),
         member("ann", in_flight=1, host=""),
@@ -106,7 +106,7 @@ def test_groups_without_members_say_so() -> None:
     assert "never had members" in said(kind="offsets", state="empty").about("state")[0]
 
 
-def test_a_rebalance_tells_who_is_late_and_who_waits_for_what() -> None:
+def test_rebalance_names_late_and_waiting_members() -> None:
     late = member("a", ZERO, revoking=(ONE,), target=(ZERO,), state="pending_revoke", revoke_within_seconds=48.0)
     waiting = member("b", target=(ONE,), state="pending_assign")
     rebalance = GroupRebalance(generation=3, reason="member b-id joined", began_at="2026-01-31T10:00:00Z", moves=1)
@@ -129,13 +129,13 @@ def test_a_member_that_has_not_heard_of_a_rebalance_is_not_late() -> None:
     assert told.trouble == []
 
 
-def test_a_member_without_work_is_told_why() -> None:
+def test_member_without_partitions_is_explained() -> None:
     told = said(topics=("orders",), members=(member("a", ZERO), member("b")))
     assert "b (b-id on 10.0.0.7) reads nothing." in told.about("member")
     assert "b has nothing to do: there are more members than partitions." in told.about("member")
 
 
-def test_silence_and_absence_are_told() -> None:
+def test_silent_and_absent_members_are_named() -> None:
     silent = member("a", ZERO, silent_seconds=21.0)
     away = member("b", generation=-2, silent_seconds=21.0)
     told = said(members=(silent, away))
@@ -160,7 +160,7 @@ def test_lag_names_the_worst_partition_and_its_reader() -> None:
     )
 
 
-def test_partitions_that_nobody_reads_or_has_committed_are_named() -> None:
+def test_partitions_without_owner_or_commit_are_named() -> None:
     told = said(
         members=(member("a", ZERO),),
         offsets=(
@@ -195,7 +195,7 @@ def test_a_rebalance_that_is_over_tells_how_long_it_took() -> None:
     ("seconds", "text"),
     [(0, "0 ms"), (0.12, "120 ms"), (3.5, "3.5 s"), (600, "10 min"), (7200, "2 h"), (172_800, "2 days")],
 )
-def test_ages_are_told_in_words(seconds: float, text: str) -> None:
+def test_ages_have_readable_units(seconds: float, text: str) -> None:
     assert age_text(seconds) == text
 
 
@@ -205,7 +205,7 @@ def test_of_many_partitions_the_first_are_named() -> None:
     assert partitions_text([]) == "nothing"
 
 
-def test_what_retention_does_to_a_group_is_trouble() -> None:
+def test_losses_to_retention_are_trouble() -> None:
     told = said(
         offsets=(
             offset(0, offset=1, lag=5, lost=3, retention_risk="lost", retention_left_seconds=9e5),

@@ -43,5 +43,5 @@ def test_nested_values_are_blocks() -> None:
 
 
 @given(st.lists(st.dictionaries(st.text(), values, min_size=1, max_size=4), min_size=1, max_size=3))
-def test_a_reader_of_yaml_gets_what_was_written(rows: list[dict[str, Any]]) -> None:
+def test_yaml_parser_reads_back_the_same_values(rows: list[dict[str, Any]]) -> None:
     assert yaml.safe_load("".join(yaml_entry(row) for row in rows)) == rows

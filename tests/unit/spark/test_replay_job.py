@@ -13,7 +13,7 @@ from pyarrow import fs
 from rich.console import Console
 from typing_extensions import override
 
-from goqueue.cli.jobs.replay_screen import Bar, Lines
+from goqueue.cli.jobs.replay_screen import ReplayBar, ReplayLines
 from goqueue.client.kafka import TopicPartition
 from goqueue.errors import Corrupt
 from goqueue.model.start_position import parse_start
@@ -322,7 +322,7 @@ def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFix
     status = ReplayStatus(RunState.RUNNING, 1_500, 700, 3, 4_500, 50.0, 30.0)
     done = BatchDone("one", RunProgress("replay"), RunProgress("replay").totals)
     failed = QueryFailed("one", "replay", Failure("the broker is away"), 2.0)
-    lines, text = Lines(), io.StringIO()
+    lines, text = ReplayLines(), io.StringIO()
     lines.tell(done, status)
     lines.tell(done, status)
     lines.tell(failed, status)
@@ -335,7 +335,7 @@ def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFix
         "  the same command goes on where it was",
     ]
 
-    with Bar(Console(file=text, force_terminal=True, width=150, markup=False, highlight=False)) as bar:
+    with ReplayBar(Console(file=text, force_terminal=True, width=150, markup=False, highlight=False)) as bar:
         bar.refresh(status)
         bar.tell(failed, status)
         bar.finish("one", status, "stopped", "")

@@ -17,7 +17,7 @@ from goqueue.model.start_position import AtOffset, FromEnd, Start, parse_start
 _INTERRUPTED = 130
 
 
-class Isolation(StrEnum):
+class IsolationChoice(StrEnum):
     """The isolation level for messages of transactions."""
 
     READ_COMMITTED = "read-committed"
@@ -40,7 +40,7 @@ GroupOption = Annotated[
         autocompletion=complete_group,
     ),
 ]
-IsolationOption = Annotated[Isolation, typer.Option(help="Hide or show messages of uncommitted transactions.")]
+IsolationOption = Annotated[IsolationChoice, typer.Option(help="Hide or show messages of uncommitted transactions.")]
 MessageFormatOption = Annotated[
     MessageFormat,
     typer.Option("--format", help="Output format: values as lines; whole messages as JSON Lines, YAML or table."),
@@ -65,7 +65,7 @@ def consume(
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many messages.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new messages at the end.")] = False,
     group: GroupOption = None,
-    isolation: IsolationOption = Isolation.READ_COMMITTED,
+    isolation: IsolationOption = IsolationChoice.READ_COMMITTED,
     key: Annotated[bool, typer.Option("--key", help="With lines: print the key and a tab before the value.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     output_format: MessageFormatOption = MessageFormat.LINES,
@@ -92,7 +92,7 @@ def consume(
         raise typer.BadParameter(str(error), param_hint="--from") from None
     require_output()
     write = writer(output_format, with_key=key)
-    wanted = _Wanted(server, topic, count, write, isolation is Isolation.READ_COMMITTED)
+    wanted = _Wanted(server, topic, count, write, isolation is IsolationChoice.READ_COMMITTED)
     if group is not None:
         _run(server, _consume_as_member(wanted, group, is_from_end=_is_from_end(where, partition)))
     else:

@@ -151,7 +151,7 @@ def write_files(directory: Path) -> Path:
     (directory / "customers.json").write_text("\n".join(rows) + "\n", "utf-8")
     pipeline = directory / PIPELINE_FILE
     if not pipeline.exists():
-        sample = resources.files("goqueue.cli").joinpath("demo_orders.yaml").read_text("utf-8")
+        sample = resources.files("goqueue.cli.demo").joinpath("orders.yaml").read_text("utf-8")
         pipeline.write_text(sample, "utf-8")
     return pipeline
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from goqueue.cli.connection import DEFAULT_SERVER, ServerOption
-from goqueue.cli.doctor.findings import Finding, Verdict, show_findings
+from goqueue.cli.doctor.findings import CheckResult, CheckStatus, show_findings
 from goqueue.cli.terminal.output import Format, FormatOption
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def doctor(
     """
     findings = list(_findings(server, kafka, config, data_dir))
     show_findings(findings, output_format)
-    if any(finding.verdict is Verdict.FAILURE for finding in findings):
+    if any(finding.verdict is CheckStatus.FAILURE for finding in findings):
         raise typer.Exit(1)
 
 
-def _findings(server: str, kafka: str | None, config: Path | None, data_dir: Path | None) -> Iterator[Finding]:
+def _findings(server: str, kafka: str | None, config: Path | None, data_dir: Path | None) -> Iterator[CheckResult]:
     from goqueue.cli.doctor import broker as doctor_broker
     from goqueue.cli.doctor import install as doctor_install
     from goqueue.cli.doctor import machine as doctor_machine
@@ -61,12 +61,14 @@ def _findings(server: str, kafka: str | None, config: Path | None, data_dir: Pat
     if settings is None:
         return
     if broker.is_elsewhere:
-        yield Finding.skipped("this machine", "the broker runs on another machine; run `goqueue doctor` there as well")
+        yield CheckResult.skipped(
+            "this machine", "the broker runs on another machine; run `goqueue doctor` there as well"
+        )
         return
     yield from doctor_machine.check(settings, broker)
 
 
-def _settings(config: Path | None, data_dir: Path | None) -> tuple[Settings | None, list[Finding]]:
+def _settings(config: Path | None, data_dir: Path | None) -> tuple[Settings | None, list[CheckResult]]:
     """Return the settings of a broker that is started here, and findings on them."""
     from goqueue.errors import InvalidSettings
     from goqueue.server.settings_sources import load
@@ -77,8 +79,8 @@ def _settings(config: Path | None, data_dir: Path | None) -> tuple[Settings | No
     except InvalidSettings as error:
         lines = "; ".join(mistake.line for mistake in error.mistakes)
         return None, [
-            Finding.failure("settings", lines, "correct them; `goqueue config show` shows each with its source")
+            CheckResult.failure("settings", lines, "correct them; `goqueue config show` shows each with its source")
         ]
     given = [effective for effective in loaded.values if effective.source != "default"]
     what = f"{len(given)} of {len(loaded.values)} are set" if given else "all of them are defaults"
-    return loaded.settings, [Finding.ok("settings", what)]
+    return loaded.settings, [CheckResult.ok("settings", what)]

@@ -17,7 +17,7 @@ _MARKS = {
 }
 
 
-class Verdict(StrEnum):
+class CheckStatus(StrEnum):
     """The result of a check."""
 
     OK = "ok"
@@ -26,36 +26,36 @@ class Verdict(StrEnum):
     SKIPPED = "skipped"
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of one check, and how to fix a problem."""
 
     check: str
-    verdict: Verdict
+    verdict: CheckStatus
     what: str
     fix: str = ""
 
     @classmethod
-    def ok(cls, check: str, what: str) -> Finding:
+    def ok(cls, check: str, what: str) -> CheckResult:
         """Return a finding without a problem."""
-        return cls(check, Verdict.OK, what)
+        return cls(check, CheckStatus.OK, what)
 
     @classmethod
-    def warning(cls, check: str, what: str, fix: str) -> Finding:
+    def warning(cls, check: str, what: str, fix: str) -> CheckResult:
         """Return a finding that may become a problem."""
-        return cls(check, Verdict.WARNING, what, fix)
+        return cls(check, CheckStatus.WARNING, what, fix)
 
     @classmethod
-    def failure(cls, check: str, what: str, fix: str) -> Finding:
+    def failure(cls, check: str, what: str, fix: str) -> CheckResult:
         """Return a finding of something that does not work."""
-        return cls(check, Verdict.FAILURE, what, fix)
+        return cls(check, CheckStatus.FAILURE, what, fix)
 
     @classmethod
-    def skipped(cls, check: str, why: str) -> Finding:
+    def skipped(cls, check: str, why: str) -> CheckResult:
         """Return a finding of a check that could not run."""
-        return cls(check, Verdict.SKIPPED, why)
+        return cls(check, CheckStatus.SKIPPED, why)
 
 
-def show_findings(findings: Sequence[Finding], output_format: Format) -> None:
+def show_findings(findings: Sequence[CheckResult], output_format: Format) -> None:
     """Print findings: for people one per line, with the fix below."""
     if output_format is Format.TABLE:
         _show_lines(findings)
@@ -67,7 +67,7 @@ def show_findings(findings: Sequence[Finding], output_format: Format) -> None:
     show("finding", rows, output_format)
 
 
-def _show_lines(findings: Sequence[Finding]) -> None:
+def _show_lines(findings: Sequence[CheckResult]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -84,8 +84,8 @@ def _show_lines(findings: Sequence[Finding]) -> None:
             said.append(f"\n-> {found.fix}", style="bold")
         lines.add_row(Text(mark, style=style), Text(found.check), said)
     screen.print(lines)
-    failures = sum(found.verdict is Verdict.FAILURE for found in findings)
-    warnings = sum(found.verdict is Verdict.WARNING for found in findings)
+    failures = sum(found.verdict is CheckStatus.FAILURE for found in findings)
+    warnings = sum(found.verdict is CheckStatus.WARNING for found in findings)
     screen.print(f"\n{_count(failures, 'failure')}, {_count(warnings, 'warning')}")
 
 

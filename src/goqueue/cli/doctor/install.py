@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 
 from goqueue import __version__
-from goqueue.cli.doctor.findings import Finding
+from goqueue.cli.doctor.findings import CheckResult
 
 _PYTHON_MIN = (3, 11)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -18,7 +18,7 @@ _BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9][0-9.]*)")
 _REINSTALL = "pip install --upgrade goqueue, in the environment that this command runs in"
 
 
-def check() -> Iterator[Finding]:
+def check() -> Iterator[CheckResult]:
     """Check the installation."""
     yield check_python()
     yield check_libraries("libraries", needed(), _REINSTALL)
@@ -34,15 +34,15 @@ def needed(extra: str = "") -> list[str]:
     return found
 
 
-def check_python() -> Finding:
+def check_python() -> CheckResult:
     """Check the version of Python."""
     found = f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < _PYTHON_MIN:
-        return Finding.failure("python", found, "install GoQueue with Python 3.11 or newer")
-    return Finding.ok("python", found)
+        return CheckResult.failure("python", found, "install GoQueue with Python 3.11 or newer")
+    return CheckResult.ok("python", found)
 
 
-def check_libraries(check: str, requirements: Sequence[str], fix: str) -> Finding:
+def check_libraries(check: str, requirements: Sequence[str], fix: str) -> CheckResult:
     """Check that libraries are installed in the required versions."""
     found, wrong = [], []
     for requirement in requirements:
@@ -56,8 +56,8 @@ def check_libraries(check: str, requirements: Sequence[str], fix: str) -> Findin
         if not satisfies(version, requirement):
             wrong.append(f"{name} is {version}, but must be {requirement.removeprefix(name)}")
     if wrong:
-        return Finding.failure(check, "; ".join(wrong), fix)
-    return Finding.ok(check, f"goqueue {__version__} with {', '.join(found)}")
+        return CheckResult.failure(check, "; ".join(wrong), fix)
+    return CheckResult.ok(check, f"goqueue {__version__} with {', '.join(found)}")
 
 
 def _name_of(requirement: str) -> str:

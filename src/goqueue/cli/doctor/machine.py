@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goqueue.cli.doctor.findings import Finding
+from goqueue.cli.doctor.findings import CheckResult
 from goqueue.cli.doctor.processes import Process, holder_of_lock, listener_on
 from goqueue.cli.terminal.tables import size_text
 
 if TYPE_CHECKING:
-    from goqueue.cli.doctor.broker import Look
+    from goqueue.cli.doctor.broker import BrokerChecks
     from goqueue.server.settings import Settings
 
 # Files of logs, in addition to one per connection.
@@ -24,7 +24,7 @@ _FILES_FOR_LOGS = 2000
 _FREE_WARNING = 0.05
 
 
-def check(settings: Settings, broker: Look) -> Iterator[Finding]:
+def check(settings: Settings, broker: BrokerChecks) -> Iterator[CheckResult]:
     """Check what a broker with these settings needs."""
     # The broker that answered has these ports.
     ours = {broker.http_port} if broker.is_reachable else set()
@@ -36,85 +36,85 @@ def check(settings: Settings, broker: Look) -> Iterator[Finding]:
     yield _check_open_files(settings.connections_max)
 
 
-def _check_port(name: str, host: str, port: int, *, is_ours: bool) -> Finding:
+def _check_port(name: str, host: str, port: int, *, is_ours: bool) -> CheckResult:
     if port == 0:
-        return Finding.ok(name, "any free one")
+        return CheckResult.ok(name, "any free one")
     if is_ours:
-        return Finding.ok(name, f"{port} is the broker's")
+        return CheckResult.ok(name, f"{port} is the broker's")
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            return Finding.failure(name, f"{host}:{port}: {error.strerror}", "choose another host or port")
+            return CheckResult.failure(name, f"{host}:{port}: {error.strerror}", "choose another host or port")
         flag = "--" + name.replace(" ", "-")
         fix = f"stop it, or start the broker with another {flag}"
-        return Finding.failure(name, f"{port} is in use by {_named(listener_on(port))}", fix)
-    return Finding.ok(name, f"{port} is free")
+        return CheckResult.failure(name, f"{port} is in use by {_named(listener_on(port))}", fix)
+    return CheckResult.ok(name, f"{port} is free")
 
 
-def _check_directory(directory: Path, guard: float, *, is_broker_known: bool) -> Iterator[Finding]:
+def _check_directory(directory: Path, guard: float, *, is_broker_known: bool) -> Iterator[CheckResult]:
     if not directory.exists():
         yield _check_parent(directory)
         return
     if not directory.is_dir():
-        yield Finding.failure("data directory", f"{directory} is not a directory", "choose another with --data-dir")
+        yield CheckResult.failure("data directory", f"{directory} is not a directory", "choose another with --data-dir")
         return
     try:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
         fix = f"let the user {_user()} write there, or choose another with --data-dir"
-        yield Finding.failure("data directory", f"{directory} cannot be written to: {error.strerror}", fix)
+        yield CheckResult.failure("data directory", f"{directory} cannot be written to: {error.strerror}", fix)
         return
-    yield Finding.ok("data directory", f"{directory.resolve()} can be written to")
+    yield CheckResult.ok("data directory", f"{directory.resolve()} can be written to")
     yield _check_lock(directory, is_broker_known=is_broker_known)
     yield _check_space(directory, guard)
 
 
-def _check_parent(directory: Path) -> Finding:
+def _check_parent(directory: Path) -> CheckResult:
     above = next(parent for parent in directory.absolute().parents if parent.exists())
     if not os.access(above, os.W_OK | os.X_OK):
         fix = f"create it, and let the user {_user()} write there, or choose another with --data-dir"
-        return Finding.failure("data directory", f"{directory} does not exist and cannot be created", fix)
-    return Finding.ok("data directory", f"{directory.absolute()} does not exist yet; the broker creates it")
+        return CheckResult.failure("data directory", f"{directory} does not exist and cannot be created", fix)
+    return CheckResult.ok("data directory", f"{directory.absolute()} does not exist yet; the broker creates it")
 
 
-def _check_lock(directory: Path, *, is_broker_known: bool) -> Finding:
+def _check_lock(directory: Path, *, is_broker_known: bool) -> CheckResult:
     lock = directory / "lock"
     if not lock.exists():
-        return Finding.ok("lock", "no broker has used the data directory yet")
+        return CheckResult.ok("lock", "no broker has used the data directory yet")
     holder = holder_of_lock(lock)
     if holder is None:
-        return Finding.ok("lock", "no broker uses the data directory now")
+        return CheckResult.ok("lock", "no broker uses the data directory now")
     what = f"the data directory is in use by {_named(holder)}"
     if not is_broker_known:
         fix = "if that is a broker, name its ports with --server and --kafka; another cannot start on this directory"
-        return Finding.warning("lock", what, fix)
-    return Finding.ok("lock", what)
+        return CheckResult.warning("lock", what, fix)
+    return CheckResult.ok("lock", what)
 
 
-def _check_space(directory: Path, guard: float) -> Finding:
+def _check_space(directory: Path, guard: float) -> CheckResult:
     stat = os.statvfs(directory)
     free = stat.f_bavail / stat.f_blocks if stat.f_blocks else 1.0
     what = f"{size_text(stat.f_bavail * stat.f_frsize)} free, {free:.0%} of the disk"
     fix = "free space, or lower retention.ms and retention.bytes of large topics"
     if free < guard:
-        return Finding.failure("free space", f"{what}: below {guard:.0%}, at which writes are refused", fix)
+        return CheckResult.failure("free space", f"{what}: below {guard:.0%}, at which writes are refused", fix)
     if free < guard + _FREE_WARNING:
-        return Finding.warning("free space", f"{what}; at {guard:.0%} writes are refused", fix)
-    return Finding.ok("free space", f"{what}; writes are refused below {guard:.0%}")
+        return CheckResult.warning("free space", f"{what}; at {guard:.0%} writes are refused", fix)
+    return CheckResult.ok("free space", f"{what}; writes are refused below {guard:.0%}")
 
 
-def _check_open_files(connections_max: int) -> Finding:
+def _check_open_files(connections_max: int) -> CheckResult:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + _FILES_FOR_LOGS
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return Finding.ok("open files", f"{'no limit' if soft == resource.RLIM_INFINITY else f'up to {soft:,}'}")
+        return CheckResult.ok("open files", f"{'no limit' if soft == resource.RLIM_INFINITY else f'up to {soft:,}'}")
     what = f"up to {soft:,}, but {connections_max:,} connections and the logs may need {wanted:,}"
     way = f"ulimit -n {wanted}" if hard == resource.RLIM_INFINITY or hard >= wanted else "raise the hard limit as root"
-    return Finding.warning("open files", what, f"{way} in the shell, LimitNOFILE={wanted} in a systemd unit")
+    return CheckResult.warning("open files", what, f"{way} in the shell, LimitNOFILE={wanted} in a systemd unit")
 
 
 def _named(process: Process | None) -> str:

@@ -1,4 +1,4 @@
-"""What a group is doing and what it has to fear from retention, in sentences. Pure: works on a reply of the broker."""
+"""Sentences on a group: its state, members, lag, rebalances, and what retention deletes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `goqueue job archive` prints: a progress bar on a terminal, lines elsewhere, or JSON; and the outcome."""
+"""Output of `goqueue job archive`: a progress bar on a terminal, lines elsewhere, or JSON; and the outcome."""
 
 from __future__ import annotations
 

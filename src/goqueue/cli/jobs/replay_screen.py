@@ -1,4 +1,4 @@
-"""What `goqueue job replay` prints: a progress bar on a terminal, lines elsewhere, or JSON."""
+"""Output of `goqueue job replay`: a progress bar on a terminal, lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def make_screen(output_format: Format) -> Iterator[ReplayScreen]:
     """Return the screen that fits the format and the terminal."""
     screen = console(highlight=False, emoji=False, markup=False)
     if output_format is not Format.TABLE:
-        yield JsonLines()
+        yield ReplayJsonLines()
     elif screen.is_terminal:
-        with Bar(screen) as bar:
+        with ReplayBar(screen) as bar:
             yield bar
     else:
-        yield Lines()
+        yield ReplayLines()
 
 
-class JsonLines:
+class ReplayJsonLines:
     """A JSON object per event."""
 
     def say(self, line: str) -> None:
@@ -77,7 +77,7 @@ class JsonLines:
         sys.stdout.flush()
 
 
-class Lines:
+class ReplayLines:
     """A line per event, and at most one batch per second."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Lines:
             self.say(line)
 
 
-class Bar:
+class ReplayBar:
     """A progress bar below the lines."""
 
     def __init__(self, screen: Console) -> None:
@@ -117,7 +117,7 @@ class Bar:
         self._bar: Progress = Progress(*columns, console=screen)
         self._task: TaskID | None = None
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ReplayBar:
         self._bar.start()
         return self
 
@@ -142,7 +142,7 @@ class Bar:
 
     def count(self, counts: Sequence[PartitionCount], target: str) -> None:
         self._bar.stop()
-        Lines().count(counts, target)
+        ReplayLines().count(counts, target)
 
     def finish(self, name: str, status: ReplayStatus, ending: str, advice: str) -> None:
         self._bar.stop()

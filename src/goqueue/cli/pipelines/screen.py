@@ -1,4 +1,4 @@
-"""What `goqueue pipeline run` prints: a live table on a terminal, lines elsewhere, or JSON."""
+"""Output of `goqueue pipeline run`: a live table on a terminal, lines elsewhere, or JSON."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from goqueue.errors import GoQueueError
 from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
-    from goqueue.cli.produce.input import Entry, InputLocation, Shape
+    from goqueue.cli.produce.input import Entry, InputFormat, InputLocation
     from goqueue.cli.produce.outbox import Outbox
     from goqueue.client import Published
 
@@ -80,14 +80,14 @@ def produce(
 
     Example: [bold]goqueue consume orders --format json | goqueue produce copy --json-lines[/bold]
     """
-    from goqueue.cli.produce.input import Shape
+    from goqueue.cli.produce.input import InputFormat
     from goqueue.client import NewMessage
 
     _check(key, key_separator, header, partition, is_json=json_lines, is_whole_file=whole_file)
     _check_files(files or [])
     template = NewMessage(key=key, headers=_parse_headers(header or []), partition=partition)
     separator = _unescaped(key_separator or "").encode()
-    shape = Shape(template, key_separator=separator, is_json=json_lines, is_whole_file=whole_file)
+    shape = InputFormat(template, key_separator=separator, is_json=json_lines, is_whole_file=whole_file)
     summary = ProduceSummary(topic, output_format, is_new_topic=not _exists(server, topic))
     try:
         stopped_by = _send(server, topic, acks, shape, files or [], summary)
@@ -149,7 +149,7 @@ def _exists(server: str, topic: str) -> bool:
 
 
 def _send(
-    server: str, topic: str, acks: AcksChoice, shape: Shape, files: Sequence[Path], summary: ProduceSummary
+    server: str, topic: str, acks: AcksChoice, shape: InputFormat, files: Sequence[Path], summary: ProduceSummary
 ) -> KeyboardInterrupt | OSError | None:
     """Publish all input; return what ended it early: Ctrl-C, or the error of an unreadable file."""
     from goqueue.cli.produce.outbox import Outbox
@@ -175,7 +175,7 @@ def _send(
     return stopped_by
 
 
-def _feed(outbox: Outbox, shape: Shape, files: Sequence[Path], summary: ProduceSummary) -> None:
+def _feed(outbox: Outbox, shape: InputFormat, files: Sequence[Path], summary: ProduceSummary) -> None:
     """Put input into the outbox as it is read, until the outbox refuses more."""
     from goqueue.cli.produce.input import Entry, Flaw
 

@@ -52,7 +52,7 @@ class Flaw(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class InputFormat:
     """How bytes become messages; `template` has the fields that all of them share."""
 
     template: NewMessage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from goqueue.cli.connection import DEFAULT_SERVER, QueueArgument, ServerOption, TopicArgument, connected
-from goqueue.cli.queues import arguments, messages
+from goqueue.cli.queues import messages
 from goqueue.cli.terminal.confirm import DryRunOption, YesOption, require_typed
 from goqueue.cli.terminal.output import Format, FormatOption, fields, show
 from goqueue.cli.terminal.tables import Column, Table, clean, print_facts
@@ -133,6 +133,7 @@ def alter(
 
     Example: [bold]goqueue queue alter billing --set retries=5 --set visibility_timeout=2m[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     wanted = arguments.parse_changes(settings or [], unset or [])
@@ -158,6 +159,7 @@ def pause(
 
     Example: [bold]goqueue queue pause billing --reason 'the database moves'[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     call = queues.pause(group, arguments.check_pause_reason(reason))
@@ -242,6 +244,7 @@ def purge(
 
     Example: [bold]goqueue queue purge billing orders --dry-run[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     (topic,) = arguments.check_topics([topic])

@@ -16,7 +16,6 @@ from goqueue.cli.connection import (
     complete_topic,
     connected,
 )
-from goqueue.cli.queues import arguments
 from goqueue.cli.terminal.output import Format, FormatOption, Value, fields, show
 from goqueue.cli.terminal.tables import Column, Table, clean, data_text
 from goqueue.cli.terminal.times import time_text
@@ -108,6 +107,7 @@ def receive(
 
     Example: [bold]goqueue queue receive billing orders --format json | jq -r .receipt_handle[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     visibility_s = None
@@ -159,6 +159,7 @@ def nack(
 
     Example: [bold]goqueue queue nack RECEIPT --delay 1m --reason 'the bank does not answer'[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     delay_s = None if delay is None else arguments.parse_duration_s(delay, "--delay", arguments.DELAY_MAX)
@@ -177,6 +178,7 @@ def reject(
 
     Example: [bold]goqueue queue reject RECEIPT --reason 'no such customer'[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     settling = partial(queues.reject, reason=arguments.check_reason(reason))
@@ -197,6 +199,7 @@ def extend(
 
     Example: [bold]goqueue queue extend RECEIPT --for 5m[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     timeout_s = arguments.parse_duration_s(timeout, "--for", arguments.VISIBILITY_MAX)
@@ -215,6 +218,7 @@ def peek(
 
     Example: [bold]goqueue queue peek billing orders[/bold]
     """
+    from goqueue.cli.queues import arguments
     from goqueue.client import queues
 
     (topic,) = arguments.check_topics([topic])
@@ -225,6 +229,8 @@ def peek(
 
 def _settle(receipts: Sequence[str], settling: Callable[..., Settling], server: str, output_format: Format) -> None:
     """Settle messages in requests of limited size, and print the result of each."""
+    from goqueue.cli.queues import arguments
+
     given = arguments.given_receipts(receipts)
     results: list[SettledMessage | GoQueueError] = []
     with connected(server) as client:

@@ -29,7 +29,7 @@ from goqueue.server.settings_sources import DEFAULT, Effective, Loaded, load
 
 R = TypeVar("R")
 
-_PANELS = {Group.SERVER: "Server", Group.TOPICS: "Defaults of topics", Group.LIMITS: "Limits"}
+_PANELS = {Group.SERVER: "Server", Group.TOPICS: "Topic defaults", Group.LIMITS: "Limits"}
 _ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Read settings from this TOML file; GOQUEUE_CONFIG does the same."),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.doctor.findings import Verdict, show_findings
+from goqueue.cli.doctor.findings import CheckStatus, show_findings
 from goqueue.cli.terminal.output import Format, FormatOption
 
 app = typer.Typer(no_args_is_help=True, help="Check the Spark installation of pipelines.")
@@ -45,5 +45,5 @@ def doctor(
     broker = doctor_broker.look_over_kafka(bootstrap, "--bootstrap") if bootstrap else []
     findings = [*spark_doctor.check(master, runs_job=runs_job), *broker]
     show_findings(findings, output_format)
-    if any(finding.verdict is Verdict.FAILURE for finding in findings):
+    if any(finding.verdict is CheckStatus.FAILURE for finding in findings):
         raise typer.Exit(1)

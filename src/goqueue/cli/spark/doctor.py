@@ -23,7 +23,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from goqueue.cli.doctor import install as doctor_install
-from goqueue.cli.doctor.findings import Finding, Verdict
+from goqueue.cli.doctor.findings import CheckResult, CheckStatus
 from goqueue.cli.spark import probe as spark_probe
 from goqueue.cli.terminal.streams import console
 from goqueue.cli.terminal.tables import size_text
@@ -44,7 +44,7 @@ print(source.name() if source else "")
 _REINSTALL = "pip install --upgrade 'goqueue[{}]', in the environment that this command runs in"
 
 
-def check(master: str | None, *, runs_job: bool) -> Iterator[Finding]:
+def check(master: str | None, *, runs_job: bool) -> Iterator[CheckResult]:
     """Check everything, and run the job if nothing that it needs is missing."""
     yield doctor_install.check_python()
     yield _check_libraries("libraries", "spark")
@@ -62,72 +62,74 @@ def check(master: str | None, *, runs_job: bool) -> Iterator[Finding]:
     yield from _check_spark_home(os.environ)
     yield _check_machine(machine)
     if find_spec("pyspark") is None:
-        yield Finding.skipped("job", "there is no Spark to run it")
+        yield CheckResult.skipped("job", "there is no Spark to run it")
         return
     yield check_sources(_source_modules(), "goqueue")
     if found is not None and found.chosen is None:
-        yield Finding.skipped("job", "there is no Java to run it on")
-    elif server is not None and server.verdict is Verdict.FAILURE:
-        yield Finding.skipped("job", "there is no Spark server to run it")
+        yield CheckResult.skipped("job", "there is no Java to run it on")
+    elif server is not None and server.verdict is CheckStatus.FAILURE:
+        yield CheckResult.skipped("job", "there is no Spark server to run it")
     elif runs_job:
         yield from _run_job(master)
 
 
-def _check_libraries(check: str, extra: str) -> Finding:
+def _check_libraries(check: str, extra: str) -> CheckResult:
     return doctor_install.check_libraries(check, doctor_install.needed(extra), _REINSTALL.format(extra))
 
 
-def _check_server(url: str) -> Finding:
+def _check_server(url: str) -> CheckResult:
     """Check that a Spark server listens; PySpark itself would retry for many minutes."""
     if not url.startswith("sc://"):
-        return Finding.ok("server", f"PySpark starts one for itself, on {url}")
+        return CheckResult.ok("server", f"PySpark starts one for itself, on {url}")
     parts = urlsplit(url)
     address = parts.hostname or "", parts.port or _CONNECT_PORT
     shown = f"{address[0]}:{address[1]}"
     try:
         with socket.create_connection(address, _CONNECT_TIMEOUT_S):
-            return Finding.ok("server", f"something listens at {shown}")
+            return CheckResult.ok("server", f"something listens at {shown}")
     except OSError as error:
         fix = "start the Spark Connect server there, or name another with --master or SPARK_REMOTE"
-        return Finding.failure("server", f"{shown}: {error.strerror or error}", fix)
+        return CheckResult.failure("server", f"{shown}: {error.strerror or error}", fix)
 
 
-def _check_java(found: JavaSearch) -> Iterator[Finding]:
+def _check_java(found: JavaSearch) -> Iterator[CheckResult]:
     reasons = "; ".join(f"{each.place}: {each.why}" for each in found.rejected)
     java = found.chosen
     if java is None:
-        yield Finding.failure("java", reasons, INSTALL_HINT)
+        yield CheckResult.failure("java", reasons, INSTALL_HINT)
         return
     what = f"Java {java.version} ({java.vendor}) at {java.home}, found by {java.place}"
     # Java on the path is optional, but an unusable JAVA_HOME is a mistake.
     if os.environ.get("JAVA_HOME") and found.rejected:
-        yield Finding.warning(
+        yield CheckResult.warning(
             "java", f"{what}; {reasons}", "set JAVA_HOME to a Java that Spark can run on, or unset it"
         )
     else:
-        yield Finding.ok("java", what)
+        yield CheckResult.ok("java", what)
 
 
-def _check_spark_home(environ: Mapping[str, str]) -> Iterator[Finding]:
+def _check_spark_home(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Warn about SPARK_HOME, which PySpark starts in place of its own Spark."""
     home, package = environ.get("SPARK_HOME"), find_spec("pyspark")
     if home and package and package.origin and Path(home).resolve() != Path(package.origin).parent.resolve():
-        yield Finding.warning("spark home", f"SPARK_HOME is {home}", "unset it, or see to it that its Spark is a 4.3")
+        yield CheckResult.warning(
+            "spark home", f"SPARK_HOME is {home}", "unset it, or see to it that its Spark is a 4.3"
+        )
 
 
-def _check_machine(machine: MachineResources) -> Finding:
+def _check_machine(machine: MachineResources) -> CheckResult:
     what = f"{machine.cores} cores, {size_text(machine.memory_bytes)} of memory"
     if machine.memory_bytes < _MEMORY_BYTES_MIN:
         least = size_text(_MEMORY_BYTES_MIN)
-        return Finding.warning("machine", what, f"Spark and its Python workers want {least} at least")
-    return Finding.ok("machine", f"{what}; a local Spark takes up to {size_text(machine.heap_bytes)} for its Java")
+        return CheckResult.warning("machine", what, f"Spark and its Python workers want {least} at least")
+    return CheckResult.ok("machine", f"{what}; a local Spark takes up to {size_text(machine.heap_bytes)} for its Java")
 
 
 def _source_modules() -> list[str]:
     return [module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")]
 
 
-def check_sources(modules: Sequence[str], wanted: str) -> Finding:
+def check_sources(modules: Sequence[str], wanted: str) -> CheckResult:
     """Find a data source as Spark does: in modules named pyspark_*, and in none if one of them fails to import."""
     found = {}
     for module in modules:
@@ -135,11 +137,13 @@ def check_sources(modules: Sequence[str], wanted: str) -> Finding:
         name, reason = _ask_source(module)
         if reason:
             fix = f"repair or uninstall {module}: because of it, Spark finds no data source that is written in Python"
-            return Finding.failure("data source", f"{module} cannot be imported: {reason}", fix)
+            return CheckResult.failure("data source", f"{module} cannot be imported: {reason}", fix)
         found[name] = module
     if wanted not in found:
-        return Finding.failure("data source", f"no module offers the data source {wanted}", _REINSTALL.format("spark"))
-    return Finding.ok("data source", f"{wanted}, from the module {found[wanted]}")
+        return CheckResult.failure(
+            "data source", f"no module offers the data source {wanted}", _REINSTALL.format("spark")
+        )
+    return CheckResult.ok("data source", f"{wanted}, from the module {found[wanted]}")
 
 
 def _ask_source(module: str) -> tuple[str, str]:
@@ -154,7 +158,7 @@ def _ask_source(module: str) -> tuple[str, str]:
     return asked.stdout.strip(), ""
 
 
-def _run_job(master: str | None) -> Iterator[Finding]:
+def _run_job(master: str | None) -> Iterator[CheckResult]:
     command = [sys.executable, "-m", "goqueue.cli.spark.probe", *([master] if master else [])]
     check = spark_probe.SESSION
     with (
@@ -178,10 +182,10 @@ def _run_job(master: str | None) -> Iterator[Finding]:
             pass
 
 
-def _given_up(check: str, log: IO[bytes], *, is_late: bool) -> Finding:
+def _given_up(check: str, log: IO[bytes], *, is_late: bool) -> CheckResult:
     doing = spark_probe.DOING[check]
     what = f"{doing} took longer than {_JOB_TIMEOUT_S:.0f} s" if is_late else f"Spark ended while {doing}"
-    return Finding.failure(check, what + _tail(log), "correct what Spark has logged, and run this again")
+    return CheckResult.failure(check, what + _tail(log), "correct what Spark has logged, and run this again")
 
 
 @contextmanager
@@ -210,14 +214,14 @@ def _running(command: list[str], log: IO[bytes]) -> Iterator[tuple[Iterator[byte
             end()
 
 
-def _told(line: bytes) -> tuple[Finding, str] | None:
+def _told(line: bytes) -> tuple[CheckResult, str] | None:
     """Return a finding of the probe and its next check; None for other output, of Spark for example."""
     try:
         told = json.loads(line)
         check, what, fix, next_check = (told[name] for name in ("check", "what", "fix", "next"))
     except (ValueError, TypeError, KeyError):
         return None
-    return (Finding.failure(check, what, fix) if fix else Finding.ok(check, what)), next_check
+    return (CheckResult.failure(check, what, fix) if fix else CheckResult.ok(check, what)), next_check
 
 
 def _tail(log: IO[bytes]) -> str:

@@ -1,1 +1,1 @@
-"""What all commands share: output formats, tables, times, confirmation and standard streams."""
+"""Terminal output and input of all commands: output formats, tables, times, confirmation and standard streams."""
