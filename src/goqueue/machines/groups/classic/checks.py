@@ -1,4 +1,4 @@
-"""What several acts on a classic group ask first, and the errors that they raise."""
+"""Checks and session updates that several operations on a classic group share, and the errors that they raise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def require_group(group: ClassicGroup | None, name: str, member_id: str) -> ClassicGroup:
-    """Return the group; UnknownMember if there is none."""
+    """Return the group; UnknownMember if it does not exist."""
     if group is None:
         raise UnknownMember(f"group {name!r} has no member {member_id!r}")
     return group
@@ -37,7 +37,7 @@ def check_instance(group: ClassicGroup, member_id: str, instance_id: str | None)
         return
     own = group.find(member_id)
     if own is not None and own.instance_id == instance_id:
-        # No other has it, and there may be many to look through.
+        # The fast path: no other member has the id, and groups may have many members.
         return
     check_owner(group, instance_id, group.member_of_instance(instance_id), member_id)
 
@@ -52,7 +52,7 @@ def check_owner(group: ClassicGroup, instance_id: str, owner: ClassicMember | No
 
 
 def unknown_member(group: ClassicGroup, member_id: str) -> UnknownMember:
-    """Return the error for somebody who is no member."""
+    """Return the error for an unknown member id."""
     return UnknownMember(f"group {group.name!r} has no member {member_id!r}", hint="join again")
 
 
@@ -62,7 +62,7 @@ def in_progress(group: ClassicGroup) -> RebalanceInProgress:
 
 
 def heard(group: ClassicGroup, member_id: str, now: Now) -> ClassicGroup:
-    """Return the group with a new session for a member, unless it waits for an answer: then it has none."""
+    """Return the group with a new session for a member, unless it waits for a reply: then it has no session."""
     if group.is_waiting(member_id):
         return group
     deadline_ms = now.monotonic_ms + group.members[member_id].session_timeout_ms
@@ -70,7 +70,7 @@ def heard(group: ClassicGroup, member_id: str, now: Now) -> ClassicGroup:
 
 
 def answered(group: ClassicGroup, now: Now) -> ClassicGroup:
-    """Return the group with new sessions for all who waited for the leader, as they get an answer now."""
+    """Return the group with new sessions for all members that waited for the leader, since they get a reply now."""
     begun = {each: now.monotonic_ms + group.members[each].session_timeout_ms for each in group.syncing}
     return replace(group, sessions={**group.sessions, **begun}, syncing={}) if begun else group
 

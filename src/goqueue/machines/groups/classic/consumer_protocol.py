@@ -1,9 +1,8 @@
-"""What members of classic groups tell each other about topics and partitions, if they are Kafka consumers.
+"""Subscriptions and assignments that Kafka consumers of classic groups exchange.
 
-The broker passes these bytes on and does not need them; it reads them to tell users who reads what, and to refuse
-commits for partitions that are somebody else's. What is longer than anybody needs counts as something else: nobody but
-the members has to understand it, and everybody waits while it is read. All numbers are big endian, sizes are i16 for
-strings and i32 for arrays and bytes:
+The broker passes these bytes on. It reads them only to show which member reads what, and to refuse commits of
+partitions of other members. Oversized bytes count as unreadable: only members have to read them, and all other requests
+wait while the broker does. All numbers are big endian, sizes are i16 for strings and i32 for arrays and bytes:
 
     subscription   version:i16  topics:[string]  user data:bytes  (v1: owned ...)
     assignment     version:i16  [topic:string  partitions:[i32]]  user data:bytes
@@ -82,5 +81,5 @@ def _string(data: bytes, position: int) -> tuple[str, int]:
 
 def _bounded(count: int, count_max: int) -> int:
     if not 0 <= count <= count_max:
-        raise ValueError("there cannot be that many, or they are more than are read")
+        raise ValueError("there are more than can be, or than are read")
     return count

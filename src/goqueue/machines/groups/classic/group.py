@@ -4,22 +4,22 @@
 |------------|----------------------------------------|-------------------------|--------------|-----------------|
 | empty      | new member: a round begins             | unknown member          | unknown      |                 |
 | preparing  | waits for the end of the round         | rebalance in progress   | the same     | may end it      |
-| completing | same as before: told the generation    | waits for the leader's, | fine         | a round begins  |
+| completing | same protocols: gets the generation    | waits for the leader's, | fine         | a round begins  |
 |            | again; otherwise a round begins        | which makes it stable   |              |                 |
-| stable     | follower, same as before: told the     | told the assignment     | fine         | a round begins  |
+| stable     | follower, same protocols: gets the     | gets the assignment     | fine         | a round begins  |
 |            | generation; otherwise a round begins   |                         |              |                 |
 
-A round ends when all members of the last generation have joined again and every id that was given out has come, or at
-its deadline: whoever is missing then is no member any more, except for members with an instance id, who may be away
-until their session is over; if nobody else is there, the round goes on for them. Whoever joins and was no member before
-is given up if the round lasts longer than a client waits, since it may be gone.
+A round ends when all members of the last generation have joined again and every id that was handed out has joined, or
+at its deadline: members that are missing then are removed, except for members with an instance id, which may be away
+until their session expires; if there are no others, the round goes on for them. A new joiner is removed if the round
+lasts longer than a client waits, since it may be gone.
 
-The new generation is stored before anybody is told of it, so no generation is ever given twice, whatever happens to the
-broker. Rounds are not stored: after a restart, a group is stable if all that its last generation had was assigned to
-those who are still there, and begins a round otherwise. How large all of it may be is in `group_limits`.
+The new generation is stored before any member sees it, so no generation is ever used twice, whatever happens to the
+broker. Rounds are not stored: after a restart, a group is stable if all partitions of its last generation are with
+present members, and begins a round otherwise. `limits` bounds all sizes.
 
-Functions take a group and return another one, with the answers for those who asked now or earlier. Refusals are raised,
-and leave the group as it was. Moments in names ending in `_ms` are monotonic, except for those that are stored.
+Functions take a group and return the next one, with the replies to current and earlier commands. Refusals are raised,
+and leave the group as it was. Moments in names ending in `_ms` are monotonic, except for stored ones.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from goqueue.model.topic import TopicPartition
 
 
 def sync(group: ClassicGroup | None, command: Sync, ticket: int, now: Now) -> ClassicStep:
-    """Give a member its assignment, now or when the leader has brought it."""
+    """Return a member's assignment, now or when the leader has sent it."""
     check_sync(command)
     group = require_group(group, command.group, command.member_id)
     check_member(group, command.member_id, command.instance_id, command.generation)
@@ -90,7 +90,7 @@ def _synced(group: ClassicGroup, member_id: str) -> Synced:
 
 
 def heartbeat(group: ClassicGroup | None, command: Heartbeat, ticket: int, now: Now) -> ClassicStep:
-    """Take note that a member is alive; RebalanceInProgress calls it to join again."""
+    """Renew the session of a member; RebalanceInProgress calls it to join again."""
     group = require_group(group, command.group, command.member_id)
     check_member(group, command.member_id, command.instance_id, command.generation)
     group = heard(group, command.member_id, now)
@@ -99,13 +99,13 @@ def heartbeat(group: ClassicGroup | None, command: Heartbeat, ticket: int, now: 
 
 
 def leave(group: ClassicGroup | None, command: Leave, ticket: int, now: Now) -> ClassicStep:
-    """Let members go; the answer has an error or None for each of them."""
+    """Remove members; the reply has an error or None for each of them."""
     check_leave(command)
     results: list[GoQueueError | None] = []
     gone: dict[str, str] = {}
     instances: dict[str, ClassicMember] = {}
     if group is not None and any(leaver.instance_id is not None for leaver in command.leavers):
-        # Looked up once, since many may leave, of many.
+        # Looked up once, since many members of a large group may leave at once.
         instances = {each.instance_id: each for each in group.everybody().values() if each.instance_id is not None}
     for leaver in command.leavers:
         try:
@@ -135,7 +135,7 @@ def _leaving(group: ClassicGroup | None, leaver: Leaver, instances: Mapping[str,
 
 
 def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> ClassicStep:
-    """Take members out of a group, for the reasons given; those left have to join again."""
+    """Remove members from a group, for the given reasons; the others have to join again."""
     error = UnknownMember(f"the member is no longer in group {group.name!r}")
     answers = [TicketReply(ticket, error) for member, ticket in group.syncing.items() if member in gone]
     was_member = any(member in group.members for member in gone)
@@ -146,7 +146,7 @@ def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> ClassicSte
         tally = begun.tally.without(found for each in gone if (found := group.find(each)) is not None)
         group = replace(group, round=replace(begun, joiners=joiners, newcomers=newcomers, tally=tally))
     if was_member:
-        # What they had is nobody's until the next generation, and that has to be known after a restart, too.
+        # Partitions of removed members have no owner until the next generation, and a restart must not forget that.
         group = replace(group, members=without(group.members, gone), is_assigned=False)
         if not group.members:
             group = replace(group, leader="", protocol=None, emptied_ms=now.wall_ms)
@@ -163,11 +163,11 @@ def remove(group: ClassicGroup, gone: Mapping[str, str], now: Now) -> ClassicSte
     return ClassicStep(group, (*answers, *told))
 
 
-# -- time
+# -- deadlines
 
 
 def tick(group: ClassicGroup, now: Now) -> ClassicStep:
-    """Do what is due: give up members that are silent, and end rounds whose time is over."""
+    """Handle the deadlines of a group: remove expired members, and end rounds that are over."""
     moment = now.monotonic_ms
     gone = {
         member: f"member {member} was silent for {group.members[member].session_timeout_ms / 1000:g} s"
@@ -191,12 +191,12 @@ def tick(group: ClassicGroup, now: Now) -> ClassicStep:
 
 
 def deadline_ms(group: ClassicGroup) -> int | None:
-    """Return when `tick` has something to do next."""
+    """Return the next deadline of `tick`."""
     deadlines: list[int] = []
     waits = [group.sessions, group.pending]
     if group.round is not None:
         waits.append(group.round.newcomers)
-        # Behind the time that it is kept open, only somebody who comes or goes can end a round before its deadline.
+        # After the time that it is kept open, only a join or leave can end a round before its deadline.
         is_waiting = not group.round.joiners.keys() >= group.members.keys() or bool(group.pending)
         deadlines.append(group.round.deadline_ms if is_waiting else group.round.open_until_ms)
     elif group.state is ClassicState.COMPLETING:
@@ -206,9 +206,9 @@ def deadline_ms(group: ClassicGroup) -> int | None:
 
 
 def revive(group: ClassicGroup, now: Now) -> ClassicGroup:
-    """Let everybody's session begin anew, as nobody could be heard while the broker was away.
+    """Restart all sessions, since no heartbeats could arrive while the broker was away.
 
-    Members that had not all got their assignments have to join again: perhaps one of them had left.
+    If some members did not have their assignments yet, all have to join again: one of them may have left meanwhile.
     """
     sessions = {member.id: now.monotonic_ms + member.session_timeout_ms for member in group.members.values()}
     group = replace(group, sessions=sessions)
@@ -229,11 +229,12 @@ def check_commit(
     *,
     is_transactional: bool = False,
 ) -> list[GoQueueError | None]:
-    """Return for each partition why a member cannot commit it, or None; raises what forbids them all.
+    """Return for each partition why a member cannot commit it, or None; raise what forbids the whole commit.
 
-    A member may commit what nobody else has: it may be about to give back what it was not assigned again. Whoever is no
-    member (an administrator, a consumer that assigns itself) may commit while there are no members. Within transactions
-    also otherwise: old producers cannot say for which member they commit, and it is their epoch that fences them.
+    A member may commit partitions that no other member has: it may be about to revoke one that it was not assigned
+    again. Callers that are not members (an administrator, a consumer that assigns itself) may commit while the group
+    has no members. Within transactions they always may: old producers cannot name their member, and their own epoch
+    fences them.
     """
     is_anonymous = generation < 0 and not member_id and instance_id is None
     if is_anonymous and (is_transactional or group.state is ClassicState.EMPTY):

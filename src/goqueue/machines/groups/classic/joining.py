@@ -1,4 +1,6 @@
-"""Joining a classic group: new members, members that come again, and members that take over from their former self."""
+"""Joins to a classic group: of new members, of current members, and of static members that replace their former
+process.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,12 @@ from goqueue.machines.groups.limits import (
     check_join,
 )
 
-# Clients wait for the end of a round a little longer than it can last, as far as they know.
+# Clients wait for the end of a round a little longer than its longest duration, as far as they know it.
 _GRACE_MS = 5_000
 
 
 def join(group: ClassicGroup | None, command: Join, ticket: int, now: Now) -> ClassicStep:
-    """Let a member join; it is answered when the round that it joins is over."""
+    """Let a member join; it gets its reply when the round is over."""
     check_join(command)
     group = group or ClassicGroup(name=command.group)
     member = _member(command)
@@ -72,7 +74,7 @@ def _join_without_id(group: ClassicGroup, command: Join, member: ClassicMember, 
 
 
 def _give_id(group: ClassicGroup, command: Join, ticket: int, now: Now) -> ClassicStep:
-    """Tell a new member the id to join with; whoever does not come with it soon has lost it."""
+    """Send a new member the id to join with; the id expires soon."""
     if len(group.pending) >= PENDING_MAX:
         raise GroupFull(f"group {group.name!r} has given {PENDING_MAX} ids to clients that have not joined")
     deadline_ms = now.monotonic_ms + min(command.session_timeout_ms, PENDING_MAX_MS)
@@ -83,7 +85,7 @@ def _give_id(group: ClassicGroup, command: Join, ticket: int, now: Now) -> Class
 
 
 def _enter(group: ClassicGroup, command: Join, member: ClassicMember, ticket: int, now: Now) -> ClassicStep:
-    """Let a new member into the round under way, or into a new one."""
+    """Add a new member to the current round, or begin one."""
     group, answers = begin_round(group, f"member {member.id} joined", now, timeout_ms=member.rebalance_timeout_ms)
     group = replace(group, round=kept_open(group.round, now))
     return _add_joiner(group, member, command.protocol_type, ticket, now, answers)
@@ -104,7 +106,7 @@ def _join_again(group: ClassicGroup, command: Join, member: ClassicMember, ticke
 def _take_over(
     group: ClassicGroup, former: ClassicMember, command: Join, member: ClassicMember, ticket: int, now: Now
 ) -> ClassicStep:
-    """Let a member that has come back under its instance id take the place of its former self."""
+    """Let a static member that comes back under its instance id replace its former member."""
     member = replace(member, assignment=former.assignment)
     group, answers = _hand_down(group, former, member, now)
     is_same_type = command.protocol_type == group.protocol_type
@@ -116,9 +118,9 @@ def _take_over(
 
 
 def _hand_down(group: ClassicGroup, former: ClassicMember, heir: ClassicMember, now: Now) -> ClassicStep:
-    """Let the heir have its former self's place in the generation, and tell whoever still waits as that one.
+    """Give the new member the former one's place in the generation, and fence requests of the former one that wait.
 
-    What the heir says for itself counts from the next generation on.
+    The new member's own protocols count from the next generation on.
     """
     fenced = InstanceFenced(f"member {former.id} was replaced by {heir.id}, which has its instance id")
     answers: tuple[TicketReply, ...] = ()
@@ -142,12 +144,12 @@ def _hand_down(group: ClassicGroup, former: ClassicMember, heir: ClassicMember, 
 
 
 def _reads_the_same(group: ClassicGroup, former: ClassicMember, member: ClassicMember) -> bool:
-    """Tell whether a generation can stay as it is when a member takes the place of its former self."""
+    """Return whether the generation can stay when a member replaces its former self."""
     if chosen_protocol({**group.members, member.id: member}.values()) != group.protocol:
         return False
     before, after = former.metadata(group.protocol), member.metadata(group.protocol)
     if group.protocol_type == CONSUMER and (topics := subscribed_topics(before)) is not None:
-        # The rest tells which partitions it has, and that is another story after every start.
+        # The rest of the subscription has the partitions that it owns, which differ after every start.
         return topics == subscribed_topics(after)
     return before == after
 
@@ -177,7 +179,7 @@ def _add_joiner(
         joiners={**begun.joiners, member.id: Joiner(member, ticket)},
         newcomers=newcomers,
         tally=tally.with_member(member),
-        # If there are others, it is of their type already.
+        # Other members, if there are any, have its type already.
         protocol_type=protocol_type,
     )
     group = replace(group, round=joined, sessions=without(group.sessions, [member.id]))
@@ -186,7 +188,7 @@ def _add_joiner(
 
 
 def _patience_ms(member: ClassicMember) -> int:
-    """Return how long a newcomer can be expected to wait; if it is still there then, it joins anew."""
+    """Return how long a new member can be expected to wait; later it joins again."""
     return min(max(member.session_timeout_ms, member.rebalance_timeout_ms) + _GRACE_MS, NEWCOMER_MAX_MS)
 
 
@@ -207,7 +209,7 @@ def _member(command: Join) -> ClassicMember:
 
 
 def _check_fit(group: ClassicGroup, command: Join, member: ClassicMember) -> None:
-    """Refuse a member that could not be assigned anything together with the others, or is too much for the group."""
+    """Refuse a member that shares no protocol with the others, or that exceeds a limit of the group."""
     if not command.protocol_type or not command.protocols:
         raise InconsistentProtocol("a member has to name a type of protocol, and at least one protocol")
     own = group.find(command.member_id) if command.member_id else group.member_of_instance(command.instance_id)
@@ -227,7 +229,7 @@ def _check_fit(group: ClassicGroup, command: Join, member: ClassicMember) -> Non
 
 
 def _says_the_same(group: ClassicGroup, own: ClassicMember, command: Join) -> bool:
-    """Tell whether a member says nothing new, in a generation into which it fits."""
+    """Return whether a member sends the same protocols as before, in a generation that it fits into."""
     return group.round is None and command.protocol_type == group.protocol_type and own.protocols == command.protocols
 
 

@@ -1,4 +1,4 @@
-"""What is stored of a classic group: one record for the group, one for each member."""
+"""Stored records of a classic group: one for the group, one for each member."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _MemberValue(msgspec.Struct, frozen=True):
 
 
 def changes(before: ClassicGroup | None, after: ClassicGroup | None) -> list[KeyedRecord]:
-    """Return the records that make the stored part of one group that of another; None is no group.
+    """Return the records that turn the stored part of one value of a group into that of another; None is no group.
 
     A group that never had a generation is not stored.
     """
@@ -69,7 +69,7 @@ def changes(before: ClassicGroup | None, after: ClassicGroup | None) -> list[Key
 
 
 def fold(group: ClassicGroup | None, key: GroupKey, value: bytes | None) -> ClassicGroup | None:
-    """Return the group as a stored record makes it."""
+    """Return the group after a stored record."""
     if key.kind is GroupKeyKind.GROUP:
         if value is None:
             return None

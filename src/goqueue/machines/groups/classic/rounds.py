@@ -1,4 +1,4 @@
-"""Rounds of a classic group: how one begins, who is part of the generation that it ends with, and what moved."""
+"""Rounds of a classic group: how they begin, which members the next generation has, and which partitions moved."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from goqueue.machines.groups.classic.values import (
 from goqueue.machines.groups.values import REBALANCES_KEPT, Rebalance
 from goqueue.model.topic import TopicPartition
 
-# Members that start together should begin together, but nobody should wait for others that may never come.
+# Members that start together should share a generation, but no member should wait long for others that may never come.
 _OPEN_MS = 200
 _OPEN_MAX_MS = 3_000
-# Reasons are stored, and members may say what they want.
+# Reasons are stored, and clients choose their text.
 _REASON_CHARS_MAX = 500
-# Everybody waits while partitions are counted that have moved.
+# All other requests wait while moved partitions are counted.
 _COUNTED_MAX = 100_000
 
 
 def begin_round(group: ClassicGroup, reason: str, now: Now, *, timeout_ms: int = 0) -> ClassicStep:
-    """Call all members to join again; the first reason of a round is kept. Those who wait for the leader are told."""
+    """Call all members to join again; the first reason of a round is kept. Members that wait for the leader get the
+    error now.
+    """
     if group.round is not None:
         return ClassicStep(group)
     timeout_ms = max([timeout_ms, *(member.rebalance_timeout_ms for member in group.members.values())])
@@ -49,14 +51,14 @@ def begin_round(group: ClassicGroup, reason: str, now: Now, *, timeout_ms: int =
 
 
 def kept_open(begun: Round | None, now: Now) -> Round | None:
-    """Return the round, open a little longer for others if it is the first one of its group."""
+    """Return the round; the first round of a group stays open a little longer for other members."""
     if begun is None or begun.open_max_ms <= now.monotonic_ms:
         return begun
     return replace(begun, open_until_ms=min(now.monotonic_ms + _OPEN_MS, begun.open_max_ms))
 
 
 def complete_if_ready(group: ClassicGroup, now: Now) -> ClassicStep:
-    """End the round under way if nobody is missing."""
+    """End the current round if all members have joined."""
     if group.round is None or group.pending or group.round.open_until_ms > now.monotonic_ms:
         return ClassicStep(group)
     is_complete = group.round.joiners.keys() >= group.members.keys()
@@ -64,9 +66,10 @@ def complete_if_ready(group: ClassicGroup, now: Now) -> ClassicStep:
 
 
 def complete_round(group: ClassicGroup, now: Now) -> ClassicStep:
-    """Begin the next generation with those who have joined, and tell them.
+    """Begin the next generation with the members that have joined, and send their replies.
 
-    If nobody has, those who may be away until their session is over keep their places, and the round goes on for them.
+    If none has joined, static members that are away keep their places until their sessions expire, and the round goes
+    on.
     """
     assert group.round is not None
     ended = group.round
@@ -99,14 +102,14 @@ def complete_round(group: ClassicGroup, now: Now) -> ClassicStep:
 
 
 def _waiting_for(group: ClassicGroup, begun: Round, absent: Mapping[str, ClassicMember]) -> ClassicGroup:
-    """Return the group with nobody but those who are away, and its round until the first of their sessions is over."""
+    """Return the group with only the members that are away, and a round until the first of their sessions expires."""
     sessions = {each: group.sessions[each] for each in absent}
     extended = replace(begun, deadline_ms=min(sessions.values()), tally=member_counts_of(absent.values()))
     return replace(group, members=absent, is_assigned=False, sessions=sessions, round=extended)
 
 
 def current_generation(group: ClassicGroup, member_id: str) -> Joined:
-    """Return what a member is told of the generation that it is part of."""
+    """Return the reply to a member about its generation."""
     members: tuple[LeaderView, ...] = ()
     if member_id == group.leader:
         members = tuple(
@@ -125,7 +128,7 @@ def current_generation(group: ClassicGroup, member_id: str) -> Joined:
 
 
 def assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Now) -> ClassicGroup:
-    """Give members what the leader has decided; nothing to those it has forgotten."""
+    """Set the assignments of the leader; members without one get nothing."""
     members = {
         member.id: replace(member, assignment=bytes(assignments.get(member.id, b"")))
         for member in group.members.values()
@@ -143,7 +146,7 @@ def assign(group: ClassicGroup, assignments: Mapping[str, bytes], now: Now) -> C
 
 
 def _moves(before: Iterable[ClassicMember], after: Iterable[ClassicMember]) -> int:
-    """Return how many partitions have gone from one member to another; none if there are too many to count them."""
+    """Return how many partitions moved between members; zero if there are too many to count."""
     former, owners = _owners(before), _owners(after)
     if former is None or owners is None:
         return 0
@@ -160,7 +163,7 @@ def _owners(members: Iterable[ClassicMember]) -> dict[TopicPartition, str] | Non
 
 
 def _leader(group: ClassicGroup, ended: Round) -> str:
-    """Return who assigns: the leader of before if it is still there, else whoever joined first."""
+    """Return the leader: the previous one if it has joined, else the member that joined first."""
     return group.leader if group.leader in ended.joiners else next(iter(ended.joiners), "")
 
 

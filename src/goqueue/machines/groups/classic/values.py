@@ -1,4 +1,4 @@
-"""A classic group and what members say to it. All values are frozen; what is marked volatile is not stored."""
+"""A classic group, its members, and their commands. All values are frozen; fields marked volatile are not stored."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 from goqueue.machines.decision import TicketReply
 from goqueue.machines.groups.values import Rebalance
 
-# What a record costs: numbers, names of fields, framing.
+# The cost of a record: numbers, names of fields, framing.
 _FRAME_BYTES = 250
 
 
 class Protocol(NamedTuple):
-    """A way of assigning partitions that a member knows, and what it tells whoever assigns."""
+    """An assignment protocol of a member, with the member's metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -26,9 +26,9 @@ class Protocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMember:
-    """A member of a generation; `assignment` is what the leader gave it, be it in this generation or the one before.
+    """A member of a generation; `assignment` is from the leader of this generation or of the one before.
 
-    `stored_bytes` is how much is stored of it, besides the assignment.
+    `stored_bytes` is its stored size without the assignment.
     """
 
     id: str
@@ -44,16 +44,16 @@ class ClassicMember:
 
     @property
     def protocol_names(self) -> frozenset[str]:
-        """The protocols that it knows; clients may name one twice."""
+        """The protocols of the member; clients may name one twice."""
         return frozenset(protocol.name for protocol in self.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what the member says under a protocol."""
+        """Return the member's metadata for a protocol."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
 
 class Joiner(NamedTuple):
-    """A member that has joined the round under way, and waits for its end under a ticket."""
+    """A member that has joined the current round, and waits for its end under a ticket."""
 
     member: ClassicMember
     ticket: int
@@ -61,12 +61,12 @@ class Joiner(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A rebalance before its generation begins: members join, or are given up at the deadline.
+    """A rebalance before its generation begins: members join, or are removed at the deadline.
 
-    If nobody was there before, the round stays open until `open_until_ms`, and longer if others come, but not beyond
-    `open_max_ms`: so members that start together begin together. `newcomers` has a deadline for each joiner that was no
-    member before: nothing is heard of it while it waits, and it may be gone. `tally` is that of all members, as they
-    are if they have joined, and as they were if not.
+    If the group was empty before, the round stays open until `open_until_ms`, and longer if others join, up to
+    `open_max_ms`: so members that start together share a generation. `newcomers` has a deadline for each new joiner: it
+    sends nothing while it waits, and may be gone. `tally` counts all members, with their new protocols once they have
+    joined.
     """
 
     reason: str
@@ -81,7 +81,7 @@ class Round:
 
 
 class ClassicState(StrEnum):
-    """Where a group stands, in Kafka's words."""
+    """State of a group, in Kafka's words."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -91,12 +91,11 @@ class ClassicState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicGroup:
-    """A group whose members assign partitions among themselves: one of them, the leader, does it for all.
+    """A group whose leader, one of its members, assigns partitions for all.
 
-    `is_assigned` says that the leader has done so in this generation. `sessions` has a deadline for each member that
-    should be heard of (those who wait for an answer cannot be), `pending` for each id that was given out and has not
-    joined; `syncing` are tickets of members that wait for the leader, `sync_deadline_ms` is when those that do not are
-    given up.
+    `is_assigned` means that the leader has done so in this generation. `sessions` has a deadline for each member that
+    has to send heartbeats (members that wait for a reply do not), `pending` for each id that was handed out and has not
+    joined. `syncing` has the tickets of members that wait for the leader; the others are removed at `sync_deadline_ms`.
     """
 
     name: str
@@ -119,7 +118,7 @@ class ClassicGroup:
 
     @property
     def state(self) -> ClassicState:
-        """Where the group stands."""
+        """State of the group."""
         if self.round is not None:
             return ClassicState.PREPARING
         if not self.members:
@@ -128,25 +127,25 @@ class ClassicGroup:
 
     @property
     def is_void(self) -> bool:
-        """Whether there is nothing to keep of the group: nobody was ever a member, or is about to become one."""
+        """Whether nothing of the group has to be kept: it has no members, and none is joining."""
         return not self.generation and self.round is None and not self.pending
 
     def find(self, member_id: str) -> ClassicMember | None:
-        """Return a member by its id, as it has joined the round under way if it has."""
+        """Return a member by its id, in the version of the current round if it has joined that."""
         joiner = self.round.joiners.get(member_id) if self.round is not None else None
         return joiner.member if joiner is not None else self.members.get(member_id)
 
     def everybody(self) -> dict[str, ClassicMember]:
-        """Return all members and joiners, as they have joined the round under way if they have."""
+        """Return all members and joiners, in the version of the current round if they have joined that."""
         joiners = self.round.joiners if self.round is not None else {}
         return {**self.members, **{each: joiner.member for each, joiner in joiners.items()}}
 
     def is_waiting(self, member_id: str) -> bool:
-        """Tell whether a member waits for an answer."""
+        """Return whether a member waits for a reply."""
         return member_id in self.syncing or (self.round is not None and member_id in self.round.joiners)
 
     def member_of_instance(self, instance_id: str | None) -> ClassicMember | None:
-        """Return the member with an instance id, whether it has joined the round under way or not."""
+        """Return the member with an instance id, whether it has joined the current round or not."""
         if instance_id is None:
             return None
         if self.round is not None:
@@ -157,7 +156,7 @@ class ClassicGroup:
 
 
 class ClassicStep(NamedTuple):
-    """A group as it is next, and who is told what."""
+    """The next value of a group, and the replies to send."""
 
     group: ClassicGroup
     answers: tuple[TicketReply, ...] = ()
@@ -165,7 +164,7 @@ class ClassicStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A member wants to be part of the next generation; `new_id` is for a member that has none yet."""
+    """Join the next generation; `new_id` is for a member without an id."""
 
     group: str
     member_id: str
@@ -182,7 +181,7 @@ class Join:
 
 
 class LeaderView(NamedTuple):
-    """What the leader is told of a member."""
+    """A member as the leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -191,7 +190,7 @@ class LeaderView(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A member is part of a generation; the leader is told of all members."""
+    """The reply to a join: the member's generation; the leader also gets all members."""
 
     generation: int
     protocol_type: str
@@ -204,7 +203,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A member asks for its assignment; the leader brings those of all."""
+    """Ask for a member's assignment; the leader sends those of all members."""
 
     group: str
     member_id: str
@@ -226,7 +225,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A member is alive."""
+    """A heartbeat of a member."""
 
     group: str
     member_id: str
@@ -235,7 +234,7 @@ class Heartbeat:
 
 
 class Leaver(NamedTuple):
-    """A member that leaves, by its id, or by its instance id alone."""
+    """A member to remove, by its id, or by its instance id alone."""
 
     member_id: str
     instance_id: str | None = None
@@ -244,7 +243,7 @@ class Leaver(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Members leave."""
+    """Remove members."""
 
     group: str
     leavers: tuple[Leaver, ...]
@@ -261,14 +260,14 @@ class GroupMemberCounts(NamedTuple):
     known: Mapping[str, int] = {}
 
     def with_member(self, member: ClassicMember) -> GroupMemberCounts:
-        """Return the tally with one more member."""
+        """Return the counts with one more member."""
         known = dict(self.known)
         for name in member.protocol_names:
             known[name] = known.get(name, 0) + 1
         return GroupMemberCounts(self.members + 1, self.stored_bytes + member.stored_bytes, known)
 
     def without(self, members: Iterable[ClassicMember]) -> GroupMemberCounts:
-        """Return the tally without some of its members."""
+        """Return the counts without some of the members."""
         count, stored_bytes, known = self.members, self.stored_bytes, dict(self.known)
         for member in members:
             count -= 1
@@ -280,19 +279,19 @@ class GroupMemberCounts(NamedTuple):
         return GroupMemberCounts(count, stored_bytes, known)
 
     def have_in_common(self, names: Iterable[str]) -> bool:
-        """Tell whether all members know one of these protocols."""
+        """Return whether all members know one of these protocols."""
         return any(self.known.get(name, 0) == self.members for name in names)
 
 
 def member_counts_of(members: Iterable[ClassicMember]) -> GroupMemberCounts:
-    """Return the tally of some members."""
+    """Return the counts of some members."""
     members = list(members)
     known = Counter(name for member in members for name in member.protocol_names)
     return GroupMemberCounts(len(members), sum(member.stored_bytes for member in members), dict(known))
 
 
 def weighed(group: str, member: ClassicMember) -> ClassicMember:
-    """Return a member with how much is stored of it, besides what it is assigned."""
+    """Return a member with its stored size, assignment excluded."""
     names = [group, member.id, member.instance_id, member.client_id, member.client_host]
     names += [each.name for each in member.protocols]
     said = sum(len(each.metadata) + 2 for each in member.protocols)

@@ -1,35 +1,34 @@
-"""Groups whose broker assigns partitions: members say what they read, the broker who reads what.
+"""Consumer groups, whose broker assigns partitions (KIP-848).
 
-A group is a value; the functions here take one and return the next, or raise what forbids it. Nothing is changed, and
-nothing waits: whoever calls stores the difference (`consumer_records`) and keeps the new value. The protocol is the one
-that Kafka calls the next generation of rebalances (KIP-848).
+A group is a value; the functions here take one and return the next, or raise what forbids it. They change nothing and
+wait for nothing: the caller stores the difference (`records`) and keeps the new value.
 
-The *target* says which partitions each member is to have. It is computed at once whenever the group changes, and the
-group's epoch rises with it. Members get there one by one, each at its own heartbeats, and each tells by its epoch
-whether it has arrived. What a member has and keeps is never taken away on the way.
+The *target* is the assignment to reach. It is computed at once whenever the group changes, and the group's epoch rises
+with it. Members get there one by one, each at its own heartbeats, and a member's epoch shows whether it has arrived. A
+partition that a member keeps is never taken away on the way.
 
-| state      | epoch       | a heartbeat comes, and                            | next                               |
+| state      | epoch       | at a heartbeat, the member                        | next                               |
 |------------|-------------|---------------------------------------------------|------------------------------------|
 | stable     | the group's |                                                   | stable                             |
-| stable     | an older    | it has partitions that are not in its target      | unrevoked: is told to give them    |
-|            |             |                                                   | back, and keeps its epoch          |
-| stable     | an older    | it has none of those, or says that it owns none   | advances                           |
-| unrevoked  | an older    | it owns some of them still, or does not say       | unrevoked                          |
-| unrevoked  | an older    | it owns none of them                              | like stable in an older epoch      |
+| stable     | an older    | has partitions that are not in its target         | unrevoked: has to revoke them, and |
+|            |             |                                                   | keeps its epoch                    |
+| stable     | an older    | has none of those, or reports that it owns none   | advances                           |
+| unrevoked  | an older    | still owns some of them, or does not report any   | unrevoked                          |
+| unrevoked  | an older    | owns none of them                                 | like stable in an older epoch      |
 | unreleased | any         |                                                   | like stable in an older epoch      |
 
-To *advance* is to take the group's epoch and all of the target that no other member has or is giving back: the member
-is stable if that is all of it, else unreleased, and gets the rest at a later heartbeat.
+To *advance* is to take the group's epoch and all of the target that no other member has or is revoking: the member is
+stable if that is all of it, else unreleased, and gets the rest at a later heartbeat.
 
-- A partition is with one member at most: assigned to it, or being given back by it.
-- A heartbeat with the epoch before the member's (the answer may have been lost) gives nothing back.
-- A member that joins again says that it has nothing. It keeps its place, and nothing is rebalanced.
-- A static member that has left for a while (epoch -2) keeps its place until its session is over; what its target
-  loses in the meantime goes to others at once.
-- A member that is silent for 30 s, or does not give partitions back within its limit (60 s or less), is removed.
-- What members have of a topic that is deleted, or made anew, they give back before they get anything of the new one.
+- A partition is with one member at most: assigned to it, or being revoked by it.
+- A heartbeat with the epoch before the member's (the reply may be lost) revokes nothing.
+- A member that joins again owns nothing. It keeps its place, and there is no rebalance.
+- A static member that has left for a while (epoch -2) keeps its place until its session expires; partitions that its
+  target loses in the meantime go to others at once.
+- A member that is silent for 30 s, or does not revoke partitions within its limit (60 s or less), is removed.
+- Members revoke partitions of a deleted or re-created topic before they get any of the new one.
 
-`topics` are all topics that there are. Heartbeats do not look for changes in them: `refresh` does.
+`topics` are all existing topics. Heartbeats do not look for changes in them: `refresh` does.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ from goqueue.model.topic import TopicPartition
 def heartbeat(
     group: ConsumerGroup | None, command: ConsumerHeartbeat, topics: KnownTopics, now: Now, pace: HeartbeatPace
 ) -> tuple[ConsumerGroup, ConsumerReply]:
-    """Take what a member says, and return the group with it and what the member is told.
+    """Handle a heartbeat, and return the next value of the group and the reply.
 
-    None is no group: a join makes it. Refusals are listed in `consumer_requests`.
+    None is no group: a join creates it. `requests` lists the refusals.
     """
     check_request(command)
     group = group or ConsumerGroup(name=command.group)
@@ -104,7 +103,7 @@ def heartbeat(
     member = reconcile(group, member, owned, now)
     group = settle(replace(group, members={**group.members, member.id: member}), now)
     is_behind = command.epoch == JOIN_EPOCH or command.epoch != before.epoch
-    # What is gone with its topic was taken away between two heartbeats.
+    # Partitions of a deleted topic were taken away between two heartbeats.
     is_poorer = bool(before.former)
     has_news = command.is_full or is_behind or is_poorer or member.assigned != before.assigned
     reply = ConsumerReply(
@@ -117,9 +116,9 @@ def heartbeat(
 
 
 def still_alive(group: ConsumerGroup, command: ConsumerHeartbeat, now: Now) -> ConsumerMember | None:
-    """Return the member as it goes on if it has nothing to say but that it is alive, and nothing to learn; else None.
+    """Return the member with a new session if its heartbeat changes nothing and there is no news for it; else None.
 
-    Most heartbeats are of this kind: nothing is stored, and nobody else is looked at.
+    Most heartbeats are of this kind: nothing is stored, and no other member is looked at.
     """
     member = group.members.get(command.member_id)
     if member is None or not member.epoch == command.epoch == group.epoch or member.state is not MemberState.STABLE:
@@ -134,7 +133,7 @@ def still_alive(group: ConsumerGroup, command: ConsumerHeartbeat, now: Now) -> C
 def dismiss(
     group: ConsumerGroup, leavers: Sequence[Leaver], topics: KnownTopics, now: Now
 ) -> tuple[ConsumerGroup, Sequence[GoQueueError | None]]:
-    """Return the group without members that somebody else sends away, and an error or None for each of them."""
+    """Return the group without the members that an administrator removes, and an error or None for each of them."""
     results: list[GoQueueError | None] = []
     gone: dict[str, str] = {}
     for leaver in leavers:
@@ -159,7 +158,7 @@ def remove(
 
 
 def refresh(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGroup:
-    """Return the group with a new target if its topics have changed: made, deleted, grown, or matched by a pattern."""
+    """Return the group with a new target if its topics have changed: created, deleted, grown or newly matched."""
     gone = gone_topics(group, topics)
     if gone:
         group = without_gone(group, gone)
@@ -171,7 +170,7 @@ def refresh(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGrou
 
 
 def tick(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGroup:
-    """Return the group without the members whose time is over."""
+    """Return the group without expired members."""
     reasons = {
         member.id: reason for member in group.members.values() if (reason := overdue_reason(member, now)) is not None
     }
@@ -179,7 +178,7 @@ def tick(group: ConsumerGroup, topics: KnownTopics, now: Now) -> ConsumerGroup:
 
 
 def deadline_ms(group: ConsumerGroup) -> int | None:
-    """Return the monotonic moment of the next tick that has something to do, unless members say something before."""
+    """Return the monotonic moment of the next deadline."""
     members = group.members.values()
     deadlines = [member.session_deadline_ms for member in members]
     deadlines += [each for member in members if (each := member.revocation_deadline_ms) is not None]
@@ -187,12 +186,12 @@ def deadline_ms(group: ConsumerGroup) -> int | None:
 
 
 def revive(group: ConsumerGroup, now: Now) -> ConsumerGroup:
-    """Return the group as it goes on after a start: all its members have their full time once more."""
+    """Return the group after a restart: all members have their full time again."""
     members = {
         member.id: replace(
             member,
             session_deadline_ms=now.monotonic_ms + SESSION_TIMEOUT_MS,
-            # Nobody knows whether it was told that what it has is gone with its topic.
+            # It is unknown whether the member knows that its partitions are gone with their topic.
             revocation_deadline_ms=(
                 now.monotonic_ms + member.revocation_limit_ms if member.revoking and not member.former else None
             ),
@@ -205,32 +204,34 @@ def revive(group: ConsumerGroup, now: Now) -> ConsumerGroup:
 def check_commit(
     group: ConsumerGroup | None, member_id: str, epoch: int, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, GoQueueError]:
-    """Return why partitions cannot be committed to, for those that cannot; raises what forbids all of it.
+    """Return why partitions cannot be committed, for those that cannot; raise what forbids the whole commit.
 
-    Without a member (a negative epoch), offsets can be committed as long as the group has no members.
+    Without a member (a negative epoch), offsets can be committed while the group has no members.
     """
     members: Mapping[str, ConsumerMember] = group.members if group is not None else {}
     if epoch < 0 and not members:
         return {}
     member = members.get(member_id)
     if member is None:
-        raise UnknownMember(f"there is no member {member_id!r}, and only members commit while there are any")
+        raise UnknownMember(f"there is no member {member_id!r}, and only members can commit while the group has any")
     if epoch != member.epoch or member.is_away:
         raise StaleMemberEpoch(f"member {member_id!r} is at epoch {member.epoch} and commits with {epoch}")
     refusals: dict[TopicPartition, GoQueueError] = {}
     for partition in partitions:
         if partition in member.revoking and partition.topic in member.former:
-            # Not that it is stale: it would come again, until it is not, before it gives anything back.
+            # Not StaleMemberEpoch: the client would retry until the error is gone, before it revokes anything.
             refusals[partition] = UnknownTopic(f"the topic {partition.topic!r} that the member has read is gone")
         elif partition not in member.assigned and partition not in member.revoking:
-            refusals[partition] = StaleMemberEpoch(f"{partition_name(partition)} is not with member {member_id!r}")
+            refusals[partition] = StaleMemberEpoch(
+                f"{partition_name(partition)} is not assigned to member {member_id!r}"
+            )
     return refusals
 
 
 def state_of(group: ConsumerGroup) -> str:
-    """Return where the group stands: "empty", "reconciling" or "stable".
+    """Return the state of the group: "empty", "reconciling" or "stable".
 
-    Kafka also knows "assigning", while there is no target yet; here there always is.
+    Kafka also has "assigning", while there is no target yet; here there always is one.
     """
     if not group.members:
         return "empty"
@@ -269,7 +270,7 @@ def _validate_member(member: ConsumerMember, group_epoch: int) -> None:
 
 
 def _admitted(group: ConsumerGroup, command: ConsumerHeartbeat, now: Now) -> tuple[ConsumerGroup, ConsumerMember]:
-    """Return whoever joins as it was before; a static one that comes back takes its place under its new id."""
+    """Return the previous state of a joining member; a returning static member takes its place under the new id."""
     found = joining(group, command)
     if found is None:
         return group, ConsumerMember(id=command.member_id, instance_id=command.instance_id, joined_ms=now.wall_ms)
@@ -281,7 +282,7 @@ def _admitted(group: ConsumerGroup, command: ConsumerHeartbeat, now: Now) -> tup
 
 
 def _heard(member: ConsumerMember, command: ConsumerHeartbeat, now: Now) -> ConsumerMember:
-    """Return the member with all that it says about itself."""
+    """Return the member with the changes of its heartbeat."""
     timeout_ms = command.rebalance_timeout_ms
     if timeout_ms <= 0:
         timeout_ms = REVOCATION_MAX_MS if command.epoch == JOIN_EPOCH else member.rebalance_timeout_ms
@@ -350,12 +351,14 @@ def reconcile(
 
 
 def _left(partitions: frozenset[TopicPartition], owned: frozenset[TopicPartition] | None) -> frozenset[TopicPartition]:
-    """Return those that the member has not given back; as long as it does not say, it has them all."""
+    """Return the partitions that the member has not revoked; until it reports its partitions, that is all of them."""
     return partitions if owned is None else partitions & owned
 
 
 def _still_revoking(member: ConsumerMember, left: frozenset[TopicPartition], now: Now) -> ConsumerMember:
-    """Return the member with what is left to give back; if it is told only now, its time begins."""
+    """Return the member with the partitions that it still has to revoke; its limit starts now if it learns of them only
+    now.
+    """
     deadline_ms = member.revocation_deadline_ms
     if left == member.revoking and deadline_ms is not None:
         return member
@@ -369,7 +372,7 @@ def _still_revoking(member: ConsumerMember, left: frozenset[TopicPartition], now
 
 
 def _advanced(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
-    """Return the member in the group's epoch, with all of its target that nobody else has."""
+    """Return the member in the group's epoch, with all of its target that no other member has."""
     taken = _held_by_others(group, member)
     return replace(
         member,

@@ -1,9 +1,9 @@
-"""What is stored of a group whose broker assigns: one record for the group, one for each member.
+"""Stored records of a consumer group: one for the group, one for each member.
 
-`changes` gives the records that lead from one value to another, `fold` takes them back in, one at a time. Folding what
-`changes` gave makes an equal group, whether from the value before or, with all records since the beginning, from
-nothing. Deadlines are not stored. Compaction may leave a member's record before that of its group, so members can come
-first: each value says of which kind of group it is.
+`changes` returns the records that lead from one value to another; `fold` applies them, one at a time. Folding the
+result of `changes` makes an equal group, from the value before or, with all records since the beginning, from nothing.
+Deadlines are not stored. Compaction may leave a member's record before that of its group, so members can come first:
+each value has the kind of its group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _GroupValue(msgspec.Struct, frozen=True):
     rebalance_count: int
     move_count: int
     emptied_ms: int
-    # Was not stored at first: then the ids are those of the topics that are there.
+    # Absent in older records: then the ids are those of the existing topics.
     topic_ids: Mapping[str, UUID] = msgspec.field(default_factory=dict)
 
 
@@ -64,7 +64,7 @@ _NO_MEMBERS: Mapping[str, ConsumerMember] = {}
 
 
 def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[KeyedRecord]:
-    """Return the records that make what is stored of one group that of another; None is no group."""
+    """Return the records that turn the stored part of one value of a group into that of another; None is no group."""
     if after is None:
         if before is None:
             return []
@@ -87,7 +87,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[K
 
 
 def fold(group: ConsumerGroup | None, key: GroupKey, value: bytes | None) -> ConsumerGroup | None:
-    """Return the group as a stored record makes it; Corrupt if the record is none of a group of this kind."""
+    """Return the group after a stored record; Corrupt if the record is not one of a consumer group."""
     try:
         return _fold_group(group, key, value) if key.kind is GroupKeyKind.GROUP else _fold_member(group, key, value)
     except (msgspec.MsgspecError, UnicodeError) as error:

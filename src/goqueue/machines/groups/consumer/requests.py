@@ -1,19 +1,19 @@
-"""Which heartbeats are refused: those that say what nobody can mean, and those of members that are not who they say.
+"""Checks of heartbeats: malformed ones, and those of unknown, fenced or replaced members.
 
 | member                                    | heartbeat                                     | refusal                 |
 |-------------------------------------------|-----------------------------------------------|-------------------------|
 | any                                       | epoch below -2, no id, no subscription at join| MalformedRequest        |
-| any                                       | an assignor that nobody knows                 | UnsupportedAssignor     |
-| any                                       | a pattern that cannot be read                 | InvalidPattern          |
-| unknown, or there is no such group        | any but a join                                | UnknownMember           |
+| any                                       | an unknown assignor                           | UnsupportedAssignor     |
+| any                                       | an invalid pattern                            | InvalidPattern          |
+| unknown, or no such group                 | any but a join                                | UnknownMember           |
 | known under another epoch                 | a higher epoch                                | MemberFenced            |
 | known under another epoch                 | a lower one, other than its previous epoch    | MemberFenced            |
-| known, has not heard of its latest epoch  | the epoch before, with partitions not its own | MemberFenced            |
+| known, has not seen its latest epoch      | the epoch before, with partitions not its own | MemberFenced            |
 | static, and has not left                  | a join under its instance id by another id    | InstanceInUse           |
 | static, was replaced                      | any other under its instance id               | InstanceFenced          |
 | known under another instance id           | a join                                        | MalformedRequest        |
 
-Whoever is fenced, or unknown, has to drop all its partitions and to join again; it may keep its id.
+A member that is fenced or unknown has to drop all its partitions and to join again; it may keep its id.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from goqueue.model.topic import TopicPartition
 
 
 def check_request(command: ConsumerHeartbeat) -> None:
-    """Refuse what cannot be meant, whatever the state of the group."""
+    """Refuse a heartbeat that is malformed, whatever the state of the group."""
     if not command.member_id:
-        raise MalformedRequest("a heartbeat names its member")
+        raise MalformedRequest("a heartbeat has no member id")
     if command.epoch < AWAY_EPOCH:
         raise MalformedRequest(f"{command.epoch} is no epoch of a member")
     if command.epoch == JOIN_EPOCH:
         if command.owned:
             raise MalformedRequest("a member that joins cannot own partitions yet")
         if command.topics is None and command.pattern is None:
-            raise MalformedRequest("a member that joins says what it subscribes to")
+            raise MalformedRequest("a member that joins has to subscribe to something")
     if command.assignor is not None and command.assignor not in ASSIGNORS:
         raise UnsupportedAssignor(
             f"there is no assignor {command.assignor[:60]!r}", hint=f"one of {', '.join(ASSIGNORS)}"
@@ -77,7 +77,7 @@ def joining(group: ConsumerGroup, command: ConsumerHeartbeat) -> ConsumerMember 
 
 
 def known(group: ConsumerGroup, command: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member that a heartbeat is from; its epoch is not looked at."""
+    """Return the member that sent a heartbeat, without a check of its epoch."""
     if command.instance_id is not None:
         static = group.member_of_instance(command.instance_id)
         if static is not None and static.id != command.member_id:
@@ -104,9 +104,10 @@ def leaving(group: ConsumerGroup, leaver: Leaver) -> ConsumerMember:
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[TopicPartition] | None) -> None:
-    """Refuse a member whose epoch is not the one it was given last; `owned` is what it says that it has.
+    """Refuse a member whose epoch is not its latest one; `owned` are the partitions that it reports.
 
-    The one before will do if the answer with the new one may have been lost: if what the member has is its own.
+    The previous epoch is valid if the reply with the new one may be lost: if the member owns only partitions of its
+    own.
     """
     if epoch == member.epoch:
         return

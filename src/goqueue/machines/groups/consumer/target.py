@@ -56,7 +56,7 @@ def settle(group: ConsumerGroup, now: Now) -> ConsumerGroup:
 
 
 def is_settled(group: ConsumerGroup) -> bool:
-    """Tell whether every member that is there has what it is to have, and knows."""
+    """Return whether every present member has its target, and knows it."""
     return all(
         member.is_away or (member.state is MemberState.STABLE and member.epoch == group.epoch)
         for member in group.members.values()
@@ -64,7 +64,7 @@ def is_settled(group: ConsumerGroup) -> bool:
 
 
 def chosen_assignor(members: Members) -> str:
-    """Return the assignor that most members ask for; the sticky one if nobody asks."""
+    """Return the assignor that most members ask for; the sticky one if none asks."""
     votes = Counter(_plain(member.assignor) for member in members.values() if member.assignor is not None)
     return min(votes, key=lambda name: (-votes[name], name), default=STICKY)
 
@@ -75,10 +75,10 @@ def _plain(assignor: str) -> str:
 
 
 def _current(members: Members) -> Assignment:
-    """Return what members have as far as stickiness goes: by the target, or else in fact.
+    """Return the partitions of members for stickiness: by the target first, then those that they really have.
 
-    The target counts first, since what it promised is on its way. What it promised to a member that is gone stays
-    with whoever has not given it back yet.
+    The target counts first, since its partitions are on their way. Partitions of a removed member's target stay with
+    the member that has not revoked them yet.
     """
     promised = frozenset[TopicPartition]().union(*(member.target for member in members.values()))
     return {member.id: member.target | ((member.assigned | member.revoking) - promised) for member in members.values()}
@@ -94,14 +94,14 @@ def _moves(before: Members, targets: Assignment) -> int:
 
 
 def _with_target(member: ConsumerMember, target: frozenset[TopicPartition]) -> ConsumerMember:
-    """Return the member with another target; one that is away has nothing to give back, and loses it at once."""
+    """Return the member with another target; one that is away has nothing to revoke, and loses partitions at once."""
     if target == member.target:
         return member
     return replace(member, target=target, assigned=member.assigned & target if member.is_away else member.assigned)
 
 
 def member_reason(group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember) -> str | None:
-    """Return why what a member said needs a new target."""
+    """Return why a member's heartbeat needs a new target."""
     name = f"member {short(member.id)}"
     if member.id not in group.members:
         return f"{name} joined"
@@ -115,7 +115,7 @@ def member_reason(group: ConsumerGroup, before: ConsumerMember, member: Consumer
 
 
 def overdue_reason(member: ConsumerMember, now: Now) -> str | None:
-    """Return why a member has to go."""
+    """Return why a member has to be removed."""
     if member.session_deadline_ms <= now.monotonic_ms:
         return f"member {short(member.id)} was silent for {SESSION_TIMEOUT_MS // 1000} s"
     limit_ms = member.revocation_deadline_ms
@@ -126,7 +126,7 @@ def overdue_reason(member: ConsumerMember, now: Now) -> str | None:
 
 
 def topics_reason(before: Mapping[str, int], after: Mapping[str, int], gone: Collection[str]) -> str:
-    """Return how the topics of a group have changed; those that are gone may be there anew."""
+    """Return how the topics of a group have changed; a topic in `gone` may have been re-created."""
     every = before.keys() | after.keys()
     changed = sorted(name for name in every if name in gone or before.get(name) != after.get(name))
     return summary([_topic_reason(name, before.get(name), after.get(name), is_gone=name in gone) for name in changed])
@@ -149,10 +149,10 @@ def summary(found: Sequence[str]) -> str:
 
 
 def partition_name(partition: TopicPartition) -> str:
-    """Return how a partition is called."""
+    """Return the display name of a partition."""
     return f"{partition.topic}-{partition.partition}"
 
 
 def short(text: str) -> str:
-    """Return what is shown of an id; clients choose them, and may choose long ones."""
+    """Return an id as shown to users; clients choose ids, and may choose long ones."""
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

@@ -1,8 +1,8 @@
-"""What a group knows of topics: which of them its members subscribe to, and what becomes of those that are gone.
+"""The topics of a group: subscriptions of its members, and partitions of deleted topics.
 
-A topic that is deleted and made anew has the same name and another id, and nothing else in common with the former one.
-What members have of the former one is theirs no longer: it moves to what they are to give back, and is kept there
-under the former id, which is the one that they know. Only then can they be given anything of the new one.
+A re-created topic has the same name and another id, and nothing else in common with the former one. Partitions of the
+former topic become partitions to revoke, under the former id, which members know. Only then can members get partitions
+of the new topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Members = Mapping[str, ConsumerMember]
 
 
 def subscriptions_of(members: Members, topics: KnownTopics) -> Subscriptions:
-    """Return the topics of each member that exist; members that want the same share one set."""
+    """Return the existing topics of each member; members with equal subscriptions share one set."""
     resolved: dict[tuple[frozenset[str], str], frozenset[str]] = {}
     found: dict[str, frozenset[str]] = {}
     for member in members.values():
@@ -38,7 +38,7 @@ def _existing(names: frozenset[str], pattern: str, topics: KnownTopics) -> froze
 
 
 def seen_topics(subscriptions: Subscriptions, topics: KnownTopics) -> Mapping[str, int]:
-    """Return how many partitions the topics have that any member subscribes to."""
+    """Return the partition counts of the topics that any member subscribes to."""
     wanted = frozenset[str]().union(*set(subscriptions.values()))
     return {name: topics[name].partitions for name in sorted(wanted)}
 
@@ -46,7 +46,7 @@ def seen_topics(subscriptions: Subscriptions, topics: KnownTopics) -> Mapping[st
 def topic_ids(
     members: Members, seen: Collection[str], known: Mapping[str, UUID], topics: KnownTopics
 ) -> Mapping[str, UUID]:
-    """Return the ids of the topics that a group sees or has to give back: those that it knows, or else as they are."""
+    """Return the ids of topics that a group reads or has to revoke: the known id, or else the current one."""
     held = {
         partition.topic
         for member in members.values()
@@ -61,7 +61,7 @@ def topic_ids(
 
 
 def gone_topics(group: ConsumerGroup, topics: KnownTopics) -> Mapping[str, UUID]:
-    """Return the topics that the group knows and that are not there any more, or others by now; with their ids."""
+    """Return the topics that the group knows and that were deleted or re-created; with their former ids."""
     return {
         name: topic_id
         for name, topic_id in group.topic_ids.items()
@@ -70,7 +70,7 @@ def gone_topics(group: ConsumerGroup, topics: KnownTopics) -> Mapping[str, UUID]
 
 
 def without_gone(group: ConsumerGroup, gone: Mapping[str, UUID]) -> ConsumerGroup:
-    """Return the group with all that members have of these topics among what they are to give back."""
+    """Return the group with all partitions of these topics to be revoked."""
     members = {member.id: _without_gone(member, gone) for member in group.members.values()}
     ids = {name: topic_id for name, topic_id in group.topic_ids.items() if name not in gone}
     return replace(group, members=members, topic_ids=ids)
@@ -88,15 +88,16 @@ def _without_gone(member: ConsumerMember, gone: Mapping[str, UUID]) -> ConsumerM
         state=MemberState.UNREVOKED,
         assigned=member.assigned - lost,
         revoking=member.revoking | lost,
-        # What was of a former topic before is of that one still: nothing was given of a later one since.
+        # Partitions of a topic that was former before stay with that one: no later topic of the name was assigned
+        # since.
         former={**former, **member.former},
-        # Its time begins when it is told.
+        # The limit starts when the member learns of it.
         revocation_deadline_ms=None if lost else member.revocation_deadline_ms,
     )
 
 
 def owned_by(member: ConsumerMember, command: ConsumerHeartbeat) -> frozenset[TopicPartition] | None:
-    """Return what a member says that it has, that of former topics included; None if it does not say."""
+    """Return the partitions that a member reports, those of former topics included; None if it does not report any."""
     if command.owned is None or not command.owned_former:
         return command.owned
     names = {topic_id: name for name, topic_id in member.former.items()}

@@ -1,7 +1,7 @@
-"""A group whose partitions the broker assigns, its members, and what they say and are told.
+"""Values of consumer groups: groups, members, heartbeats and their replies.
 
-All values are frozen. Fields marked volatile are not stored, and do not count when values are compared: so two groups
-are equal if the same is stored of them.
+All values are frozen. Fields marked volatile are not stored and do not count in comparisons: two groups are equal if
+their stored parts are.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LEAVE_EPOCH = -1
 AWAY_EPOCH = -2
 
 SESSION_TIMEOUT_MS = 30_000
-"""A member that is silent for so long is taken for dead."""
+"""A member that is silent for this long is removed."""
 REVOCATION_MAX_MS = 60_000
-"""How long a member can take to give partitions back; it may ask for less."""
+"""The longest limit for revoking partitions; a member may ask for less."""
 
 
 class MemberState(StrEnum):
-    """How far a member has come towards its target."""
+    """Progress of a member towards its target."""
 
     STABLE = "stable"
     UNREVOKED = "unrevoked"
@@ -36,12 +36,12 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """A member: what it said, and what it was given.
+    """A member: its subscription, and its partitions.
 
-    `assigned` is what it may work on, `revoking` what it was told to give back and has not, `target` what it is to
-    have in the end. `former` has the ids of those topics in `revoking` that are gone, or others by now. Its epoch is
-    that of the group whose target it has reached; -2 if it is static and has left for a while. A static member is one
-    with an instance id: it comes back under it, with another id.
+    `assigned` are the partitions that it may read, `revoking` those that it has to give up and still may have, `target`
+    those that it will have in the end. `former` has the ids of topics in `revoking` that were deleted or re-created.
+    Its epoch is that of the group whose target it has reached; -2 if it is static and has left for a while. A static
+    member has an instance id: it comes back under it, with another member id.
     """
 
     id: str
@@ -72,7 +72,7 @@ class ConsumerMember:
 
     @property
     def revocation_limit_ms(self) -> int:
-        """How long it can take to give partitions back."""
+        """How long it may take to revoke partitions."""
         return min(self.rebalance_timeout_ms, REVOCATION_MAX_MS)
 
 
@@ -80,9 +80,9 @@ class ConsumerMember:
 class ConsumerGroup:
     """A group; its epoch counts its targets.
 
-    `topics` are those that members subscribe to, as they were when the target was computed; `topic_ids` has the ids of
-    these, and of those that members have to give back. `rebalances` are the last ones, the newest at the end.
-    `emptied_ms` is when the last member went, 0 while there are members.
+    `topics` are those that members subscribe to, as they were when the target was computed; `topic_ids` has their ids
+    and those of topics with partitions to revoke. `rebalances` are the last ones, the newest at the end. `emptied_ms`
+    is when the last member left, 0 while there are members.
     """
 
     name: str
@@ -107,7 +107,7 @@ class ConsumerGroup:
 
 
 class FormerPartition(NamedTuple):
-    """A partition of a topic that there is no more; only its id is known."""
+    """A partition of a deleted topic; only its id is known."""
 
     topic_id: UUID
     partition: int
@@ -115,11 +115,11 @@ class FormerPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """What a member says: that it is alive, and what is new with it; None is what it said before.
+    """A heartbeat with the changes of a member; None means no change.
 
     Epoch 0 joins, or joins again; -1 leaves; -2 leaves for a while. `topics` and `pattern` are subscribed to together,
-    an empty pattern is none. `owned` is what the member works on, `owned_former` what of it belongs to topics that
-    there are no more. If the request is full, the answer has to be, too.
+    an empty pattern is none. `owned` are the partitions that the member has, `owned_former` those of deleted topics. A
+    full request gets a full reply.
     """
 
     group: str
@@ -140,7 +140,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerReply:
-    """What a member is told; an assignment of None is the one that it knows."""
+    """The reply to a heartbeat; without an assignment, the known one holds."""
 
     member_id: str
     epoch: int
