@@ -1,21 +1,21 @@
-"""The catalogue: which topics there are, with their ids and settings, and which producer ids have been given out.
+"""The catalogue: topics with their ids and settings, and the producer ids that are in use.
 
-State is a fold over keyed records; `decide` looks at a command and changes nothing, `apply` takes a stored record and
-is the only way in which state changes. Each fact has a key of its own, so the log can be compacted.
+The state is a fold over keyed records; `decide` reads a command and changes nothing, only `apply` of a stored record
+changes the state. Each fact has a key of its own, so the log can be compacted.
 
 | key                | value                                                     | none (tombstone)     |
 |--------------------|-----------------------------------------------------------|----------------------|
 | `cluster`          | the id of this cluster                                    | never                |
 | `clock`            | wall time and monotonic time of one moment, and the boot  | never                |
 | `receipt-key`      | the secret key that signs receipts of queue groups        | never                |
-| `topic NAME`       | id, partitions, settings, when it was made, is it going   | there is no topic    |
-| `producer-ids`     | the first producer id that nobody was given               | never                |
+| `topic NAME`       | id, partitions, settings, time of creation, is it going   | there is no topic    |
+| `producer-ids`     | the first unused producer id                              | never                |
 
-A topic goes in two steps, so that its files can never be taken for those of a later topic with its name:
+A topic is deleted in two steps, so that its files can never be taken for those of a later topic with its name:
 
     absent --create--> there --delete--> going --forget--> absent
                          |                 |
-                         grow, alter       its name is taken, nobody can use it; its files are being removed
+                         grow, alter       its name is taken, it cannot be used; its files are being removed
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _JUMP_MIN_MS = 1000
 
 
 class NameCluster(NamedTuple):
-    """Give the cluster its id and the key of its receipts, as far as it has none; both are drawn by chance."""
+    """Set the cluster's id and the key of its receipts, as far as they are missing; both are random."""
 
     id: UUID
     receipt_key: bytes
 
 
 class NoteClock(NamedTuple):
-    """Take down what the clocks show, unless wall time has gone on as monotonic time has since they were taken down."""
+    """Store the clocks, unless wall time has advanced as monotonic time has since they were stored."""
 
     boot_id: str
     wall_ms: int
@@ -54,7 +54,7 @@ class NoteClock(NamedTuple):
 
 
 class CreateTopic(NamedTuple):
-    """Make a topic."""
+    """Create a topic."""
 
     name: str
     id: UUID
@@ -64,7 +64,7 @@ class CreateTopic(NamedTuple):
 
 
 class GrowTopic(NamedTuple):
-    """Give a topic more partitions."""
+    """Add partitions to a topic."""
 
     name: str
     partitions: int
@@ -78,19 +78,19 @@ class AlterTopic(NamedTuple):
 
 
 class DeleteTopic(NamedTuple):
-    """Take a topic out of use; its files may go once this is durable."""
+    """Mark a topic as deleted; its files may be removed once this is durable."""
 
     name: str
 
 
 class ForgetTopic(NamedTuple):
-    """Free the name of a topic whose files are gone."""
+    """Free the name of a deleted topic whose files were removed."""
 
     name: str
 
 
 class TakeProducerIds(NamedTuple):
-    """Reserve producer ids, which nobody else will be given."""
+    """Reserve producer ids; none is ever reserved twice."""
 
     ids: int
 
@@ -125,7 +125,7 @@ class _TopicValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Catalog:
-    """All topics, the cluster's id and the producer ids in use, as of the last applied record."""
+    """All topics, the cluster's id and the used producer ids, as of the last applied record."""
 
     def __init__(self) -> None:
         self.cluster_id: UUID | None = None
@@ -133,25 +133,25 @@ class Catalog:
         self._clock: _ClockValue | None = None
         self.next_producer_id = 0
         self.partitions = 0
-        """How many partitions all topics have together."""
+        """The number of partitions of all topics together."""
         self._topics: dict[str, Topic] = {}
 
     @property
     def topics(self) -> Iterable[Topic]:
-        """All topics in order of their names, those that are going included."""
+        """All topics in order of their names, including those that are being deleted."""
         return [self._topics[name] for name in sorted(self._topics)]
 
     def topic(self, name: str) -> Topic:
-        """Return the topic of that name; UnknownTopic if there is none, or if it is going."""
+        """Return the topic of that name; UnknownTopic if there is none, or if it is being deleted."""
         topic = self._topics.get(name)
         if topic is None or topic.is_going:
             raise UnknownTopic(f"there is no topic {name!r}").about(name)
         return topic
 
     def wall_jump_ms(self, now: NoteClock) -> int:
-        """Return by how much the wall clock was set since the clocks were taken down; 0 if that cannot be known.
+        """Return how far the wall clock was set since the clocks were stored; 0 if that is unknown.
 
-        Both programs have to run since the same boot, whose monotonic time goes on between them.
+        It is known only within one boot of the machine, whose monotonic time runs on between two starts of the broker.
         """
         known = self._clock
         if known is None or not now.boot_id or known.boot_id != now.boot_id or now.monotonic_ms < known.monotonic_ms:
@@ -161,33 +161,33 @@ class Catalog:
         return jump_ms if abs(jump_ms) >= _JUMP_MIN_MS else 0
 
     def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines
-        """Tell whether deciding a command looks at nothing that other independent commands change; none does so."""
+        """Return False: every command reads what others change."""
         return False
 
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
-        """Return what carries out a command; raises what forbids it. No records mean that nothing changes."""
+        """Return the decision on a command; raise what forbids it. Without records, nothing changes."""
         del now
         return Decision(self.plan(command), [TicketReply(ticket, None)])
 
     def adopt(self, decision: Decision) -> None:
-        """Make what was decided the state."""
+        """Apply a decision whose records are stored."""
         for record in decision.records:
             self.apply(record)
 
     def revive(self, now: Now) -> None:
-        """Begin to live; nothing here depends on time."""
+        """Do nothing: the catalogue has no deadlines."""
 
     def deadline_ms(self) -> int | None:
-        """Nothing is ever due."""
+        """Return None: the catalogue has no deadlines."""
         return None
 
     def due(self, now: Now) -> Sequence[Command]:
-        """Nothing is ever due."""
+        """Return nothing: the catalogue has no deadlines."""
         del now
         return ()
 
     def plan(self, command: Command) -> Sequence[KeyedRecord]:
-        """Return the records that carry out a command; raises what forbids it."""
+        """Return the records of a command; raise what forbids it."""
         match command:
             case NameCluster():
                 return self._decide_name(command)
@@ -245,7 +245,7 @@ class Catalog:
         return [] if topic.config == command.config else [_topic_record(topic, config=command.config)]
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record; Corrupt if it is none of ours."""
+        """Apply a stored record; Corrupt if it is not a record of the catalogue."""
         try:
             self._apply(record.key, record.value)
         except msgspec.MsgspecError as error:
@@ -272,7 +272,7 @@ class Catalog:
             raise Corrupt(f"the catalogue has a record {key!r} that this version does not know")
 
     def records(self) -> list[KeyedRecord]:
-        """Return the records that a new catalogue would need to become equal to this one."""
+        """Return the records from which a new catalogue becomes equal to this one."""
         found = [_topic_record(topic) for topic in self.topics]
         if self.cluster_id:
             found.append(_record(CLUSTER_KEY, _ClusterValue(self.cluster_id)))
@@ -285,7 +285,7 @@ class Catalog:
         return found
 
     def validate(self) -> None:
-        """Check the catalogue's own invariants; AssertionError if one is broken."""
+        """Check the invariants; AssertionError if one is broken."""
         ids = [topic.id for topic in self.topics]
         assert len(ids) == len(set(ids))
         assert self.partitions == sum(topic.partitions for topic in self.topics)

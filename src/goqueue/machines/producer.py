@@ -1,8 +1,8 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""The idempotent and transactional producers of a partition.
 
 The table is a fold over the batch headers of the log: `apply` is called for every batch, at append and at
-recovery alike, and nothing else changes the table except `expire`. `decide` tells the fate of a batch before it
-is appended and changes nothing, so a failed append leaves no trace and its retry is no duplicate.
+recovery alike, and nothing else changes the table except `expire`. `decide` judges a batch before it is appended
+and changes nothing, so a failed append leaves no trace and its retry is no duplicate.
 
 | batch of a producer                        | verdict                                       |
 |--------------------------------------------|-----------------------------------------------|
@@ -16,11 +16,11 @@ is appended and changes nothing, so a failed append leaves no trace and its retr
 | same epoch, equal to one of the last five  | Duplicate, answered with that batch's offset  |
 | same epoch, anything else                  | Refused, OutOfOrderSequence                   |
 
-An unknown producer has to begin at the beginning: if its first batch failed, the one behind it must not take its place.
-One that was forgotten is told so, and begins anew with another epoch or id.
+An unknown producer has to start with sequence 0: if its first batch failed, the next one must not take its place. A
+producer that was forgotten gets UnknownProducer, and starts again with another epoch or id.
 
 A transaction is open from its first data batch until its marker. The first offset of the oldest open one bounds
-what read-committed readers may see.
+what read-committed readers may read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RECENT = struct.Struct(">iiqq")
 
 
 class SeenBatch(NamedTuple):
-    """What is kept of one of a producer's last batches, to answer its retry."""
+    """One of the last batches of a producer, kept to answer its retry."""
 
     base_sequence: int
     last_sequence: int
@@ -62,8 +62,8 @@ class SeenBatch(NamedTuple):
 class AbortedRange(NamedTuple):
     """Records of `producer_id` in [first_offset, last_offset] are aborted.
 
-    `last_stable_offset` is the bound for read-committed readers as it was after this transaction ended: every
-    transaction that began before it had ended by then.
+    `last_stable_offset` is the bound of read-committed readers right after this transaction ended: every transaction
+    that began before it had ended by then.
     """
 
     producer_id: int
@@ -77,7 +77,7 @@ class Fresh(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is stored already; answer with the offset it was given."""
+    """The batch is stored already; answer with its offset."""
 
     base_offset: int
 
@@ -95,7 +95,7 @@ _FRESH = Fresh()
 
 @dataclass(slots=True)
 class KnownProducer:
-    """What is known of one producer; `transaction_start` is NO_OFFSET unless a transaction is open.
+    """The state of one producer; `transaction_start` is NO_OFFSET unless a transaction is open.
 
     `last_offset` is the base offset of its last batch, be it data or a marker.
     """
@@ -105,7 +105,7 @@ class KnownProducer:
     last_offset: int = NO_OFFSET
     transaction_start: int = NO_OFFSET
     recent: list[SeenBatch] = field(default_factory=list)
-    # Where its last batch was when `expire` looked, and since when nothing has come: no part of what is stored.
+    # The last batch at the time of the last `expire`, and since when no other has come. Not stored.
     idle_offset: int = field(default=NO_OFFSET, compare=False)
     idle_since_ms: int = field(default=0, compare=False)
 
@@ -131,7 +131,7 @@ class ProducerTable:
         return min(self._open.values()) if self._open else None
 
     def decide(self, header: BatchHeader) -> Verdict:
-        """Tell what must happen to a batch that wants to be appended."""
+        """Return whether to append a batch."""
         if header.producer_id < 0:
             return _FRESH
         known = self._producers.get(header.producer_id)
@@ -156,7 +156,7 @@ class ProducerTable:
         return _judge_sequence(header, known)
 
     def apply(self, header: BatchHeader, marker: ControlType | None = None) -> AbortedRange | None:
-        """Take note of an appended batch; return the transaction that it aborted, if it is an abort marker."""
+        """Apply an appended batch; return the transaction that it aborted, if it is an abort marker."""
         if header.producer_id < 0:
             return None
         known = self._producers.get(header.producer_id)
@@ -191,31 +191,31 @@ class ProducerTable:
         )
 
     def wants_marker(self, producer_id: int, epoch: int) -> bool:
-        """Tell whether a marker with this epoch ends anything here, or fences anybody."""
+        """Return whether a marker with this epoch ends a transaction here, or fences a producer."""
         known = self._producers.get(producer_id)
         return known is None or known.epoch < epoch or known.transaction_start != NO_OFFSET
 
     def known_epoch(self, producer_id: int) -> int:
-        """Return the epoch that a producer has here; -1 if it is unknown."""
+        """Return the epoch of a producer here; -1 if it is unknown."""
         known = self._producers.get(producer_id)
         return -1 if known is None else known.epoch
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
-        """Return the sequence that a producer's next batch has to begin with, if it wrote what came before."""
+        """Return the first sequence of a producer's next batch, if it has written all before."""
         known = self._producers.get(producer_id)
         if known is None or known.epoch != epoch or not known.recent:
             return 0
         return following_sequence(known.recent[-1].last_sequence)
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Tell whether a producer has written here since its last marker."""
+        """Return whether a producer has written here since its last marker."""
         return producer_id in self._open
 
     def expire(self, now_ms: int, idle_ms: int) -> int:
-        """Forget producers without an open transaction that have been idle for so long; return how many.
+        """Forget producers without an open transaction that have been idle for this long; return how many.
 
-        Idle is who has sent nothing between two calls, as time passes here: what clients stamp on their records may be
-        of any time, and a producer of old records is not an old producer.
+        A producer is idle that has written nothing between two calls, by the broker's clock: timestamps of records may
+        be of any time, and a producer of old records is not an old producer.
         """
         idle = []
         for producer_id, known in self._producers.items():
@@ -228,7 +228,8 @@ class ProducerTable:
         return len(idle)
 
     def last_offsets(self) -> set[int]:
-        """Return the base offsets of the batches that compaction must not drop, since only they tell what is known.
+        """Return the base offsets of the batches that compaction must keep, since only they have the state of
+        producers.
 
         These are each producer's last batch, which may be a marker that fences an older epoch, and its last data.
         """
@@ -269,7 +270,7 @@ class ProducerTable:
         return table
 
     def validate(self) -> None:
-        """Check the table's own invariants; AssertionError if one is broken."""
+        """Check the invariants; AssertionError if one is broken."""
         for producer_id, known in self._producers.items():
             assert producer_id >= 0
             assert len(known.recent) <= RECENT_BATCHES_MAX
@@ -284,7 +285,7 @@ def _judge_sequence(header: BatchHeader, known: KnownProducer) -> Verdict:
     if header.base_sequence == NO_SEQUENCE:
         return _FRESH
     if not known.recent:
-        # A marker has raised the epoch: whoever got that epoch begins at the beginning.
+        # A marker has raised the epoch: the producer with that epoch starts a new sequence.
         return _FRESH if header.base_sequence == 0 else _out_of_order(header, expected=0)
     for seen in known.recent:
         if seen.base_sequence == header.base_sequence and seen.last_sequence == header.last_sequence:
@@ -294,7 +295,7 @@ def _judge_sequence(header: BatchHeader, known: KnownProducer) -> Verdict:
 
 
 def following_sequence(last_sequence: int, count: int = 1) -> int:
-    """Return the sequence that many records behind another; after the greatest one it begins with 0 again."""
+    """Return a sequence plus a number of records; after the greatest sequence follows 0."""
     return (last_sequence + count) % _SEQUENCE_END
 
 

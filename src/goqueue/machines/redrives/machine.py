@@ -1,17 +1,17 @@
-"""The redrives of a broker, and which dead letters they have published again.
+"""The redrives of a broker, and the dead letters that they have published again.
 
-| command       | needs                                  | what it does                                            |
-|---------------|----------------------------------------|---------------------------------------------------------|
-| `Start`       | no redrive of the same topic under way | there is one; the oldest that have ended are forgotten  |
-| `PlanBatch`   | it is running                          | the next batch is known, and has not happened yet       |
-| `Advance`     | the batch of that number is planned    | it has happened: the position moves, letters are marked |
-| `Cancel`      | it has not ended                       | nothing new is planned                                  |
-| `Finish`      | it has not ended                       | it has; a batch that is only planned never happens      |
-| `DropLetters` |                                        | nothing of the topic is marked, now or by its redrive   |
+| command       | needs                                  | effect                                                      |
+|---------------|----------------------------------------|-------------------------------------------------------------|
+| `Start`       | no redrive of the same topic           | a redrive begins; the oldest ended ones are forgotten       |
+| `PlanBatch`   | it is running                          | the next batch is stored, and has not run yet               |
+| `Advance`     | the batch of that number is planned    | it has run: the position moves, its dead letters are marked |
+| `Cancel`      | it has not ended                       | no batch is planned any more                                |
+| `Finish`      | it has not ended                       | it has ended; a batch that is only planned never runs       |
+| `DropLetters` |                                        | all marks of the topic are gone; its redrive sets none      |
 
-`Advance` and `Finish` do nothing if they come again. A job and the marks of its letters change by one write, so a
-position never says of a letter what its mark does not. Everything is a keyed record of a compacted log: `redrive ID`
-holds a job as JSON, and marks are those of `redriven`.
+`Advance` and `Finish` do nothing if they are repeated. A redrive and the marks of its dead letters change by one write,
+so position and marks always agree. All state is in keyed records of a compacted log: `redrive ID` holds a redrive as
+JSON, and `redriven` has the keys of marks.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from goqueue.machines.redrives.values import (
 from goqueue.model.redrives import RedriveState
 
 ENDED_MAX = 200
-"""How many redrives that have ended are remembered."""
+"""Ended redrives that are remembered."""
 
 _JOB_PREFIX = b"redrive "
 
 
 class RedriveMachine:
-    """All redrives that are remembered, and the letters that they have moved."""
+    """All remembered redrives, and the dead letters that they have moved."""
 
     def __init__(self, ended_max: int = ENDED_MAX) -> None:
         self.redriven = Redriven()
@@ -57,12 +57,12 @@ class RedriveMachine:
 
     @property
     def all(self) -> Sequence[Redrive]:
-        """All redrives, the one that began last first."""
+        """All redrives, the newest first."""
         return sorted(self._jobs.values(), key=lambda job: (job.started_ms, job.id), reverse=True)
 
     @property
     def under_way(self) -> Sequence[Redrive]:
-        """Those that have not ended."""
+        """Redrives that have not ended."""
         return [job for job in self._jobs.values() if not job.state.is_end]
 
     def find(self, redrive_id: str) -> Redrive:
@@ -75,15 +75,15 @@ class RedriveMachine:
         return job
 
     def of_topic(self, topic_id: UUID) -> Redrive | None:
-        """Return the redrive of a topic that is under way."""
+        """Return the redrive of a topic that is in progress."""
         return next((job for job in self.under_way if job.topic_id == topic_id), None)
 
     def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines
-        """Tell whether deciding a command looks at nothing that other independent commands change; none does so."""
+        """Return False: every command reads what others change."""
         return False
 
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
-        """Return what carries out a command; raises what forbids it. All are answered with the redrive, if any."""
+        """Return the decision on a command; raise what forbids it. Every reply is the redrive, if there is one."""
         if isinstance(command, DropLetters):
             return Decision([*self._orphaned(command.topic_id)], [TicketReply(ticket, None)])
         records: list[KeyedRecord] = []
@@ -141,17 +141,17 @@ class RedriveMachine:
 
     def _marks(self, job: Redrive, batch: RedriveBatch, start: int) -> Iterator[KeyedRecord]:
         marked = {each.key: each for each in self.redriven.marked(job.topic_id, batch.partition, batch.moved)}
-        # What retention has taken meanwhile need not be remembered, and what is marked now may be among it.
+        # Marks of dead letters that retention has removed are dropped, which may include new ones.
         gone = {each.key: each for each in self.redriven.passed(job.topic_id, batch.partition, start)}
         yield from {**marked, **gone}.values()
 
     def adopt(self, decision: Decision) -> None:
-        """Make what was decided the state."""
+        """Apply a decision whose records are stored."""
         for record in decision.records:
             self.apply(record)
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record; Corrupt if it is none of ours."""
+        """Apply a stored record; Corrupt if it is not a record of redrives."""
         if record.key.startswith(MARK_PREFIX):
             self.redriven.apply(record)
         elif not record.key.startswith(_JOB_PREFIX):
@@ -166,24 +166,24 @@ class RedriveMachine:
             self._jobs[job.id] = job
 
     def revive(self, now: Now) -> None:
-        """Begin to live; nothing here depends on time."""
+        """Do nothing: redrives have no deadlines."""
 
     def deadline_ms(self) -> int | None:
-        """Nothing is ever due."""
+        """Return None: redrives have no deadlines."""
         return None
 
     def due(self, now: Now) -> Sequence[Command]:
-        """Nothing is ever due."""
+        """Return nothing: redrives have no deadlines."""
         del now
         return ()
 
     def records(self) -> list[KeyedRecord]:
-        """Return the records that make the same of nothing."""
+        """Return the records from which a new machine becomes equal to this one."""
         jobs = [KeyedRecord(_job_key(job.id), msgspec.json.encode(job)) for job in self._jobs.values()]
         return [*jobs, *self.redriven.records()]
 
     def validate(self) -> None:
-        """Check what always holds; AssertionError if it does not."""
+        """Check the invariants; AssertionError if one is broken."""
         self.redriven.validate()
         topics = [job.topic_id for job in self.under_way]
         assert len(topics) == len(set(topics)), "letters are moved by one redrive at a time"

@@ -21,7 +21,7 @@ KEY_PREFIX = b"redriven "
 
 
 class RedrivenChunkKey(NamedTuple):
-    """Letters of a partition that share a record."""
+    """Dead letters of a partition that share a record."""
 
     topic_id: UUID
     partition: int
@@ -34,23 +34,23 @@ class RedrivenChunkKey(NamedTuple):
 
 
 class Redriven:
-    """All letters that were published again, as of the last record."""
+    """All dead letters that were published again, as of the last record."""
 
     def __init__(self) -> None:
         self._bits: dict[RedrivenChunkKey, int] = {}
 
     def has(self, topic_id: UUID, partition: int, offset: int) -> bool:
-        """Tell whether a letter was published again."""
+        """Return whether a dead letter was published again."""
         chunk, bit = divmod(offset, CHUNK_LETTERS)
         return bool(self._bits.get(RedrivenChunkKey(topic_id, partition, chunk), 0) >> bit & 1)
 
     def bits(self, topic_id: UUID, partition: int, first: int, count: int) -> int:
-        """Return a bit for each letter of some in a row, the lowest for the first; they lie in one chunk."""
+        """Return a bit for each of some consecutive dead letters of one chunk, the lowest for the first."""
         chunk, bit = divmod(first, CHUNK_LETTERS)
         return self._bits.get(RedrivenChunkKey(topic_id, partition, chunk), 0) >> bit & (1 << count) - 1
 
     def count(self, topic_id: UUID, partition: int, start: int) -> int:
-        """Return how many letters of a partition were published again, of those from an offset on."""
+        """Return how many dead letters of a partition, from an offset on, were published again."""
         first, bit = divmod(start, CHUNK_LETTERS)
         found = 0
         for place, bits in self._bits.items():
@@ -59,7 +59,7 @@ class Redriven:
         return found
 
     def marked(self, topic_id: UUID, partition: int, offsets: Iterable[int]) -> Iterator[KeyedRecord]:
-        """Yield the records that say of letters that they were published again."""
+        """Yield the records that mark dead letters as published again."""
         changed: dict[RedrivenChunkKey, int] = {}
         for offset in offsets:
             chunk, bit = divmod(offset, CHUNK_LETTERS)
@@ -69,18 +69,18 @@ class Redriven:
             yield _record(place, bits)
 
     def passed(self, topic_id: UUID, partition: int, start: int) -> Iterator[KeyedRecord]:
-        """Yield the records that forget the letters of a partition before an offset, as far as whole chunks go."""
+        """Yield the records that forget the dead letters of a partition before an offset, in whole chunks."""
         for place in self._bits:
             is_before = (place.chunk + 1) * CHUNK_LETTERS <= start
             if is_before and place.topic_id == topic_id and place.partition == partition:
                 yield KeyedRecord(place.key, None)
 
     def dropped(self, topic_id: UUID) -> Iterator[KeyedRecord]:
-        """Yield the records that forget all letters of a topic."""
+        """Yield the records that forget all dead letters of a topic."""
         return (KeyedRecord(place.key, None) for place in self._bits if place.topic_id == topic_id)
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a record; Corrupt if it cannot be read."""
+        """Apply a record; Corrupt if it is malformed."""
         place = _place(record.key)
         if record.value is None:
             self._bits.pop(place, None)
@@ -88,11 +88,11 @@ class Redriven:
             self._bits[place] = int.from_bytes(record.value, "little")
 
     def records(self) -> list[KeyedRecord]:
-        """Return the records that make the same of nothing."""
+        """Return the records from which a new table becomes equal to this one."""
         return [_record(place, bits) for place, bits in self._bits.items()]
 
     def validate(self) -> None:
-        """Check what always holds; AssertionError if it does not."""
+        """Check the invariants; AssertionError if one is broken."""
         assert all(0 < bits < 1 << CHUNK_LETTERS for bits in self._bits.values()), "no chunk is empty, or too large"
 
 

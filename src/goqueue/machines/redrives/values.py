@@ -22,10 +22,10 @@ from goqueue.model.redrives import REDRIVES_MAX, RedriveState
 
 
 class Moves(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of letters that were meant.
+    """Results of the selected dead letters.
 
-    `moved` were published again. `redriven` were skipped since a redrive has moved them before, `looping` since their
-    message was published again too often. `failed` can never be published where they should be.
+    `moved` were published again. `redriven` were skipped because a redrive has moved them before, `looping` because
+    their message was published again too often. `failed` can never be published to their target.
     """
 
     moved: int = 0
@@ -51,10 +51,11 @@ class Moves(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RedriveTerms(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a redrive is to do: with which letters, where to, how fast, and how many.
+    """The settings of a redrive: which dead letters, where to, how fast, and how many.
 
-    Without a `target` each letter goes to the topic and partition that it came from. Without `redrives_max` it does not
-    matter how often a message was published again. What other redrives have moved is left out, unless `repeats`.
+    Without a `target`, each dead letter goes to the topic and partition that it came from. `redrives_max` bounds how
+    often a message is published again, None for no bound. Dead letters that a redrive has moved before are left out,
+    unless `repeats`.
     """
 
     selection: Selection = Selection()
@@ -66,7 +67,7 @@ class RedriveTerms(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RedriveBatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is done at once: letters of one partition up to an offset, of which those in `moved` are published again."""
+    """One batch: dead letters of one partition up to an offset; those in `moved` are published again."""
 
     number: int
     partition: int
@@ -77,7 +78,7 @@ class RedriveBatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RedriveSpan(msgspec.Struct, frozen=True):
-    """The letters of a partition that a redrive is about: from `start` to `end` (exclusive), done up to `position`."""
+    """Dead letters of a partition for a redrive: from `start` to `end` (exclusive), done up to `position`."""
 
     start: int
     position: int
@@ -85,10 +86,10 @@ class RedriveSpan(msgspec.Struct, frozen=True):
 
 
 class Redrive(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A redrive as it is now; `batch` is what it is about to do, `number` is that of the last one that was done.
+    """The present state of a redrive; `batch` is the planned one, `number` that of the last finished one.
 
-    `error` is why the last letter of those failed that can never be published. `reason` is why it ended.
-    If the topic of its letters is deleted meanwhile, it `is_orphan`.
+    `error` is why the last `failed` dead letter cannot be published. `reason` is why the redrive ended. If the topic of
+    its dead letters is deleted meanwhile, it `is_orphan`.
     """
 
     id: str
@@ -108,17 +109,17 @@ class Redrive(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def left(self) -> int | None:
-        """How many letters may still be published; None if there is no limit."""
+        """How many dead letters may still be published; None if there is no limit."""
         return None if self.terms.limit is None else max(self.terms.limit - self.moves.moved, 0)
 
     @property
     def open_partitions(self) -> list[int]:
-        """The partitions of which not all letters were looked at."""
+        """The partitions with dead letters that were not handled yet."""
         return [index for index, span in sorted(self.spans.items()) if span.position < span.end]
 
 
 class Start(NamedTuple):
-    """Begin a redrive; RedriveRunning if there is one of the same letters."""
+    """Begin a redrive; RedriveRunning if there is one of the same dead letters."""
 
     id: str
     topic: str
@@ -128,14 +129,14 @@ class Start(NamedTuple):
 
 
 class PlanBatch(NamedTuple):
-    """Say what a redrive is about to do; takes the place of a batch that was not done."""
+    """Store the next batch; replaces a planned batch that never ran."""
 
     id: str
     batch: RedriveBatch
 
 
 class Advance(NamedTuple):
-    """Say that a batch was done; the log of its partition begins at `start` by now."""
+    """Mark a batch as done; the log of its partition begins at `start` now."""
 
     id: str
     number: int
@@ -143,13 +144,13 @@ class Advance(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """Wish that a redrive ends."""
+    """Ask a redrive to end."""
 
     id: str
 
 
 class Finish(NamedTuple):
-    """End a redrive: nothing is under way. One that is to be cancelled is cancelled."""
+    """End a redrive whose batches are done. A redrive that is being cancelled is cancelled then."""
 
     id: str
     state: RedriveState
@@ -157,7 +158,7 @@ class Finish(NamedTuple):
 
 
 class DropLetters(NamedTuple):
-    """Forget which letters of a topic were redriven: it was deleted."""
+    """Forget which dead letters of a deleted topic were redriven."""
 
     topic_id: UUID
 

@@ -1,15 +1,15 @@
-"""The transaction coordinator: who acts under each transactional id, and how its transaction stands.
+"""The transaction coordinator: the producer of each transactional id, and the state of its transaction.
 
-One machine for each partition of the topic that holds them, which is compacted: the key is a transactional id, the
-value all that is known of it. The rules, with the table of states, are in `transaction_steps`. Markers are written by
-somebody else: `ending` says which, and the command `Complete` that they are durable. What a producer id is, and that
-the spare ones in commands are nobody else's, is not looked at here.
+There is one machine for each partition of a compacted topic: the key of a record is a transactional id, the value its
+state. `steps` has the rules, with the table of states. Markers are written elsewhere: `ending` lists the markers to
+write, and the command `Complete` reports that they are durable. The machine trusts that the spare producer ids of
+commands are unused.
 
 Transactions that take too long and ids that are idle for too long come up in `due`, as commands; decided too early or
-too late, these do nothing. A transaction has its time from its beginning, counted by the monotonic clock. After a
-start it has all of it once more: nobody knows how much had passed, since that clock began anew and the other one may
-have jumped; and while the broker was away, a living producer could not end it. So what hangs is aborted at most one
-timeout late. Days of idleness are counted by wall time, which is good enough for them.
+too late, these do nothing. The timeout of a transaction counts from its beginning, by the monotonic clock, and starts
+again after a restart: it is unknown how much had passed, and a living producer could not end its transaction while the
+broker was away. So a hanging transaction is aborted at most one timeout late. Days of idleness count by wall time,
+which is exact enough.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from goqueue.model.topic import TopicPartition
 
 
 class _Outcome(NamedTuple):
-    """What becomes of a transactional id; it is forgotten if nothing does. `cause` is why its transaction ends."""
+    """The next state of a transactional id; forgotten without a transaction. `cause` is why its transaction ends."""
 
     id: str
     transaction: Transaction | None
@@ -66,7 +66,7 @@ class _Outcome(NamedTuple):
 
 
 class _BatchOutcome(NamedTuple):
-    """What becomes of a sink and its transactions; the sink is forgotten without a last batch."""
+    """The next state of a sink and its transactions; without a last batch the sink is forgotten."""
 
     key: str
     last: CommittedBatch | None
@@ -86,41 +86,41 @@ class TransactionMachine:
         self._deadlines = DeadlineIndex()
         self._ended: Counter[EndCause] = Counter()
 
-    # -- what is known
+    # -- queries
 
     @property
     def ended(self) -> Mapping[EndCause, int]:
-        """How many transactions have ended since the start, and why."""
+        """Numbers of transactions that have ended since the start, by cause."""
         return self._ended
 
     def find(self, transactional_id: str) -> Transaction:
-        """Return what is known of a transactional id; UnknownTransaction if nothing is."""
+        """Return the state of a transactional id; UnknownTransaction if there is none."""
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
-            raise UnknownTransaction(f"nothing is known of the transactional id {transactional_id!r}")
+            raise UnknownTransaction(f"there is no transactional id {transactional_id!r}")
         return transaction
 
     def find_producer(self, producer_id: int) -> Transaction | None:
-        """Return the transactional id whose present producer id this is."""
+        """Return the transactional id that has this producer id now."""
         transactional_id = self._by_producer.get(producer_id)
         return None if transactional_id is None else self._transactions[transactional_id]
 
     def held(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-        """Return what is known of a transactional id to the holder of its present identity; raises for others."""
+        """Return the state of a transactional id to the holder of its present identity; raise for others."""
         transaction = self._known(transactional_id)
         steps.check_caller(transaction, ProducerEpoch(producer_id, epoch))
         return transaction
 
     def last_batch(self, key: str) -> CommittedBatch | None:
-        """Return the last committed batch of a sink; None if it is not known to have any."""
+        """Return the last committed batch of a sink, or None."""
         return self._sinks.get(key)
 
     def all(self) -> Sequence[Transaction]:
-        """Return what is known of all transactional ids, in their order."""
+        """Return the states of all transactional ids, in order."""
         return [self._transactions[each] for each in sorted(self._transactions)]
 
     def verify(self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition) -> None:
-        """Raise unless the transaction under way is the caller's and has the partition."""
+        """Raise unless the open transaction is the caller's and has the partition."""
         transaction = self._known(transactional_id)
         if (
             not transaction.is_ongoing
@@ -131,7 +131,7 @@ class TransactionMachine:
             steps.verify(transaction, ProducerEpoch(producer_id, epoch), frozenset({partition}))
 
     def ending(self) -> Sequence[Ending]:
-        """Return what has to be done to end transactions, the oldest first; the same until it is completed."""
+        """Return the transactions that are ending, the oldest first, until they are completed."""
         return tuple(self._ending.values())
 
     def take_new_endings(self) -> Sequence[Ending]:
@@ -140,27 +140,27 @@ class TransactionMachine:
         return new
 
     def deadline_ms(self) -> int | None:
-        """Return when something will be due, in monotonic time."""
+        """Return the next deadline, in monotonic time."""
         return self._deadlines.first()
 
     def due(self, now: Now) -> Sequence[Command]:
-        """Return the commands whose time has come; the same until they are carried out."""
+        """Return the commands that are due, until they are carried out."""
         return [
             Forget(each) if (known := self._transactions.get(each)) is None or not known.is_ongoing else Expire(each)
             for each in self._deadlines.due(now.monotonic_ms)
         ]
 
-    # -- decide
+    # -- decisions
 
     def is_independent(self, command: Command) -> bool:  # noqa: ARG002 - what a shard asks all machines
-        """Tell whether deciding a command looks at nothing that other independent commands change; none does so."""
+        """Return False: every command reads what others change."""
         return False
 
     def decide(self, command: Command, ticket: int, now: Now) -> Decision:
-        """Say what carries out a command, changing nothing; raises what forbids it.
+        """Return the decision on a command; raise what forbids it.
 
-        Init and End are answered with the identity to go on with; whoever has to wait for the end of a transaction is
-        answered by the decision that completes it.
+        The reply to InitProducer and EndTransaction is the identity to continue with; a command that waits for the end
+        of a transaction gets its reply from the decision that completes it.
         """
         if isinstance(command, CommitBatch):
             return self._commit_batch(command, ticket, now)
@@ -222,10 +222,10 @@ class TransactionMachine:
             raise ProducerMismatch(f"the transactional id {transactional_id!r} belongs to no producer")
         return transaction
 
-    # -- how state changes
+    # -- state
 
     def adopt(self, decision: Decision) -> None:
-        """Make the outcome of a decision the state; its records are in the log."""
+        """Apply a decision whose records are stored."""
         outcome = decision.outcome
         if outcome is None:
             return
@@ -244,7 +244,7 @@ class TransactionMachine:
         self._put_sink(outcome.key, outcome.last, outcome.deadline_ms)
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record; Corrupt if it is none of ours."""
+        """Apply a stored record; Corrupt if it is not a record of transactions."""
         transactional_id = read_id(record)
         value = record.value
         if is_sink_key(transactional_id):
@@ -253,7 +253,7 @@ class TransactionMachine:
         self._put(transactional_id, None if value is None else read_transaction(transactional_id, value))
 
     def revive(self, now: Now) -> None:
-        """Let time begin, once all stored records were applied."""
+        """Start the timeouts after all stored records were applied."""
         self._new_endings = list(self._ending.values())
         for transaction in self.all():
             self._put(transaction.id, replace(transaction, deadline_ms=_revived_deadline_ms(transaction, now)))
@@ -282,12 +282,12 @@ class TransactionMachine:
             self._new_endings.append(ending)
 
     def records(self) -> Sequence[KeyedRecord]:
-        """Return the records that a new machine would need to become equal to this one."""
+        """Return the records from which a new machine becomes equal to this one."""
         sinks = [batch_record(key, self._sinks[key]) for key in sorted(self._sinks)]
         return [*(transaction_record(transaction) for transaction in self.all()), *sinks]
 
     def validate(self) -> None:
-        """Check the machine's own invariants; AssertionError if one is broken."""
+        """Check the invariants; AssertionError if one is broken."""
         self._deadlines.validate()
         limited = sum(each.deadline_ms is not None for each in self._transactions.values())
         limited += sum(self._deadlines.get(key) is not None for key in self._sinks)
@@ -305,7 +305,7 @@ class TransactionMachine:
 
 
 def _cause(before: Transaction | None, command: TransactionCommand, after: Transaction) -> EndCause | None:
-    """Return why the transaction under way is being ended; None if it is not."""
+    """Return why the open transaction ends; None if it does not."""
     if before is None or not before.is_ongoing or not after.is_ending:
         return None
     match command:
@@ -351,7 +351,7 @@ def _validate_transaction(transaction: Transaction) -> None:
     is_ongoing = transaction.is_ongoing
     assert transaction.id
     assert transaction.producer_id >= 0
-    # The epoch above the last one that is given out is nobody's.
+    # No producer ever gets the epoch above the last one.
     assert 0 <= transaction.epoch <= (EPOCH_MAX + 1 if transaction.holder is None else EPOCH_MAX)
     assert has_content is (is_ongoing or transaction.is_ending)
     assert transaction.next is None or (transaction.is_ending and transaction.epoch > EPOCH_MAX)

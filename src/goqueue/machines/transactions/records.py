@@ -1,6 +1,6 @@
-"""How transactions are stored: under the transactional id in UTF-8, a JSON object; without a value, it is forgotten.
+"""Stored transactions: the key is the transactional id in UTF-8, the value a JSON object; a tombstone deletes it.
 
-Equal transactions have equal bytes. What is volatile (deadlines, tickets) is not stored.
+Equal transactions have equal bytes. Volatile fields (deadlines, tickets) are not stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Value(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def transaction_record(transaction: Transaction) -> KeyedRecord:
-    """Return the record that holds a transaction."""
+    """Return the record of a transaction."""
     value = _Value(
         transaction.producer_id,
         transaction.epoch,
@@ -48,12 +48,12 @@ def transaction_record(transaction: Transaction) -> KeyedRecord:
 
 
 def tombstone(transactional_id: str) -> KeyedRecord:
-    """Return the record that forgets a transactional id."""
+    """Return the tombstone of a transactional id."""
     return KeyedRecord(transactional_id.encode(), None)
 
 
 def read_id(record: KeyedRecord) -> str:
-    """Return the transactional id that a record is about; Corrupt if it is about none."""
+    """Return the transactional id of a record; Corrupt if its key is malformed."""
     try:
         return record.key.decode()
     except UnicodeDecodeError as error:
@@ -61,7 +61,7 @@ def read_id(record: KeyedRecord) -> str:
 
 
 def read_transaction(transactional_id: str, data: bytes) -> Transaction:
-    """Return the transaction that a value holds; Corrupt if it holds none."""
+    """Return the transaction of a value; Corrupt if it is malformed."""
     try:
         value = msgspec.json.decode(data, type=_Value)
     except msgspec.MsgspecError as error:

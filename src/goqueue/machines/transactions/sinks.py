@@ -1,13 +1,13 @@
 """Batches of sinks: several transactions that commit together, once for each batch.
 
-| asked for               | the batch was not committed yet       | it was, or a later one was                        |
+| request                 | the batch is not committed yet        | it is committed, or a later one is                |
 |-------------------------|---------------------------------------|---------------------------------------------------|
 | all stages are open     | all are committed, it is the last one | nothing; they were staged again: all are aborted  |
 | a stage is not open     | refused, nothing changes              | nothing; the others are aborted                   |
 
-A sink that does not hear the answer asks again, perhaps with other stages, since its tasks have run once more: that is
-told as done, and changes nothing. All is decided at once, in one place and by one write, so that a crash leaves all
-stages of a batch committed or none. Which batch follows which is for the sink to know: the numbers only have to rise.
+A sink that gets no reply asks again, perhaps with other stages, since its tasks may have run again: it gets the same
+reply, and nothing changes. Everything is decided at once, in one place and by one write, so a crash leaves all stages
+of a batch committed or none. The sink numbers its batches; the numbers only have to rise.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from goqueue.machines.transactions import steps
 from goqueue.machines.transactions.values import CommitBatch, SinkStage, Transaction
 
 SINK_IDLE_MS = 30 * 24 * 60 * 60 * 1000
-"""For how long the last batch of a sink is remembered."""
+"""How long the last batch of a sink is remembered."""
 
 STAGES_MAX = 4_000
-"""How many transactions one batch may commit: all are decided at once, and nobody else has a turn meanwhile."""
+"""Transactions that one batch may commit: all are decided at once, while other commands wait."""
 
 
 class CommittedBatch(msgspec.Struct, frozen=True):
@@ -37,9 +37,9 @@ class CommittedBatch(msgspec.Struct, frozen=True):
 
 
 class BatchCommit(NamedTuple):
-    """What a sink is told: the last batch that is committed, and which of the stages it named belong to such a batch.
+    """The reply to a sink: its last committed batch, and which of the named stages belong to a committed batch.
 
-    `is_new` says that this request has committed it.
+    `is_new` means that this request has committed it.
     """
 
     batch: int
@@ -48,7 +48,7 @@ class BatchCommit(NamedTuple):
 
 
 class BatchStep(NamedTuple):
-    """The last batch of a sink as it is next, the transactions that change with it, and the answer."""
+    """The next last batch of a sink, the transactions that change with it, and the reply."""
 
     last: CommittedBatch
     transactions: tuple[Transaction, ...]
@@ -58,7 +58,7 @@ class BatchStep(NamedTuple):
 def commit_batch(
     last: CommittedBatch | None, command: CommitBatch, known: Mapping[str, Transaction], now: Now
 ) -> BatchStep:
-    """Commit what was staged for a batch, unless that has happened; raises what forbids it."""
+    """Commit the stages of a batch, unless it is committed already; raise what forbids it."""
     if len(command.stages) > STAGES_MAX:
         raise Invalid(f"a batch may have {STAGES_MAX:,} stages, not {len(command.stages):,}")
     if len({stage.id for stage in command.stages}) != len(command.stages):
@@ -71,7 +71,7 @@ def commit_batch(
 
 
 def _open(stage: SinkStage, known: Mapping[str, Transaction]) -> Transaction:
-    """Return the transaction of a stage, which its task has not lost to anybody."""
+    """Return the open transaction of a stage, if its task still holds it."""
     transaction = known.get(stage.id)
     if transaction is None:
         raise InvalidTransactionState(f"nothing is staged under {stage.id!r}")
@@ -98,12 +98,12 @@ def _again(last: CommittedBatch, command: CommitBatch, known: Mapping[str, Trans
 
 
 def batch_record(key: str, last: CommittedBatch) -> KeyedRecord:
-    """Return the record that holds the last batch of a sink."""
+    """Return the record of the last batch of a sink."""
     return KeyedRecord(key.encode(), msgspec.json.encode(last))
 
 
 def read_batch(key: str, value: bytes) -> CommittedBatch:
-    """Return the batch that a record holds; Corrupt if it holds none."""
+    """Return the batch of a record; Corrupt if it is malformed."""
     try:
         return msgspec.json.decode(value, type=CommittedBatch)
     except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""The rules of a transaction: functions that take it, and return it as it is next with the answers to those who asked.
+"""The rules of a transaction: functions that take one, and return its next value with the replies to send.
 
 | state      | Init           | AddPartitions | End                              | Abort; Expire         | Complete    |
 |            |                | AddOffsets    |                                  |                       |             |
@@ -8,39 +8,40 @@
 | ONGOING    | PREPARE_ABORT, | ONGOING       | PREPARE_COMMIT or PREPARE_ABORT, | PREPARE_ABORT,        | nothing     |
 |            | waits          |               | waits                            | Abort waits           |             |
 | PREPARE_x  | waits          | refused for   | by the same, the same way: waits | of an abort waits,    | COMPLETE_x, |
-|            |                | now           | otherwise refused                | otherwise refused     | all told    |
-| COMPLETE_x | EMPTY          | ONGOING       | by the same, the same way: told  | of an abort is told,  | nothing     |
-|            |                |               | again, otherwise refused (*)     | otherwise refused     |             |
+|            |                | now           | otherwise refused                | otherwise refused     | all replies |
+| COMPLETE_x | EMPTY          | ONGOING       | by the same, the same way: same  | of an abort: replies, | nothing     |
+|            |                |               | reply, otherwise refused (*)     | otherwise refused     |             |
 
 (*) If it bumps the epoch, an abort without a transaction is allowed, and makes it COMPLETE_ABORT at once: there is
-nothing to mark. A producer that does not know whether its transaction has begun can so make sure that it never does.
+nothing to mark. So a producer that does not know whether its transaction has begun can make sure that it never does.
 
-Whoever ends a transaction is told when it has ended everywhere, not when that is decided: what the producer does next
-finds no trace of it. `PREPARE_x` is stored before the first marker is written and decides for good, so after a crash
+The reply to an end comes when the transaction has ended everywhere, not when that is decided: later requests of the
+producer find no trace of it. `PREPARE_x` is stored before the first marker is written and is final, so after a crash
 the markers are written (again) in the same way.
 
-**What is told before it is durable.** That a transaction has ended: `PREPARE_x` and the markers are durable, and lead
-to the same end after a crash. That something was added to a transaction: nothing is written because of it before that
-is durable (`broker/transactions/coordination.known`). An identity is never told before: somebody else could get it.
+**Replies before durability.** The end of a transaction: `PREPARE_x` and the markers are durable, and lead to the same
+end after a crash. An addition to a transaction: nothing is written because of it before it is durable
+(`broker/transactions/coordination.known`). An identity is never sent before it is durable: another producer could get
+it.
 
 **Identities.** A producer acts as (producer id, epoch), and only the present identity may act. Each of these makes the
 next one the present one, which is the next epoch or, at the end of epochs, epoch 0 of a new producer id:
 
-- Init without a known identity: a takeover, `previous` is nobody;
-- Init by the holder of the present identity; its transaction is aborted if it is under way;
+- Init without a known identity: a takeover, there is no `previous`;
+- Init by the holder of the present identity; its open transaction is aborted;
 - End, if it bumps the epoch;
-- an abort over the producer's head (a takeover, Abort, Expire), `previous` is nobody.
+- an abort without the producer (a takeover, Abort, Expire), there is no `previous`.
 
 A bump comes with the decision to end and not with its completion: the markers carry the raised epoch, so partitions
-refuse what comes late. After an abort over the producer's head nobody holds the present identity, and nobody ever
-will: a takeover raises the epoch once more when it is carried out. So it need not know whether the raised one was
-given to anybody, and it gets the same identity whether or not there was a crash in between. The epoch above the last
-one that is given out is used in such aborts and in markers only: at the end of epochs, too, everybody can be fenced.
+refuse late batches. After an abort without the producer, no producer holds the present identity, and none ever will: a
+takeover raises the epoch once more when it is carried out. So it need not know whether a producer had got the raised
+one, and it gets the same identity whether or not there was a crash in between. The epoch above the last one is used in
+such aborts and in markers only: so every producer can be fenced at the end of epochs, too.
 
-A producer that does not hear the answer asks again with the identity that it has, which is `previous` then. It is told
-the present one, and nothing changes. That is so until a transaction begins with the present identity: its holder has
-heard of it then, and a repetition that comes later is an old one, and refused. Thus what belongs to one transaction
-touches no later one, unless both have the same identity: a producer that never bumps has to care for that itself.
+A producer that gets no reply asks again with its old identity, which is `previous` then. It gets the present one, and
+nothing changes. That holds until a transaction begins with the present identity: its holder knows it then, and a later
+repetition is an old one, and refused. So a request of one transaction never touches a later one, unless both have the
+same identity: a producer that never bumps has to take care of that itself.
 """
 
 from __future__ import annotations
@@ -81,18 +82,18 @@ from goqueue.model.topic import TopicPartition
 
 
 class TransactionStep(NamedTuple):
-    """A transaction as it is next, and who is told what; `is_told_at_once` as in a `Decision`."""
+    """The next value of a transaction, and the replies to send; `is_told_at_once` as in a `Decision`."""
 
     transaction: Transaction
     answers: tuple[TicketReply, ...] = ()
     is_told_at_once: bool = False
 
 
-# -- taking a transactional id
+# -- identities
 
 
 def init(transaction: Transaction | None, command: Init, ticket: int, now: Now) -> TransactionStep:
-    """Give a producer its identity: at once, or when the transaction under way has ended."""
+    """Give a producer its identity: at once, or when the open transaction has ended."""
     _check_init(command)
     if transaction is None:
         transaction = Transaction(
@@ -149,7 +150,7 @@ def _check_init(command: Init) -> None:
 
 
 def _check_known(transaction: Transaction, known: ProducerEpoch | None) -> None:
-    """Refuse a producer that wants to go on, unless it holds the present identity or is about to be told of it."""
+    """Refuse a returning producer unless it holds the present identity, or the one before whose reply may be lost."""
     if known is not None and known not in (transaction.previous, transaction.holder):
         raise TransactionFenced(
             f"producer {known.producer_id} with epoch {known.epoch} is not the present one of {transaction.id!r}",
@@ -157,11 +158,11 @@ def _check_known(transaction: Transaction, known: ProducerEpoch | None) -> None:
         )
 
 
-# -- what belongs to a transaction
+# -- partitions and offsets of a transaction
 
 
 def add_partitions(transaction: Transaction, command: AddPartitions, ticket: int, now: Now) -> TransactionStep:
-    """Let partitions be part of the transaction."""
+    """Add partitions to the transaction."""
     _check_adding(transaction, ProducerEpoch(command.producer_id, command.epoch))
     if not command.partitions <= transaction.partitions:
         transaction = _begun(transaction, now)
@@ -170,7 +171,7 @@ def add_partitions(transaction: Transaction, command: AddPartitions, ticket: int
 
 
 def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now: Now) -> TransactionStep:
-    """Let the offsets of a group be part of the transaction."""
+    """Add the offsets of a group to the transaction."""
     _check_adding(transaction, ProducerEpoch(command.producer_id, command.epoch))
     if command.group not in transaction.groups:
         if len(transaction.groups) >= GROUPS_MAX:
@@ -184,7 +185,7 @@ def add_offsets(transaction: Transaction, command: AddOffsets, ticket: int, now:
 
 
 def verify(transaction: Transaction, caller: ProducerEpoch, partitions: frozenset[TopicPartition]) -> None:
-    """Raise unless the caller's transaction is under way and has the partitions."""
+    """Raise unless the caller's transaction is open and has the partitions."""
     check_caller(transaction, caller)
     if not transaction.is_ongoing:
         raise InvalidTransactionState(
@@ -202,7 +203,7 @@ def _check_adding(transaction: Transaction, caller: ProducerEpoch) -> None:
 
 
 def _begun(transaction: Transaction, now: Now) -> Transaction:
-    """Begin a transaction, unless there is one."""
+    """Begin a transaction, unless one is open."""
     if transaction.is_ongoing:
         return replace(transaction, updated_ms=now.wall_ms)
     return replace(
@@ -216,11 +217,11 @@ def _begun(transaction: Transaction, now: Now) -> Transaction:
     )
 
 
-# -- how it ends
+# -- ends
 
 
 def end(transaction: Transaction, command: EndTransaction, ticket: int, now: Now) -> TransactionStep:
-    """Decide how a transaction ends; the producer is told the identity to go on with when it has ended."""
+    """Decide how a transaction ends; the reply, at the end, is the identity to continue with."""
     caller = ProducerEpoch(command.producer_id, command.epoch)
     spare = command.spare_producer_id if command.bumps_epoch else None
     if transaction.is_ongoing:
@@ -246,7 +247,7 @@ def _end_again(transaction: Transaction, command: EndTransaction, ticket: int) -
 
 
 def abort(transaction: Transaction, ticket: int, now: Now) -> TransactionStep:
-    """Abort over the producer's head; whoever asks is told when it is done."""
+    """Abort without the producer; the reply comes when the transaction has ended."""
     if transaction.is_ongoing:
         return wait_for_end(fence(transaction, now), ticket)
     if transaction.state is TransactionState.PREPARE_ABORT:
@@ -257,7 +258,7 @@ def abort(transaction: Transaction, ticket: int, now: Now) -> TransactionStep:
 
 
 def fence(transaction: Transaction, now: Now) -> Transaction:
-    """Abort over the producer's head: nobody holds the raised epoch, so nobody can act."""
+    """Abort without the producer: no producer holds the raised epoch, so none can act."""
     return replace(
         transaction,
         state=TransactionState.PREPARE_ABORT,
@@ -269,17 +270,17 @@ def fence(transaction: Transaction, now: Now) -> Transaction:
 
 
 def prepare_commit(transaction: Transaction, now: Now) -> Transaction:
-    """Decide that the transaction under way commits, with others and not by its producer's own word.
+    """Commit the open transaction together with others, by the word of a sink and not of its producer.
 
-    The epoch is raised, so that nothing that is said of this transaction can mean a later one. At the end of epochs it
-    stays: whoever goes on then has to take a new identity anyway.
+    The epoch is raised, so that no late request of this transaction can mean a later one. At the end of epochs it
+    stays: the next producer has to take a new identity anyway.
     """
     prepared = _prepare(transaction, now, is_commit=True, spare_producer_id=None)
     return replace(prepared, epoch=min(transaction.epoch + 1, EPOCH_MAX))
 
 
 def complete(transaction: Transaction, command: Complete, ticket: int, now: Now) -> TransactionStep:
-    """End the transaction, tell everybody who waited, and carry out the Init that came in between."""
+    """End the transaction, send all replies that waited, and carry out the InitProducer that waited."""
     marked = (command.producer_id, command.epoch, command.number)
     if not transaction.is_ending or marked != (*transaction.identity, transaction.number):
         return TransactionStep(transaction, (TicketReply(ticket, None),))
@@ -293,7 +294,7 @@ def complete(transaction: Transaction, command: Complete, ticket: int, now: Now)
 
 
 def wait_for_end(transaction: Transaction, ticket: int) -> TransactionStep:
-    """Let one more wait; if there are too many, the oldest has surely been given up and may ask again."""
+    """Add a waiting caller; beyond the limit the oldest is dropped, which has timed out by then and may ask again."""
     waiting = (*transaction.waiting_ends, ticket)
     answers = tuple(TicketReply(each, _concurrent(transaction)) for each in waiting[:-WAITING_ENDS_MAX])
     return TransactionStep(replace(transaction, waiting_ends=waiting[-WAITING_ENDS_MAX:]), answers)
@@ -346,7 +347,7 @@ def _following(transaction: Transaction, spare_producer_id: int) -> ProducerEpoc
 
 
 def check_caller(transaction: Transaction, caller: ProducerEpoch) -> None:
-    """Refuse everybody but the holder of the present identity."""
+    """Refuse all callers but the holder of the present identity."""
     if caller.producer_id != transaction.producer_id:
         raise ProducerMismatch(
             f"the transactional id {transaction.id!r} belongs to producer {transaction.producer_id}, "

@@ -1,4 +1,4 @@
-"""A transactional id with its transaction, and what is asked of it. All values are frozen."""
+"""Transactional ids, their transactions, and the commands about them. All values are frozen."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing_extensions import override
 from goqueue.model.topic import TopicPartition
 
 EPOCH_MAX = 32_766
-"""The last epoch that a producer may be given. There is one more, which only ever fences."""
+"""The last epoch that a producer may get. The one above it only fences."""
 
 TIMEOUT_MIN_MS = 1
 TIMEOUT_MAX_MS = 15 * 60 * 1000
 IDLE_MS = 7 * 24 * 60 * 60 * 1000
-"""For how long a transactional id is remembered without a transaction."""
+"""How long a transactional id without a transaction is remembered."""
 
 GROUPS_MAX = 100
-"""How many groups one transaction may set offsets of: all of them are stored again with each that is added."""
+"""Groups whose offsets one transaction may set: all are stored again with each one that is added."""
 
 WAITING_ENDS_MAX = 8
-"""How many repetitions of one request to end a transaction may wait for its end; the oldest is let go first."""
+"""Repetitions of one request to end a transaction that may wait for its end; the oldest is dropped first."""
 
 
 class ProducerEpoch(NamedTuple):
-    """Who acts: a producer id, and which of its holders in turn."""
+    """A producer id and its epoch: the identity under which a producer acts."""
 
     producer_id: int
     epoch: int
 
 
 class TransactionState(StrEnum):
-    """Where a transaction stands, in Kafka's words."""
+    """State of a transaction, in Kafka's words."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -46,7 +46,7 @@ class TransactionState(StrEnum):
 
 
 class EndCause(StrEnum):
-    """Why a transaction ends: its producer asks for it, or something happens over its head."""
+    """Why a transaction ends: by its producer, or without it."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -62,10 +62,10 @@ _IN_USE = frozenset({TransactionState.EMPTY, TransactionState.ONGOING})
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """A producer wants to act under a transactional id.
+    """Assign a producer to a transactional id.
 
-    `known` is the identity that it has had, if it wants to go on; without, it takes over from whoever was there.
-    The spare producer id is used if the epochs of the present one are used up, or if there is none.
+    `known` is the identity of a producer that continues; without it, the producer takes over from any other. The spare
+    producer id is used if the present one has no epochs left, or if there is none.
     """
 
     id: str
@@ -76,7 +76,7 @@ class Init:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """The transaction is going to write to partitions; the first ones begin it."""
+    """Add partitions to the transaction; the first ones begin it."""
 
     id: str
     producer_id: int
@@ -86,7 +86,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class AddOffsets:
-    """The transaction is going to set offsets of a group, which may begin it."""
+    """Add a group whose offsets the transaction sets, which may begin it."""
 
     id: str
     producer_id: int
@@ -96,7 +96,7 @@ class AddOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """Commit or abort; with `bumps_epoch`, the producer goes on with a new identity, which is the answer."""
+    """Commit or abort; with `bumps_epoch`, the reply is a new identity for the producer."""
 
     id: str
     producer_id: int
@@ -109,7 +109,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """All markers of an `Ending` are durable."""
+    """Report that all markers of an `Ending` are durable."""
 
     id: str
     producer_id: int
@@ -119,27 +119,27 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """An operator aborts whatever transaction is under way."""
+    """Abort the open transaction, at the request of an operator."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The time of a transaction may be over."""
+    """Abort a transaction if its timeout has passed."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """A transactional id may have been idle for too long."""
+    """Forget a transactional id if it has been idle for too long."""
 
     id: str
 
 
 class SinkStage(NamedTuple):
-    """A transaction that is to be committed with others, and who has written it."""
+    """A transaction to commit together with others, and the producer that has written it."""
 
     id: str
     producer_id: int
@@ -147,13 +147,13 @@ class SinkStage(NamedTuple):
 
     @property
     def identity(self) -> ProducerEpoch:
-        """Who has written it."""
+        """The producer that has written it."""
         return ProducerEpoch(self.producer_id, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """A sink commits what was staged for a batch; `id` is the key of the sink (`model.sinks`)."""
+    """Commit the stages of a batch; `id` is the key of the sink (`model.sinks`)."""
 
     id: str
     batch: int
@@ -162,7 +162,7 @@ class CommitBatch:
 
 @dataclass(frozen=True, slots=True)
 class ForgetSink:
-    """Somebody wants a sink to begin anew; `id` is its key."""
+    """Forget a sink, so that it starts over; `id` is its key."""
 
     id: str
 
@@ -172,7 +172,7 @@ Command = TransactionCommand | CommitBatch | ForgetSink
 
 
 class WaitingInit(NamedTuple):
-    """An Init that is carried out when the transaction before has ended."""
+    """An InitProducer that is carried out when the previous transaction has ended."""
 
     ticket: int
     command: Init
@@ -206,7 +206,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @override
     def __eq__(self, other: object) -> bool:
-        """Tell whether the same would be stored."""
+        """Return whether the stored parts are equal."""
         return isinstance(other, Transaction) and _stored(self) == _stored(other)
 
     @override
@@ -220,25 +220,25 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_ongoing(self) -> bool:
-        """Whether a transaction is under way, and it is open how it ends."""
+        """Whether a transaction is open, and its end undecided."""
         return self.state is TransactionState.ONGOING
 
     @property
     def is_ending(self) -> bool:
-        """Whether it is decided how the transaction ends, but not all markers are known to be durable."""
+        """Whether the end of the transaction is decided, but not all markers are known to be durable."""
         return self.state in _ENDING
 
     @property
     def is_committed(self) -> bool:
-        """Whether the last transaction was committed, be it with all markers or not."""
+        """Whether the last transaction was committed, with or without all markers."""
         return self.state in _COMMITTED
 
     @property
     def holder(self) -> ProducerEpoch | None:
-        """The present identity, if it is anybody's.
+        """The present identity, if a producer holds it.
 
-        It is nobody's after an abort over the producer's head, and as long as nobody is told of it: while the
-        transaction ends, if that raised the epoch.
+        No producer does after an abort without the producer, nor before it is sent: while the transaction ends, if that
+        raised the epoch.
         """
         if self.state in _IN_USE:
             return self.identity
@@ -252,7 +252,7 @@ _stored = attrgetter(*(name for name in Transaction.__struct_fields__ if name no
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What has to be done to end a transaction: a marker for each partition, and the offsets of each group."""
+    """The work that ends a transaction: a marker for each partition, and the offsets of each group."""
 
     id: str
     producer_id: int
@@ -265,5 +265,5 @@ class Ending:
 
     @property
     def completion(self) -> Complete:
-        """The command that says that it is done."""
+        """The command that reports the work as done."""
         return Complete(self.id, self.producer_id, self.epoch, self.number)
