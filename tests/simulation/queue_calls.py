@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks
-from goqueue.broker.messages.publish import Fate, NewMessage, Turns, publish_messages
-from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.publish import Fate, NewMessage, PartitionTurns, publish_messages
+from goqueue.broker.messages.reading import Polls, ReadRequest, read_messages
 from goqueue.broker.queues import admin as queue_admin
 from goqueue.broker.queues import receive_and_settle as queues
-from goqueue.broker.queues.receiving import Source, Wish
-from goqueue.broker.queues.settling import Statement
+from goqueue.broker.queues.receiving import ReceiveTerms, Source
+from goqueue.broker.queues.settling import Settlement
 from goqueue.broker.transactions.coordination import end_transaction, init_transactions
-from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.broker.transactions.publish import TransactionWriter, publish_in_transaction
 from goqueue.errors import GoQueueError
 from goqueue.machines.queues.steps import Result
 from goqueue.machines.queues.values import AckType
@@ -25,7 +25,7 @@ from goqueue.model.queue_settings import QueueSettings
 from goqueue.model.topic import TopicPartition
 from tests.simulation.group_calls import CALLER
 
-_TURNS = Turns()
+_TURNS = PartitionTurns()
 _TRANSACTIONAL_ID = "several"
 _TRANSACTION_MS = 1_000
 
@@ -70,7 +70,7 @@ class PublishSeveral:
         if self.ending is Ending.PLAIN:
             return _require_stored(await publish_messages(broker.messages, CALLER, _TURNS, topic, messages, Acks.ALL))
         identity = await init_transactions(broker.transactions, CALLER, _TRANSACTIONAL_ID, _TRANSACTION_MS)
-        writer = Writer(_TRANSACTIONAL_ID, identity)
+        writer = TransactionWriter(_TRANSACTIONAL_ID, identity)
         _require_stored(await publish_in_transaction(broker.transactions, CALLER, _TURNS, writer, topic, messages))
         is_commit = self.ending is Ending.COMMIT
         return await end_transaction(broker.transactions, CALLER, *writer, is_commit=is_commit, bumps_epoch=True)
@@ -118,7 +118,9 @@ class ReceiveSome:
     life: int
 
     async def perform(self, broker: Broker) -> list[Given]:
-        wish = Wish(Source(self.group, self.topics), self.consumer, self.limit, self.wait_ms, self.visibility_ms)
+        wish = ReceiveTerms(
+            Source(self.group, self.topics), self.consumer, self.limit, self.wait_ms, self.visibility_ms
+        )
         received = await queues.receive(broker.queues, CALLER, wish)
         return [
             Given(
@@ -146,7 +148,7 @@ class SettleSome:
     async def perform(self, broker: Broker) -> list[Result]:
         receipts = [each.receipt for each in self.given]
         return list(
-            await queues.settle(broker.queues, CALLER, receipts, Statement(self.verdict, self.delay_ms, "no luck"))
+            await queues.settle(broker.queues, CALLER, receipts, Settlement(self.verdict, self.delay_ms, "no luck"))
         )
 
 
@@ -168,7 +170,7 @@ class ReadLetters:
         for index in range(broker.topics.partition_count(self.topic)):
             offset = 0
             while True:
-                reading = Reading(offset, limit=1000)
+                reading = ReadRequest(offset, limit=1000)
                 found = await read_messages(broker.messages, CALLER, Polls(), self.topic, index, reading)
                 for record in found.records:
                     headers = dict(record.headers)

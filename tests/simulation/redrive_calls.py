@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks
-from goqueue.broker.messages.publish import NewMessage, Published, Turns, publish_messages
-from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.publish import NewMessage, PartitionTurns, PublishedMessage, publish_messages
+from goqueue.broker.messages.reading import Polls, ReadRequest, read_messages
 from goqueue.broker.redrives import admin as redrives
 from goqueue.errors import GoQueueError
 from goqueue.machines.redrives.values import Moves, Redrive, RedriveTerms
 from goqueue.model import dead_letters
 from tests.simulation.group_calls import CALLER
 
-_TURNS = Turns()
+_TURNS = PartitionTurns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class WriteLetter:
     topic: str
     partition: int
 
-    async def perform(self, broker: Broker) -> Published:
+    async def perform(self, broker: Broker) -> PublishedMessage:
         headers = [
             ("h", self.value.encode()),
             (dead_letters.REASON_HEADER, self.reason.encode()),
@@ -103,7 +103,7 @@ class ReadCopies:
             offset = 0
             while True:
                 found = await read_messages(
-                    broker.messages, CALLER, Polls(), self.topic, index, Reading(offset, limit=1000)
+                    broker.messages, CALLER, Polls(), self.topic, index, ReadRequest(offset, limit=1000)
                 )
                 copies += [
                     Copy(self.topic, index, record.key, (record.value or b"").decode(), tuple(record.headers))

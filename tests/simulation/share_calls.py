@@ -11,9 +11,9 @@ from typing_extensions import override
 from goqueue.broker.broker import Broker
 from goqueue.broker.presence import Presence
 from goqueue.broker.share_groups.acks import Acked
-from goqueue.broker.share_groups.fetch import Turn, share_acknowledge, share_fetch
+from goqueue.broker.share_groups.fetch import ShareRequest, share_acknowledge, share_fetch
 from goqueue.broker.share_groups.leases import ShareTerms
-from goqueue.broker.share_groups.service import OPENING_EPOCH, Place
+from goqueue.broker.share_groups.service import OPENING_EPOCH, SharePartition
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.steps import Result, Settled
@@ -42,7 +42,7 @@ class FetchShares(ReceiveSome):
     @override
     async def perform(self, broker: Broker) -> list[Given]:
         places = _places(broker, self.topics)
-        turn = Turn(MemberKey(self.group, self.consumer), self.epoch, {}, list(places))
+        turn = ShareRequest(MemberKey(self.group, self.consumer), self.epoch, {}, list(places))
         terms = ShareTerms(self.limit, 2**20, wait_ms=self.wait_ms)
         fetched = await share_fetch(broker.share_groups, CALLER, turn, terms, self.connection)
         given = []
@@ -65,7 +65,7 @@ class OpenShares(SettleSome):
 
     @override
     async def perform(self, broker: Broker) -> list[Result]:
-        turn = Turn(MemberKey(self.group, self.consumer), OPENING_EPOCH, {})
+        turn = ShareRequest(MemberKey(self.group, self.consumer), OPENING_EPOCH, {})
         await share_fetch(broker.share_groups, CALLER, turn, ShareTerms(0, 1), self.connection)
         return [StaleReceipt("nobody says what became of it") for _ in self.given]
 
@@ -93,14 +93,14 @@ class AcknowledgeShares(SettleSome):
     @override
     async def perform(self, broker: Broker) -> list[Result]:
         ids = {name: opened.topic.id for name, opened in broker.topics.by_name.items()}
-        said: dict[Place, list[int]] = {}
+        said: dict[SharePartition, list[int]] = {}
         for each in self.given:
             said.setdefault(_place(ids, each.place), []).append(each.offset)
         acks = {
             place: [Acked(offset, offset, [self.verdict]) for offset in sorted(set(offsets))]
             for place, offsets in said.items()
         }
-        turn = Turn(MemberKey(self.group, self.consumer), self.epoch, acks)
+        turn = ShareRequest(MemberKey(self.group, self.consumer), self.epoch, acks)
         results, _ = await share_acknowledge(broker.share_groups, CALLER, turn, self.connection)
         return [self._outcome(results[_place(ids, each.place)]) for each in self.given]
 
@@ -108,14 +108,14 @@ class AcknowledgeShares(SettleSome):
         return _OUTCOMES[self.verdict] if error is None else error
 
 
-def _places(broker: Broker, topics: tuple[str, ...]) -> dict[Place, TopicPartition]:
+def _places(broker: Broker, topics: tuple[str, ...]) -> dict[SharePartition, TopicPartition]:
     return {
-        Place(broker.topics.by_name[name].topic.id, index): TopicPartition(name, index)
+        SharePartition(broker.topics.by_name[name].topic.id, index): TopicPartition(name, index)
         for name in topics
         if name in broker.topics.by_name
         for index in range(broker.topics.partition_count(name))
     }
 
 
-def _place(ids: Mapping[str, UUID], partition: TopicPartition) -> Place:
-    return Place(ids[partition.topic], partition.partition)
+def _place(ids: Mapping[str, UUID], partition: TopicPartition) -> SharePartition:
+    return SharePartition(ids[partition.topic], partition.partition)

@@ -14,8 +14,8 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.messages.opened_batches import FullBatches
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
-from goqueue.broker.messages.reading import Polls, Reading, read_messages
-from goqueue.broker.share_groups.candidates import Search, Wanted
+from goqueue.broker.messages.reading import Polls, ReadRequest, read_messages
+from goqueue.broker.share_groups.candidates import ShareSearch, SupplyRequest
 from goqueue.errors import CorruptLog, GoQueueError, UnreadableBatch
 from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import QueueSettings
@@ -57,7 +57,7 @@ async def _read_all(broker: Broker) -> list[str]:
     offset = 0
     while offset < COUNT:
         try:
-            read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=offset))
+            read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=offset))
         except UnreadableBatch as error:
             offset = error.next_offset
             continue
@@ -77,7 +77,7 @@ async def _share_all(broker: Broker) -> list[int]:
     cursor = 0
     while cursor < COUNT:
         window = QueueWindow(broker.topics.topic("orders").topic.id, cursor, cursor)
-        offer = Search(partition, window, Wanted(1000, 1000, 1 << 20), FullBatches()).run().offer
+        offer = ShareSearch(partition, window, SupplyRequest(1000, 1000, 1 << 20), FullBatches()).run().offer
         assert offer.end > cursor
         found += offer.fresh
         cursor = offer.end

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.browsing import Look, browse_letters
+from goqueue.broker.dead_letters.browsing import BrowseRequest, browse_dead_letters
 from goqueue.broker.dead_letters.writer import DeadLetterWriter
 from goqueue.broker.events import DeadLettersFailed, RedriveStalled
 from goqueue.broker.messages.produce import Acks, Section
@@ -276,7 +276,7 @@ def test_a_dead_message_that_cannot_be_read_becomes_a_letter_with_its_batch_and_
         _damage_the_first_message(disk)
         await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await until(lambda: flight_states(broker) == [])
-        page = await browse_letters(broker.dead_letters, CALLER, "orders", Look(order=Order.OLDEST))
+        page = await browse_dead_letters(broker.dead_letters, CALLER, "orders", BrowseRequest(order=Order.OLDEST))
         first, second = page.letters
         assert [name for name, _ in first.record.headers].count(UNREADABLE_HEADER) == 1
         assert (first.cause.reason, first.cause.offset) == ("rejected", 0)

@@ -8,9 +8,9 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.events import DeadLettersFailed
-from goqueue.broker.messages.publish import NewMessage, Turns
+from goqueue.broker.messages.publish import NewMessage, PartitionTurns
 from goqueue.broker.transactions.coordination import abort_transaction, init_transactions
-from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.broker.transactions.publish import TransactionWriter, publish_in_transaction
 from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.dead_letters import GROUP_HEADER
 from goqueue.model.queue_settings import QueueSettings
@@ -368,7 +368,9 @@ def test_a_letter_is_not_looked_for_where_none_can_be_since_all_that_were_dead_t
 async def _open_a_transaction(broker: Broker, topic: str) -> None:
     identity = await init_transactions(broker.transactions, CALLER, "somebody", 600_000)
     messages = [NewMessage(None, b"open", [(GROUP_HEADER, b"others")])]
-    await publish_in_transaction(broker.transactions, CALLER, Turns(), Writer("somebody", identity), topic, messages)
+    await publish_in_transaction(
+        broker.transactions, CALLER, PartitionTurns(), TransactionWriter("somebody", identity), topic, messages
+    )
 
 
 def test_an_open_transaction_hides_no_letter_from_whoever_looks_for_it() -> None:

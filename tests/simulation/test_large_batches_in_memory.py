@@ -13,15 +13,15 @@ import pytest
 import zstandard
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.browsing import Look, browse_letters
+from goqueue.broker.dead_letters.browsing import BrowseRequest, browse_dead_letters
 from goqueue.broker.messages.fetch import Fetched
 from goqueue.broker.messages.opened_batches import FullBatches
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
-from goqueue.broker.messages.reading import Polls, Reading, opened, read_messages
+from goqueue.broker.messages.reading import Polls, ReadRequest, opened, read_messages
 from goqueue.broker.queues.admin import QueueSeek, seek_queue
 from goqueue.broker.queues.peeking import peek_queue
-from goqueue.broker.share_groups.candidates import Search, Wanted
+from goqueue.broker.share_groups.candidates import ShareSearch, SupplyRequest
 from goqueue.errors import GoQueueError, InvalidRecord, UnreadableBatch
 from goqueue.machines.queues.window import QueueWindow
 from goqueue.model.queue_settings import QueueSettings
@@ -83,7 +83,7 @@ async def _peek(broker: Broker) -> None:
 
 async def _read(broker: Broker) -> None:
     with pytest.raises(UnreadableBatch, match="opens to more"):
-        await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=0))
+        await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=0))
 
 
 async def _poll(broker: Broker) -> None:
@@ -91,7 +91,7 @@ async def _poll(broker: Broker) -> None:
     partition = broker.topics.topic("orders").partition(0)
     errors: list[GoQueueError] = []
     try:
-        opened(partition, Fetched(partition.read(0, bytes_max=MIB)), 0, Reading())
+        opened(partition, Fetched(partition.read(0, bytes_max=MIB)), 0, ReadRequest())
     except UnreadableBatch as error:
         errors.append(error.without_frames())
     assert errors
@@ -100,12 +100,12 @@ async def _poll(broker: Broker) -> None:
 async def _share(broker: Broker) -> None:
     partition = broker.topics.topic("orders").partition(0)
     window = QueueWindow(broker.topics.topic("orders").topic.id, 0, 0)
-    supply = Search(partition, window, Wanted(10, 10, MIB), FullBatches()).run()
+    supply = ShareSearch(partition, window, SupplyRequest(10, 10, MIB), FullBatches()).run()
     assert (supply.offer.fresh, len(supply.offer.unreadable)) == ([], 1)
 
 
 async def _browse(broker: Broker) -> None:
-    page = await browse_letters(broker.dead_letters, CALLER, "orders", Look())
+    page = await browse_dead_letters(broker.dead_letters, CALLER, "orders", BrowseRequest())
     assert page.unreadable
 
 
@@ -174,12 +174,12 @@ def _count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def _read_one(broker: Broker) -> None:
-    read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=0, limit=1))
+    read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=0, limit=1))
     assert len(read.records) == 1
 
 
 async def _read_later(broker: Broker) -> None:
-    read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=40_000, limit=10))
+    read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=40_000, limit=10))
     assert [record.offset for record in read.records] == list(range(40_000, 40_010))
 
 
@@ -194,7 +194,7 @@ async def _peek_one(broker: Broker) -> None:
 async def _share_some(broker: Broker) -> None:
     partition = broker.topics.topic("orders").partition(0)
     window = QueueWindow(broker.topics.topic("orders").topic.id, 0, 0)
-    supply = Search(partition, window, Wanted(10, 10, MIB), FullBatches()).run()
+    supply = ShareSearch(partition, window, SupplyRequest(10, 10, MIB), FullBatches()).run()
     assert supply.offer.fresh == list(range(10))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.queues.receive_and_settle import receive
-from goqueue.broker.queues.receiving import Source, Wish
+from goqueue.broker.queues.receiving import ReceiveTerms, Source
 from goqueue.testing import SimDisk, Simulation, simulate
 from tests.protocols.kafka.requests import create_topic
 from tests.protocols.kafka.server import SimServer, serving
@@ -20,7 +20,7 @@ VISIBILITY_S = 15
 
 async def _receive(server: SimServer) -> int:
     """Return how many messages a consumer gets now."""
-    wish = Wish(Source("g", ("t",)), "ann", 10, visibility_ms=VISIBILITY_S * 1000)
+    wish = ReceiveTerms(Source("g", ("t",)), "ann", 10, visibility_ms=VISIBILITY_S * 1000)
     found = await receive(server.server.broker.queues, INSIDE, wish)
     return sum(len(each.receipts) for each in found.received)
 

@@ -11,9 +11,15 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.dead_letters import browsing
 from goqueue.broker.dead_letters import stats as letter_counts
-from goqueue.broker.dead_letters.browsing import TURN_LETTERS, Look, browse_letters, count_letters, list_letters
-from goqueue.broker.dead_letters.reading import OpenedBatch, open_batches
-from goqueue.broker.dead_letters.stats import Count
+from goqueue.broker.dead_letters.browsing import (
+    TURN_LETTERS,
+    BrowseRequest,
+    browse_dead_letters,
+    count_dead_letters,
+    list_dead_letters,
+)
+from goqueue.broker.dead_letters.reading import DeadLetterBatch, open_batches
+from goqueue.broker.dead_letters.stats import DeadLetterCount
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.topics.admin import alter_topic, delete_records, delete_topic
@@ -44,7 +50,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Where the batches begin that are opened to be counted."""
     found: list[int] = []
 
-    def opening(*which: Any) -> Iterator[OpenedBatch]:
+    def opening(*which: Any) -> Iterator[DeadLetterBatch]:
         for batch in open_batches(*which):
             found.append(batch.start)
             yield batch
@@ -70,18 +76,18 @@ async def _append(broker: Broker, index: int, batch: bytearray) -> None:
     assert not isinstance(outcome, GoQueueError)
 
 
-async def _counted(broker: Broker) -> Count:
-    (count,) = await list_letters(broker.dead_letters, CALLER)
+async def _counted(broker: Broker) -> DeadLetterCount:
+    (count,) = await list_dead_letters(broker.dead_letters, CALLER)
     return count
 
 
-async def _looked_at(broker: Broker) -> Count:
+async def _looked_at(broker: Broker) -> DeadLetterCount:
     """Count letter by letter."""
-    count = Count(LETTERS)
-    look = Look(limit=1_000, has_redriven=True)
+    count = DeadLetterCount(LETTERS)
+    look = BrowseRequest(limit=1_000, has_redriven=True)
     by_reason: Counter[str] = Counter()
     while True:
-        page = await browse_letters(broker.dead_letters, CALLER, LETTERS, look)
+        page = await browse_dead_letters(broker.dead_letters, CALLER, LETTERS, look)
         for letter in page.letters:
             count.letters += 1
             count.redriven += letter.is_redriven
@@ -96,7 +102,7 @@ async def _looked_at(broker: Broker) -> Count:
     count.by_reason = +by_reason
     # Pages know of some of them twice, so it takes a look at all letters in one go.
     count.unreadable = (
-        await count_letters(broker.dead_letters, CALLER, LETTERS, Selection(source="orders"))
+        await count_dead_letters(broker.dead_letters, CALLER, LETTERS, Selection(source="orders"))
     ).unreadable
     return count
 
@@ -140,8 +146,8 @@ def test_search_leaves_others_a_turn_after_a_few_letters(monkeypatch: pytest.Mon
         for index in (0, 1):
             for _ in range(3):
                 await _write(broker, index, 500)
-        look = Look(Selection(reasons=("none has it",)))
-        assert not (await browse_letters(broker.dead_letters, CALLER, LETTERS, look)).letters
+        look = BrowseRequest(Selection(reasons=("none has it",)))
+        assert not (await browse_dead_letters(broker.dead_letters, CALLER, LETTERS, look)).letters
         assert sum(looked_at) == 3_000
         assert max(looked_at) <= TURN_LETTERS <= 50
 
@@ -161,7 +167,9 @@ def test_what_is_counted_is_what_is_there(seed: int, monkeypatch: pytest.MonkeyP
         for _ in range(20):
             await _change(broker, chance)
             assert await _counted(broker) == await _looked_at(broker)
-            assert await count_letters(broker.dead_letters, CALLER, "orders", Selection()) == await _counted(broker)
+            assert await count_dead_letters(broker.dead_letters, CALLER, "orders", Selection()) == await _counted(
+                broker
+            )
 
     live(SimDisk(seed), seed, act, steps_max=500_000)
 

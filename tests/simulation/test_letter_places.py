@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.unconfirmed import LetterDoubts
+from goqueue.broker.dead_letters.unconfirmed import UnconfirmedDeadLetters
 from goqueue.machines.groups.offsets import NO_EPOCH
 from goqueue.machines.queues.commands import Seek
 from goqueue.machines.queues.values import AckType, FlightState, LetterPlace
@@ -215,7 +215,7 @@ def test_a_place_that_has_lost_its_end_with_the_power_begins_where_the_next_lett
     async def act(broker: Broker) -> None:
         await MakeTopic("orders.dlq", 1).perform(broker)
         home = broker.topics.topic("orders.dlq").topic.id
-        doubts, which = LetterDoubts(broker.dead_letters), ("billing", TopicPartition("orders", 0))
+        doubts, which = UnconfirmedDeadLetters(broker.dead_letters), ("billing", TopicPartition("orders", 0))
         before, behind = LetterPlace(home, 0, 100), LetterPlace(home, 0, 150)
         lost = LetterPlace(home, 0, 50)
         assert doubts.places(which, _doubtful_window(before), behind, ()) == (before,), "it is found there as well"
@@ -232,7 +232,7 @@ def test_places_in_topics_that_were_deleted_leave_their_room_to_others() -> None
         target = LetterPlace(broker.topics.topic("orders.dlq").topic.id, 0, 0)
         window = _doubtful_window(*[LetterPlace(UUID(int=number), 0, 0) for number in range(100, 100 + PLACES_MAX)])
         which = "billing", TopicPartition("orders", 0)
-        assert LetterDoubts(broker.dead_letters).places(which, window, target, ()) == (target,)
+        assert UnconfirmedDeadLetters(broker.dead_letters).places(which, window, target, ()) == (target,)
 
     live(SimDisk(1), 1, act)
 

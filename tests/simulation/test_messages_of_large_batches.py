@@ -12,7 +12,7 @@ import pytest
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
-from goqueue.broker.queues.candidates import look
+from goqueue.broker.queues.candidates import find_candidates
 from goqueue.errors import GoQueueError
 from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import QueueSettings
@@ -155,7 +155,9 @@ def test_what_is_ready_again_is_offered_once_though_its_batch_is_opened_again() 
         group, partition = broker.queues.find("billing"), broker.topics.topic("orders").partition(0)
         assert group is not None
         # So few bytes that what lies beside the first one cannot all be kept.
-        seen = look(partition, group.windows[partition.place], broker.queues.stretches, 10_000, 2_000, is_ordered=False)
+        seen = find_candidates(
+            partition, group.windows[partition.place], broker.queues.stretches, 10_000, 2_000, is_ordered=False
+        )
         assert len(seen.offer.again) == len(set(seen.offer.again)) == 1000
 
     live(SimDisk(1), 1, act, stops=True)

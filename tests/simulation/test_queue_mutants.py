@@ -10,7 +10,7 @@ import pytest
 
 from goqueue.broker.dead_letters import unconfirmed as letter_doubts
 from goqueue.broker.dead_letters import writer as undertaker
-from goqueue.broker.dead_letters.unconfirmed import LetterDoubts
+from goqueue.broker.dead_letters.unconfirmed import UnconfirmedDeadLetters
 from goqueue.broker.dead_letters.writer import DeadLetterWriter
 from goqueue.broker.queues import start_positions as queue_beginnings
 from goqueue.broker.queues.candidates import find
@@ -151,12 +151,12 @@ def letters_are_written_without_a_look(patch: Patch) -> None:
         del args
         return letter_doubts._Former({}, None)
 
-    patch.setattr(LetterDoubts, "_look_back", nothing)
+    patch.setattr(UnconfirmedDeadLetters, "_look_back", nothing)
 
 
 def it_is_not_stored_where_letters_will_lie(patch: Patch) -> None:
     """The undertaker writes letters without telling anybody first where they will be."""
-    patch.setattr(LetterDoubts, "places", lambda self, dead, window, target, certain: window.letter_places)
+    patch.setattr(UnconfirmedDeadLetters, "places", lambda self, dead, window, target, certain: window.letter_places)
 
 
 def what_is_in_flight_is_not_stored(patch: Patch) -> None:

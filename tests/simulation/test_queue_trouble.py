@@ -11,7 +11,7 @@ import pytest
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks
-from goqueue.broker.messages.publish import NewMessage, Turns, publish_messages
+from goqueue.broker.messages.publish import NewMessage, PartitionTurns, publish_messages
 from goqueue.broker.topics import admin as topics
 from goqueue.errors import CoordinatorUnavailable, DiskFull, Unavailable, UnknownTopic
 from goqueue.machines.queues.commands import DeleteQueue
@@ -279,7 +279,7 @@ def test_a_partition_that_is_added_while_somebody_receives_is_heard_of(
             await GrowTopic("orders", 2).perform(broker)
             await let_pass(1)
             message = NewMessage(None, b"hello", partition=1)
-            await publish_messages(broker.messages, CALLER, Turns(), "orders", [message], Acks.ALL)
+            await publish_messages(broker.messages, CALLER, PartitionTurns(), "orders", [message], Acks.ALL)
 
         _slow_down(monkeypatch)
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:

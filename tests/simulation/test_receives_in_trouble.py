@@ -12,7 +12,7 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.queues.receive_and_settle import settle
-from goqueue.broker.queues.settling import Statement
+from goqueue.broker.queues.settling import Settlement
 from goqueue.errors import GoQueueError, StaleReceipt
 from goqueue.machines.queues.values import AckType, FlightState
 from goqueue.model.queue_settings import QueueSettings
@@ -99,7 +99,7 @@ def test_fewer_messages_come_if_what_is_known_of_many_is_too_large_to_be_stored_
         failed = [given[chunk * CHUNK + number] for number in range(3) for chunk in range(4)]
         for each in failed:
             reason = f"{each.offset} {'x' * 1000}"
-            await settle(broker.queues, CALLER, [each.receipt], Statement(AckType.NACK, 0, reason))
+            await settle(broker.queues, CALLER, [each.receipt], Settlement(AckType.NACK, 0, reason))
         _let_decisions_be_small(broker)
         seen: list[int] = []
         while more := await _receive(broker, 4):
@@ -117,12 +117,12 @@ def test_messages_are_settled_in_parts_if_what_is_known_of_those_around_them_is_
             given[offset] for chunk in range(4) for offset in range(chunk * CHUNK, chunk * CHUNK + 3)
         ):
             reason = f"{number} {'x' * 1000}"
-            await settle(broker.queues, CALLER, [each.receipt], Statement(AckType.NACK, 60_000, reason))
+            await settle(broker.queues, CALLER, [each.receipt], Settlement(AckType.NACK, 60_000, reason))
         _let_decisions_be_small(broker)
         # One of each chunk, and one that is nobody's any more.
         some = [given[chunk * CHUNK + 10] for chunk in range(4)]
         receipts = [given[0].receipt, *[each.receipt for each in some]]
-        stale, *others = await settle(broker.queues, CALLER, receipts, Statement(AckType.NACK, 0, "no luck"))
+        stale, *others = await settle(broker.queues, CALLER, receipts, Settlement(AckType.NACK, 0, "no luck"))
         assert isinstance(stale, StaleReceipt)
         assert [getattr(each, "state", None) for each in others] == [FlightState.READY] * 4
         seen = [each.offset for _ in some for each in await _receive(broker, 1)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.redrives import runner as redriver
-from goqueue.broker.redrives.runner import Redriver
+from goqueue.broker.redrives.runner import RedriveRunner
 from goqueue.broker.transactions.sinks import commit_batch
 from goqueue.errors import GoQueueError
 from goqueue.machines.redrives.redriven import Redriven
@@ -24,29 +24,29 @@ LIVES = 6
 def nobody_asks_whether_a_batch_was_committed(patch: Patch) -> None:
     """A batch that was planned is taken for undone."""
 
-    async def settled(self: Redriver, job: Redrive) -> Redrive:
+    async def settled(self: RedriveRunner, job: Redrive) -> Redrive:
         del self
         return job
 
-    patch.setattr(Redriver, "_settled", settled)
+    patch.setattr(RedriveRunner, "_settled", settled)
 
 
 def what_is_planned_is_taken_for_done(patch: Patch) -> None:
     """A batch that was planned is advanced, whatever has become of it."""
 
-    async def settled(self: Redriver, job: Redrive) -> Redrive:
+    async def settled(self: RedriveRunner, job: Redrive) -> Redrive:
         return job if job.batch is None else await self._advance(job, job.batch)
 
-    patch.setattr(Redriver, "_settled", settled)
+    patch.setattr(RedriveRunner, "_settled", settled)
 
 
 def nothing_is_committed(patch: Patch) -> None:
     """Batches are staged, and left to their fate."""
 
-    async def commit(self: Redriver, sink: str, number: int, staged: Any) -> None:
+    async def commit(self: RedriveRunner, sink: str, number: int, staged: Any) -> None:
         del self, sink, number, staged
 
-    patch.setattr(Redriver, "_commit", commit)
+    patch.setattr(RedriveRunner, "_commit", commit)
 
 
 def letters_are_not_marked(patch: Patch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.broker.share_groups import acks as share_acks
 from goqueue.broker.share_groups import service as share_sessions
-from goqueue.broker.share_groups.candidates import Search
+from goqueue.broker.share_groups.candidates import ShareSearch
 from goqueue.broker.share_groups.service import ShareGroupService
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.commands import Receipt
@@ -59,13 +59,13 @@ def a_session_gives_back_what_others_hold(patch: Patch) -> None:
 
 def a_message_is_passed_over(patch: Patch) -> None:
     """The last message that was found is not offered, and the group goes on behind it."""
-    real = Search._find_fresh
+    real = ShareSearch._find_fresh
 
-    def find_fresh(self: Search, end: int, count: int) -> tuple[list[int], int]:
+    def find_fresh(self: ShareSearch, end: int, count: int) -> tuple[list[int], int]:
         fresh, end = real(self, end, count)
         return (fresh[:-1] if len(fresh) > 3 else fresh), end
 
-    patch.setattr(Search, "_find_fresh", find_fresh)
+    patch.setattr(ShareSearch, "_find_fresh", find_fresh)
 
 
 def refused_messages_are_taken_for_settled(patch: Patch) -> None:

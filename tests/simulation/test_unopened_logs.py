@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.reading import Polls, ReadRequest, read_messages
 from goqueue.runtime import maintenance
 from goqueue.runtime.flusher import Flusher
 from goqueue.testing import Fate, SimDisk
@@ -24,7 +24,7 @@ def _few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _values(broker: Broker, topic: str) -> list[bytes | None]:
-    read = await read_messages(broker.messages, CALLER, Polls(), topic, 0, Reading(offset=0))
+    read = await read_messages(broker.messages, CALLER, Polls(), topic, 0, ReadRequest(offset=0))
     return [record.value for record in read.records]
 
 

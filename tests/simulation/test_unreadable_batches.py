@@ -8,12 +8,12 @@ from pathlib import PurePath
 import pytest
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.browsing import Look, browse_letters
-from goqueue.broker.dead_letters.reading import Letter
+from goqueue.broker.dead_letters.browsing import BrowseRequest, browse_dead_letters
+from goqueue.broker.dead_letters.reading import StoredDeadLetter
 from goqueue.broker.events import BatchUnreadable, UnreadableSkipped
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
-from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.reading import Polls, ReadRequest, read_messages
 from goqueue.broker.queues.admin import describe_queue
 from goqueue.broker.queues.peeking import peek_queue
 from goqueue.broker.queues.stats import queue_stats
@@ -64,17 +64,19 @@ def _flip(disk: SimDisk, value: bytes) -> None:
     disk.flip(path, data.index(value))
 
 
-async def _letters(broker: Broker, count: int = 1) -> list[Letter]:
+async def _letters(broker: Broker, count: int = 1) -> list[StoredDeadLetter]:
     async with asyncio.timeout(60):
         while True:
             await let_pass(1)
             if "orders.dlq" in broker.topics.by_name:
-                page = await browse_letters(broker.dead_letters, CALLER, "orders", Look(order=Order.OLDEST))
+                page = await browse_dead_letters(
+                    broker.dead_letters, CALLER, "orders", BrowseRequest(order=Order.OLDEST)
+                )
                 if len(page.letters) >= count:
                     return list(page.letters)
 
 
-def _headers(letter: Letter) -> dict[str, bytes | None]:
+def _headers(letter: StoredDeadLetter) -> dict[str, bytes | None]:
     return dict(letter.record.headers)
 
 
@@ -186,11 +188,11 @@ def test_a_flipped_value_is_not_read_but_reported_with_where_to_go_on() -> None:
 
     async def act(broker: Broker) -> None:
         await _damage(broker, disk)
-        read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=0))
+        read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=0))
         assert ([record.value for record in read.records], read.next_offset) == ([b"first"], 1)
         with pytest.raises(UnreadableBatch, match=r"crc.*can go on at offset 2"):
-            await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=1))
-        read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=2))
+            await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=1))
+        read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=2))
         assert [record.value for record in read.records] == [b"third"]
 
     live(disk, 1, act, stops=True)
@@ -212,7 +214,7 @@ def test_a_flipped_bit_in_the_header_hides_no_message(byte: int) -> None:
         offset = 0
         while offset < 3:
             try:
-                read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, Reading(offset=offset))
+                read = await read_messages(broker.messages, CALLER, Polls(), "orders", 0, ReadRequest(offset=offset))
             except GoQueueError as error:
                 hints.append(error.hint)
                 offset = 2

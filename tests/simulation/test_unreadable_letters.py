@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.dead_letters.browsing import Look, browse_letters, list_letters
+from goqueue.broker.dead_letters.browsing import BrowseRequest, browse_dead_letters, list_dead_letters
 from goqueue.broker.messages.produce import Acks, Section
 from goqueue.broker.messages.publish import publish_sections
 from goqueue.broker.redrives.admin import preview_redrive
@@ -56,10 +56,10 @@ def test_letters_beside_those_that_cannot_be_read_are_shown_and_counted() -> Non
     async def act(broker: Broker) -> None:
         await _write(broker)
         for order, expected in ((Order.NEWEST, [b"b", b"a"]), (Order.OLDEST, [b"a", b"b"])):
-            page = await browse_letters(broker.dead_letters, CALLER, "orders", Look(order=order))
+            page = await browse_dead_letters(broker.dead_letters, CALLER, "orders", BrowseRequest(order=order))
             assert [letter.record.value for letter in page.letters] == expected
             assert (page.unreadable, page.left) == (4, None)
-        (count,) = await list_letters(broker.dead_letters, CALLER)
+        (count,) = await list_dead_letters(broker.dead_letters, CALLER)
         assert (count.letters, count.unreadable) == (2, 4)
 
     live(SimDisk(1), 1, act, stops=True)
@@ -86,7 +86,7 @@ def test_messages_become_letters_beside_those_that_cannot_be_read() -> None:
         given = await ReceiveSome("billing", ("orders",), "ann", 1, 0, 60_000, 0).perform(broker)
         await SettleSome("billing", tuple(given), AckType.REJECT).perform(broker)
         await let_pass(5)
-        page = await browse_letters(broker.dead_letters, CALLER, "orders", Look())
+        page = await browse_dead_letters(broker.dead_letters, CALLER, "orders", BrowseRequest())
         assert page.letters[0].record.value == b"v1"
 
     live(SimDisk(1), 1, act, stops=True)

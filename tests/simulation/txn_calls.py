@@ -15,7 +15,7 @@ from uuid import UUID
 
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages.produce import Acks, Publish, Section, publish
-from goqueue.broker.messages.reading import Polls, Reading, read_messages
+from goqueue.broker.messages.reading import Polls, ReadRequest, read_messages
 from goqueue.broker.transactions import coordination as transactions
 from goqueue.broker.transactions.publish import publish_when_known
 from goqueue.errors import GoQueueError
@@ -174,7 +174,7 @@ class Read:
 
     async def perform(self, broker: Broker) -> Seen:
         topic_id = broker.topics.topic(self.place.topic).topic.id
-        reading = Reading(
+        reading = ReadRequest(
             offset=self.offset,
             limit=self.limit,
             bytes_max=self.bytes_max,

@@ -14,7 +14,7 @@ from itertools import islice
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.queues.stats import QueueStats, look_at_queues
+from goqueue.broker.queues.stats import QueueTopicStats, look_at_queues
 from goqueue.machines.redrives.values import Moves
 from goqueue.model.redrives import RedriveState
 from goqueue.observe.group_metrics import shown
@@ -32,7 +32,7 @@ class QueueSnapshot:
     """
 
     count: int
-    queues: Sequence[QueueStats]
+    queues: Sequence[QueueTopicStats]
     now_ms: int
     members: Mapping[str, int]
     redrives: Mapping[str, int]

@@ -14,7 +14,7 @@ import pytest
 
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages.publish import Turns
+from goqueue.broker.messages.publish import PartitionTurns
 from goqueue.broker.messages.reading import Polls
 from goqueue.errors import GoQueueError
 from goqueue.model.broker_options import BrokerOptions
@@ -143,7 +143,7 @@ def services(sink: RecordingSink) -> Services:
     broker = Broker(
         SimDisk(seed=1), PurePath("data"), BrokerOptions(), clock=ManualClock(), entropy=SeededEntropy(1), sink=sink
     )
-    return Services(broker, health, metrics, Polls(), Turns())
+    return Services(broker, health, metrics, Polls(), PartitionTurns())
 
 
 def test_an_error_that_nobody_expected_is_reported_and_told_without_its_inside() -> None:

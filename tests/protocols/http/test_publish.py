@@ -12,7 +12,7 @@ import pytest
 
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker as CoreBroker
-from goqueue.broker.messages.publish import Turns
+from goqueue.broker.messages.publish import PartitionTurns
 from goqueue.broker.topics.admin import create_topic, delete_topic
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.partitioners import murmur2_partition
@@ -321,7 +321,7 @@ def test_whose_turn_it_is_in_topics_that_are_gone_is_forgotten() -> None:
             entropy=simulation.entropy,
             sink=RecordingSink(),
         )
-        turns = Turns()
+        turns = PartitionTurns()
         await broker.start()
         await create_topic(broker.topics, INSIDE, "stays", partitions=2)
         assert turns.next_partition(broker.messages, broker.topics.topic("stays")) == 0

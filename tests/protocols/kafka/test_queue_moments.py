@@ -15,8 +15,8 @@ from goqueue.broker.broker import Broker
 from goqueue.broker.internal_topics import DELIVERIES_TOPIC
 from goqueue.broker.queues.admin import configure_queue
 from goqueue.broker.queues.receive_and_settle import receive, settle
-from goqueue.broker.queues.receiving import Receiving, Source, Wish
-from goqueue.broker.queues.settling import Statement
+from goqueue.broker.queues.receiving import ReceiveTerms, Receiving, Source
+from goqueue.broker.queues.settling import Settlement
 from goqueue.broker.topics.admin import delete_topic
 from goqueue.errors import CoordinatorUnavailable
 from goqueue.machines.queues.commands import DeleteQueue, Seek
@@ -36,15 +36,15 @@ from tests.protocols.kafka.server import SimServer
 from tests.protocols.kafka.share_kit import ShareMember, Where, publish, taken
 
 ORDERED = QueueSettings(ordering=Ordering.KEY, visibility_ms=3_600_000)
-ACK = Statement(AckType.ACK)
+ACK = Settlement(AckType.ACK)
 
 
 async def _make(client: RawClient, name: str) -> Where:
     return (await create_topic(client, name))["topic_id"], 0
 
 
-def _wish(*topics: str, group: str = "g", who: str = "c", limit: int = 10, wait_ms: int = 0) -> Wish:
-    return Wish(Source(group, topics), who, limit, wait_ms)
+def _wish(*topics: str, group: str = "g", who: str = "c", limit: int = 10, wait_ms: int = 0) -> ReceiveTerms:
+    return ReceiveTerms(Source(group, topics), who, limit, wait_ms)
 
 
 def _group(broker: Broker, name: str = "g") -> QueueGroup | None:

@@ -10,9 +10,9 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import Caller, operation
-from goqueue.broker.dead_letters.reading import Letter, Stretch
-from goqueue.broker.dead_letters.stats import COUNTED_MAX, Count, Run
-from goqueue.broker.dead_letters.topics import chosen_topics, find_letters
+from goqueue.broker.dead_letters.reading import DeadLetterRange, StoredDeadLetter
+from goqueue.broker.dead_letters.stats import COUNTED_MAX, CountedRange, DeadLetterCount
+from goqueue.broker.dead_letters.topics import chosen_topics, find_dead_letters
 from goqueue.model.dead_letter_selection import Order, Selection
 from goqueue.model.dead_letters import cause_of, is_for_dead_letters
 from goqueue.runtime.partition import Partition
@@ -33,7 +33,7 @@ TURN_LETTERS = 50
 """How many letters are looked at before others have a turn; each takes some microseconds."""
 
 
-class Look(NamedTuple):
+class BrowseRequest(NamedTuple):
     """Which letters to look at; `left` is what an earlier look has left, by partition: from where to where.
 
     Those that a redrive has published again are left out, unless `has_redriven`.
@@ -46,27 +46,27 @@ class Look(NamedTuple):
     has_redriven: bool = False
 
 
-class Page(NamedTuple):
+class DeadLetterPage(NamedTuple):
     """Letters, where to go on (None if there is no more), and whether as many were looked at as may be.
 
     `unreadable` are those that were passed over, since they cannot be read.
     """
 
     topic: str | None
-    letters: Sequence[Letter]
+    letters: Sequence[StoredDeadLetter]
     left: Mapping[int, tuple[int, int]] | None
     is_cut: bool
     unreadable: int = 0
 
 
-class Merged:
+class MergedDeadLetters:
     """The letters of several partitions of a topic in the order of time."""
 
     def __init__(
         self,
         service: DeadLetterService,
         topic: OpenTopic,
-        stretches: Sequence[Stretch],
+        stretches: Sequence[DeadLetterRange],
         order: Order,
     ) -> None:
         self._topic_id = topic.topic.id
@@ -78,7 +78,7 @@ class Merged:
         self._unseen = list(range(len(stretches)))
         self._taken = 0
 
-    async def take(self) -> Letter | None:
+    async def take(self) -> StoredDeadLetter | None:
         """Return the next letter; None if there is no more."""
         self._taken += 1
         if self._taken % TURN_LETTERS == 0:
@@ -95,7 +95,7 @@ class Merged:
         index = self._stretches[place].partition.index
         record = self._stretches[place].take()
         is_redriven = self._redriven.has(self._topic_id, index, record.offset)
-        return Letter(index, record, cause_of(record.headers), is_redriven)
+        return StoredDeadLetter(index, record, cause_of(record.headers), is_redriven)
 
     @property
     def left(self) -> Mapping[int, tuple[int, int]] | None:
@@ -110,15 +110,20 @@ class Merged:
 
 
 @operation("dead_letters.browse", on="topic")
-async def browse_letters(dead_letters: DeadLetterService, caller: Caller, name: str, look: Look) -> Page:
+async def browse_dead_letters(
+    dead_letters: DeadLetterService,
+    caller: Caller,
+    name: str,
+    look: BrowseRequest,
+) -> DeadLetterPage:
     """Return a page of the dead letters of a topic, or of a topic of dead letters itself."""
     look.selection.check()
-    place = find_letters(dead_letters, name)
+    place = find_dead_letters(dead_letters, name)
     if place is None:
-        return Page(None, (), None, is_cut=False)
+        return DeadLetterPage(None, (), None, is_cut=False)
     topic, look = place.topic, look._replace(selection=place.narrow(look.selection))
-    merged = Merged(dead_letters, topic, _stretches(topic, look), look.order)
-    found: list[Letter] = []
+    merged = MergedDeadLetters(dead_letters, topic, _stretches(topic, look), look.order)
+    found: list[StoredDeadLetter] = []
     size = 0
     is_full = False
     for _ in range(LOOKED_AT_MAX):
@@ -132,16 +137,23 @@ async def browse_letters(dead_letters: DeadLetterService, caller: Caller, name: 
             if is_full:
                 break
     left = merged.left
-    return Page(topic.topic.name, found, left, is_cut=left is not None and not is_full, unreadable=merged.unreadable)
+    return DeadLetterPage(
+        topic.topic.name, found, left, is_cut=left is not None and not is_full, unreadable=merged.unreadable
+    )
 
 
 @operation("dead_letters.count", on="topic")
-async def count_letters(dead_letters: DeadLetterService, caller: Caller, name: str, selection: Selection) -> Count:
+async def count_dead_letters(
+    dead_letters: DeadLetterService,
+    caller: Caller,
+    name: str,
+    selection: Selection,
+) -> DeadLetterCount:
     """Count the dead letters of a topic by reason, the newest first, as far as may be."""
     selection.check()
-    place = find_letters(dead_letters, name)
+    place = find_dead_letters(dead_letters, name)
     if place is None:
-        return Count("")
+        return DeadLetterCount("")
     selection = place.narrow(selection)
     if selection == Selection():
         return await dead_letters.counts.count(dead_letters, place.topic)
@@ -149,7 +161,7 @@ async def count_letters(dead_letters: DeadLetterService, caller: Caller, name: s
 
 
 @operation("dead_letters.list", on="cluster")
-async def list_letters(dead_letters: DeadLetterService, caller: Caller) -> Sequence[Count]:
+async def list_dead_letters(dead_letters: DeadLetterService, caller: Caller) -> Sequence[DeadLetterCount]:
     """Count the letters of all topics that are there for them, in the order of their names."""
     chosen = chosen_topics(dead_letters)
     names = [name for name in sorted(dead_letters.topics.by_name) if is_for_dead_letters(name) or name in chosen]
@@ -160,15 +172,15 @@ async def list_letters(dead_letters: DeadLetterService, caller: Caller) -> Seque
     ]
 
 
-async def _counted(dead_letters: DeadLetterService, topic: OpenTopic, selection: Selection) -> Count:
-    count = Count(topic.topic.name)
-    merged = Merged(dead_letters, topic, _stretches(topic, Look(selection)), Order.NEWEST)
+async def _counted(dead_letters: DeadLetterService, topic: OpenTopic, selection: Selection) -> DeadLetterCount:
+    count = DeadLetterCount(topic.topic.name)
+    merged = MergedDeadLetters(dead_letters, topic, _stretches(topic, BrowseRequest(selection)), Order.NEWEST)
     for _ in range(COUNTED_MAX):
         letter = await merged.take()
         if letter is None:
             break
         if is_meant(selection, letter):
-            run = Run(letter.record.offset, letter.record.offset + 1)
+            run = CountedRange(letter.record.offset, letter.record.offset + 1)
             run.add(letter.record)
             count.add(run, run.letters if letter.is_redriven else 0)
     count.is_cut = merged.left is not None
@@ -176,12 +188,12 @@ async def _counted(dead_letters: DeadLetterService, topic: OpenTopic, selection:
     return count
 
 
-def is_meant(selection: Selection, letter: Letter) -> bool:
+def is_meant(selection: Selection, letter: StoredDeadLetter) -> bool:
     """Tell whether a selection means a letter."""
     return selection.means(letter.cause, letter.record.key, letter.record.timestamp)
 
 
-def _stretches(topic: OpenTopic, look: Look) -> list[Stretch]:
+def _stretches(topic: OpenTopic, look: BrowseRequest) -> list[DeadLetterRange]:
     """Return what there is to look at: of all partitions that can be used, or what an earlier look has left."""
     found = []
     bytes_max = max(_KEPT_BYTES // len(topic.partitions), _KEPT_BYTES_MIN)
@@ -193,7 +205,7 @@ def _stretches(topic: OpenTopic, look: Look) -> list[Stretch]:
         if look.left is not None:
             start, end = look.left.get(partition.index, (end, end))
         start = max(start, start_of(partition, look.selection))
-        found.append(Stretch(partition, start, end, is_backwards=is_backwards, bytes_max=bytes_max))
+        found.append(DeadLetterRange(partition, start, end, is_backwards=is_backwards, bytes_max=bytes_max))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.admission import Caller, operation
 from goqueue.broker.dead_letters.reading import read_some
-from goqueue.broker.dead_letters.topics import require_letters
+from goqueue.broker.dead_letters.topics import require_dead_letters
 from goqueue.broker.topics.admin import delete_records, require_deletes
 from goqueue.errors import Conflict, RedriveRunning, UnknownTopic
 from goqueue.model.dead_letters import is_for_dead_letters, says_why
@@ -28,7 +28,7 @@ _HINT = "topics whose names end in .dlq are purged whatever they hold; this one 
 
 
 @operation("dead_letters.purge", on="topic")
-async def purge_letters(
+async def purge_dead_letters(
     dead_letters: DeadLetterService,
     caller: Caller,
     name: str,
@@ -41,7 +41,7 @@ async def purge_letters(
     there, Conflict if letters of other topics may lie there as well, or messages that are no letters, PolicyViolation
     if the topic is compacted.
     """
-    topic, source = require_letters(dead_letters, name)
+    topic, source = require_dead_letters(dead_letters, name)
     if source is not None:
         message = f"dead letters of {name!r} are in {topic.topic.name!r}, where those of other topics may be as well"
         raise Conflict(message, hint=f"name {topic.topic.name!r} itself to delete all that are there")

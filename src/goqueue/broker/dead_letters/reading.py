@@ -30,7 +30,7 @@ _OPENED_BYTES_MAX = DECOMPRESSED_BYTES_MAX + 1024 * 1024
 _OVERHEAD_BYTES = 300
 
 
-class Letter(NamedTuple):
+class StoredDeadLetter(NamedTuple):
     """A dead letter: the partition where it lies, the record, what it says of its cause, and what became of it."""
 
     partition: int
@@ -39,7 +39,7 @@ class Letter(NamedTuple):
     is_redriven: bool
 
 
-class Piece(NamedTuple):
+class DeadLetterPiece(NamedTuple):
     """Letters, the offset behind all that was looked at, and how many of these cannot be read, with the last error."""
 
     records: list[Record]
@@ -48,7 +48,7 @@ class Piece(NamedTuple):
     error: str = ""
 
 
-class OpenedBatch(NamedTuple):
+class DeadLetterBatch(NamedTuple):
     """The letters of a batch, from its first offset to its end; if they cannot be read, how many there are, and why.
 
     What `is_damaged` is not what was written; other batches that nobody can read were written so.
@@ -62,7 +62,7 @@ class OpenedBatch(NamedTuple):
     is_damaged: bool = False
 
 
-def read_some(partition: Partition, start: int, end: int, bytes_max: int = _PIECE_BYTES) -> Piece:
+def read_some(partition: Partition, start: int, end: int, bytes_max: int = _PIECE_BYTES) -> DeadLetterPiece:
     """Return some letters between two offsets, from the first one on: whole batches, unless these are too large.
 
     A batch that cannot be read is a piece of its own.
@@ -71,22 +71,26 @@ def read_some(partition: Partition, start: int, end: int, bytes_max: int = _PIEC
     reached, size = end, 0
     for batch in open_batches(partition, start, end):
         if batch.unreadable:
-            return Piece(found, reached) if found else Piece([], min(batch.end, end), batch.unreadable, batch.error)
+            return (
+                DeadLetterPiece(found, reached)
+                if found
+                else DeadLetterPiece([], min(batch.end, end), batch.unreadable, batch.error)
+            )
         for record in batch.records:
             if start <= record.offset < end:
                 size += record.size_bytes + _OVERHEAD_BYTES
                 if found and size > bytes_max:
-                    return Piece(found, found[-1].offset + 1)
+                    return DeadLetterPiece(found, found[-1].offset + 1)
                 found.append(record)
         reached = min(batch.end, end)
         if len(found) >= _PIECE_LETTERS or size >= bytes_max or reached == end:
             break
-    return Piece(found, reached)
+    return DeadLetterPiece(found, reached)
 
 
 def open_batches(
     partition: Partition, start: int, end: int, *, leaves_out_transactions: bool = False
-) -> Iterator[OpenedBatch]:
+) -> Iterator[DeadLetterBatch]:
     """Yield batches, from the one with an offset on, as many as one read brings; each is opened when asked for.
 
     Of a large batch only what lies from the offset on comes, in several parts. Without transactions there are more:
@@ -105,23 +109,23 @@ def open_batches(
         try:
             if is_left_out or aborted.hides(header) or header.is_control:
                 partition.verify_batch(data, position, header)
-                yield OpenedBatch(base, next_offset, [])
+                yield DeadLetterBatch(base, next_offset, [])
                 continue
             opened = partition.open_batch(data, position, header, _OPENED_BYTES_MAX)
             # Small batches are used as a whole, by those who go backwards as well.
             for records in opened.slices(start if header.record_count > SLICE_RECORDS else 0):
                 reached = records[-1].offset + 1
                 is_last = reached > header.last_offset
-                yield OpenedBatch(max(base, begin), next_offset if is_last else reached, records)
+                yield DeadLetterBatch(max(base, begin), next_offset if is_last else reached, records)
                 begin = reached
             if begin < next_offset:
-                yield OpenedBatch(max(base, begin), next_offset, [])
+                yield DeadLetterBatch(max(base, begin), next_offset, [])
         except UnreadableBatch as error:
             count = error.record_count
-            yield OpenedBatch(max(base, begin), error.next_offset, [], count, error.message, error.is_damaged)
+            yield DeadLetterBatch(max(base, begin), error.next_offset, [], count, error.message, error.is_damaged)
 
 
-class Stretch:
+class DeadLetterRange:
     """The letters of a partition between two offsets, taken one by one from one of the two ends.
 
     `start` and `end` say what is left, so that it can be gone on with later. No more than about `bytes_max` are kept.
@@ -195,7 +199,7 @@ class Stretch:
         self._read.extendleft(kept)
         self._edge = low
 
-    def _keep(self, kept: deque[Record], batch: OpenedBatch, low: int) -> int:
+    def _keep(self, kept: deque[Record], batch: DeadLetterBatch, low: int) -> int:
         """Add the letters of a batch to those that are kept, which begin at `low`; return where they begin now."""
         if batch.unreadable:
             self._unreadable[batch.start] = batch.unreadable

@@ -8,7 +8,7 @@ from uuid import UUID
 from typing_extensions import override
 
 from goqueue.broker.core import Core, Service
-from goqueue.broker.dead_letters.stats import LetterCounts
+from goqueue.broker.dead_letters.stats import DeadLetterStats
 from goqueue.broker.dead_letters.writer import DeadLetterWriter
 from goqueue.broker.messages.service import MessageService
 from goqueue.broker.queues.service import QueueService
@@ -40,7 +40,7 @@ class DeadLetterService(Service):
         self.topics = topics
         self.messages = messages
         self.queues = queues
-        self.counts = LetterCounts()
+        self.counts = DeadLetterStats()
         self.writer = DeadLetterWriter(self)
         queues.when_changed.append(self.writer.look)
 

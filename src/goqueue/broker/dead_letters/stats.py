@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from goqueue.broker.dead_letters.reading import OpenedBatch, open_batches
+from goqueue.broker.dead_letters.reading import DeadLetterBatch, open_batches
 from goqueue.machines.redrives.redriven import CHUNK_LETTERS
 from goqueue.model.dead_letters import reason_and_topic
 from goqueue.records.reader import Record
@@ -49,7 +49,7 @@ assert CHUNK_LETTERS % RUN_OFFSETS == 0, "no run lies in two chunks"
 
 
 @dataclass(slots=True)
-class Count:
+class DeadLetterCount:
     """How many letters there are: all, those that were published again, and the others by reason.
 
     `is_cut` says that there are more, which nobody has looked at. Long reasons are cut, and there are not more of them
@@ -66,7 +66,7 @@ class Count:
     is_cut: bool = False
     unreadable: int = 0
 
-    def add(self, run: Run, redriven: int) -> None:
+    def add(self, run: CountedRange, redriven: int) -> None:
         """Count the letters of a run, of which some were published again, by their bits."""
         self.letters += run.letters.bit_count()
         self.redriven += (run.letters & redriven).bit_count()
@@ -85,7 +85,7 @@ class Count:
 
 
 @dataclass(slots=True)
-class Run:
+class CountedRange:
     """The letters from one offset to another; a bit says that there is one, the lowest for the first of `RUN_OFFSETS`.
 
     `unreadable` are those of batches that begin here, or where the log does.
@@ -105,9 +105,9 @@ class Run:
         """How much there is to remember."""
         return 1 + len(self.by_reason) + len(self.sources)
 
-    def copy(self) -> Run:
+    def copy(self) -> CountedRange:
         """Return one that grows by itself."""
-        return Run(
+        return CountedRange(
             self.start,
             self.end,
             self.letters,
@@ -165,26 +165,26 @@ class _Lane:
         """Return how a run is known."""
         return _Where(self.topic_id, self.partition.index, number)
 
-    def empty(self, number: int) -> Run:
+    def empty(self, number: int) -> CountedRange:
         """Return a run of which nothing is counted yet."""
         start = max(number * RUN_OFFSETS, self.start)
-        return Run(start, start)
+        return CountedRange(start, start)
 
     def end_of(self, number: int) -> int:
         """Return where a run ends now."""
         return min((number + 1) * RUN_OFFSETS, self.end)
 
 
-class LetterCounts:
+class DeadLetterStats:
     """What was counted, by partition and run."""
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[_Where, Run] = OrderedDict()
+        self._runs: OrderedDict[_Where, CountedRange] = OrderedDict()
         self._weight = 0
 
-    async def count(self, dead_letters: DeadLetterService, topic: OpenTopic) -> Count:
+    async def count(self, dead_letters: DeadLetterService, topic: OpenTopic) -> DeadLetterCount:
         """Count the letters of a topic, as far as may be; others have a turn in between."""
-        count = Count(topic.topic.name)
+        count = DeadLetterCount(topic.topic.name)
         redriven = dead_letters.redrives.redriven
         lanes = deque(_Lane(topic, each) for each in topic.partitions if isinstance(each, Partition))
         looked_at = 0
@@ -202,7 +202,7 @@ class LetterCounts:
         count.is_cut = any(not lane.is_over for lane in lanes)
         return count
 
-    async def _runs_of(self, lane: _Lane, numbers: Sequence[int], *, remembers: bool) -> Mapping[int, Run]:
+    async def _runs_of(self, lane: _Lane, numbers: Sequence[int], *, remembers: bool) -> Mapping[int, CountedRange]:
         """Return some runs, the last one first; what is not known is counted."""
         known = {number: self._known(lane, number) for number in numbers} if remembers else {}
         lacking = [number for number in numbers if (run := known.get(number)) is None or run.end < lane.end_of(number)]
@@ -214,7 +214,7 @@ class LetterCounts:
                 self._remember({lane.where(number): run for number, run in fresh.items()})
         return {number: run for number in numbers if (run := known[number]) is not None}
 
-    def _known(self, lane: _Lane, number: int) -> Run | None:
+    def _known(self, lane: _Lane, number: int) -> CountedRange | None:
         """Return what is remembered of a run, unless some of it was deleted since."""
         where = lane.where(number)
         run = self._runs.get(where)
@@ -223,7 +223,7 @@ class LetterCounts:
         self._runs.move_to_end(where)
         return run
 
-    def _remember(self, runs: Mapping[_Where, Run]) -> None:
+    def _remember(self, runs: Mapping[_Where, CountedRange]) -> None:
         for where, run in runs.items():
             former = self._runs.pop(where, None)
             self._runs[where] = run
@@ -233,7 +233,7 @@ class LetterCounts:
             self._weight -= forgotten.weight
 
 
-async def _counted(lane: _Lane, first: int, last: int, seed: Run | None) -> dict[int, Run]:
+async def _counted(lane: _Lane, first: int, last: int, seed: CountedRange | None) -> dict[int, CountedRange]:
     """Count the letters of runs in a row; the first one goes on where it ended, if it was counted before."""
     runs = {number: lane.empty(number) for number in range(first, last + 1)}
     if seed is not None:
@@ -256,7 +256,7 @@ async def _counted(lane: _Lane, first: int, last: int, seed: Run | None) -> dict
     return runs
 
 
-def _add(runs: Mapping[int, Run], batch: OpenedBatch, start: int, end: int, *, is_first: bool) -> None:
+def _add(runs: Mapping[int, CountedRange], batch: DeadLetterBatch, start: int, end: int, *, is_first: bool) -> None:
     if batch.unreadable and batch.start < end and (batch.start >= start or is_first):
         runs[max(batch.start, start) // RUN_OFFSETS].unreadable += batch.unreadable
     for record in batch.records:

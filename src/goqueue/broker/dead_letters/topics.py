@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.broker.topics.open_topic import OpenTopic
 
 
-class Place(NamedTuple):
+class DeadLetterTopic(NamedTuple):
     """A topic with dead letters; those of `source` are meant if letters of other topics may lie there as well."""
 
     topic: OpenTopic
@@ -38,18 +38,18 @@ class Place(NamedTuple):
         return replace(selection, source=self.source)
 
 
-def find_letters(dead_letters: DeadLetterService, name: str) -> Place | None:
+def find_dead_letters(dead_letters: DeadLetterService, name: str) -> DeadLetterTopic | None:
     """Return where the dead letters of a topic are, or the topic itself if it has some; None if there are none yet.
 
     UnknownTopic if there is no such topic, Conflict if they are in several ones.
     """
     found = _find_by_name(dead_letters, name)
     if found is None and _begins_with_letter(dead_letters.topics.topic(name)):
-        return Place(dead_letters.topics.topic(name))
+        return DeadLetterTopic(dead_letters.topics.topic(name))
     return found
 
 
-def require_letters(dead_letters: DeadLetterService, name: str) -> Place:
+def require_dead_letters(dead_letters: DeadLetterService, name: str) -> DeadLetterTopic:
     """Return where the dead letters of a topic are, by names and settings; Conflict if nowhere, or in several ones."""
     found = _find_by_name(dead_letters, name)
     if found is None:
@@ -64,10 +64,10 @@ def chosen_topics(dead_letters: DeadLetterService) -> set[str]:
     return {group.settings.dead_letters for group in groups if group.settings.dead_letters}
 
 
-def _find_by_name(dead_letters: DeadLetterService, name: str) -> Place | None:
+def _find_by_name(dead_letters: DeadLetterService, name: str) -> DeadLetterTopic | None:
     require_public([name])
     if name in dead_letters.topics.by_name and is_for_dead_letters(name):
-        return Place(dead_letters.topics.topic(name))
+        return DeadLetterTopic(dead_letters.topics.topic(name))
     usual = dead_letters_of(name)
     chosen = {
         each for each in _chosen_by_groups(dead_letters, name) if each in dead_letters.topics.by_name and each != usual
@@ -76,7 +76,7 @@ def _find_by_name(dead_letters: DeadLetterService, name: str) -> Place | None:
     if name in dead_letters.topics.by_name and name in chosen_topics(dead_letters):
         # One that is empty has no message that is no letter.
         if not places or _begins_with_letter(dead_letters.topics.topic(name)) is not False:
-            return Place(dead_letters.topics.topic(name))
+            return DeadLetterTopic(dead_letters.topics.topic(name))
         hint = f"name {' or '.join(places)}; {name!r} does not begin with a letter: read it as any other topic"
         raise Conflict(f"dead letters of {name!r} are in {', '.join([name, *places])}", hint=hint)
     if len(places) > 1:
@@ -84,7 +84,7 @@ def _find_by_name(dead_letters: DeadLetterService, name: str) -> Place | None:
     if not places:
         dead_letters.topics.topic(name)
         return None
-    return Place(dead_letters.topics.topic(places[0]), name if chosen else None)
+    return DeadLetterTopic(dead_letters.topics.topic(places[0]), name if chosen else None)
 
 
 def _chosen_by_groups(dead_letters: DeadLetterService, name: str) -> Iterator[str]:

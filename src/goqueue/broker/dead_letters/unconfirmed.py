@@ -61,7 +61,7 @@ class _Former(NamedTuple):
     obstacle: GoQueueError | None
 
 
-class LetterDoubts:
+class UnconfirmedDeadLetters:
     """Which letters were sent since the start, though their messages are not settled yet, and which were before it."""
 
     def __init__(self, service: DeadLetterService) -> None:

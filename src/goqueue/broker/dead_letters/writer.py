@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from goqueue.broker.admission import INSIDE
-from goqueue.broker.dead_letters.unconfirmed import Dead, Leases, LetterDoubts, Letters
+from goqueue.broker.dead_letters.unconfirmed import Dead, Leases, Letters, UnconfirmedDeadLetters
 from goqueue.broker.dead_letters.unreadable import cause_headers, unreadable_letter
 from goqueue.broker.events import DeadLettersFailed
 from goqueue.broker.messages.finder import MessageFinder
 from goqueue.broker.messages.produce import Acks, Section
-from goqueue.broker.messages.publish import Limits, moved_batch, publish_sections
+from goqueue.broker.messages.publish import MessageLimits, moved_batch, publish_sections
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.topics.admin import create_topic
 from goqueue.errors import Corrupt, GoQueueError, Invalid, TopicExists, Unavailable
@@ -122,7 +122,7 @@ class DeadLetterWriter:
         self._resting_until: dict[Dead, float] = {}
         self._under_way: set[Dead] = set()
         self._turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-        self._doubts = LetterDoubts(service)
+        self._doubts = UnconfirmedDeadLetters(service)
         self._reminders = Reminders(_REMIND_EVERY_S)
 
     def look_at_all(self) -> None:
@@ -339,7 +339,7 @@ class DeadLetterWriter:
         """Publish letters, each by itself, durably; return what has kept each of them from it."""
         bytes_max = partition.settings.log.max_message_bytes
         sections = [Section(partition, moved_batch([letter], bytes_max)) for letter in letters]
-        outcomes = await publish_sections(self._service.messages, INSIDE, Acks.ALL, sections, limits=Limits.NONE)
+        outcomes = await publish_sections(self._service.messages, INSIDE, Acks.ALL, sections, limits=MessageLimits.NONE)
         # With `goqueue.flush=interval` they need not be on the disk yet.
         ends = [outcome.end_offset for outcome in outcomes if isinstance(outcome, Appended)]
         await partition.flusher.durable(max(ends, default=0))

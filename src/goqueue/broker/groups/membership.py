@@ -127,7 +127,7 @@ def _refusal(groups: GroupService, partition: TopicPartition, value: CommittedOf
     return None
 
 
-class Reader(NamedTuple):
+class OffsetReader(NamedTuple):
     """Who asks for offsets of a group whose broker assigns: a member, by its epoch."""
 
     member_id: str
@@ -141,7 +141,7 @@ async def fetch_offsets(
     group: str,
     partitions: Sequence[TopicPartition] | None = None,
     *,
-    reader: Reader | None = None,
+    reader: OffsetReader | None = None,
     needs_stable: bool = False,
 ) -> Mapping[TopicPartition, CommittedOffset | GoQueueError | None]:
     """Return offsets of a group, all of them unless partitions are named.
@@ -162,7 +162,7 @@ async def fetch_offsets(
     return found
 
 
-def _check_reader(name: str, group: Group | None, reader: Reader) -> None:
+def _check_reader(name: str, group: Group | None, reader: OffsetReader) -> None:
     """Refuse a member of a group whose broker assigns, if it is not up to date: it might ask for another's."""
     if not isinstance(group, ConsumerGroup):
         return

@@ -19,8 +19,8 @@ from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.members import Standing, member_of
 from goqueue.broker.groups.membership import commit_offsets
 from goqueue.broker.groups.positions import MemberPositions, Position, Positions
-from goqueue.broker.messages.fetch import Fetch, Fetched, Terms, Wanted
-from goqueue.broker.messages.reading import Polls, Reading, opened
+from goqueue.broker.messages.fetch import Fetch, Fetched, FetchTarget, FetchTerms
+from goqueue.broker.messages.reading import Polls, ReadRequest, opened
 from goqueue.errors import (
     Conflict,
     Corrupt,
@@ -199,12 +199,12 @@ def _plan(
     mine: MemberPositions,
     poll: Poll,
     errors: dict[TopicPartition, GoQueueError],
-) -> Mapping[TopicPartition, Wanted]:
+) -> Mapping[TopicPartition, FetchTarget]:
     """Return where to read, in the order in which partitions have their turn; what cannot be read is an error."""
     member = _current(groups, poll).member
     mine.watched = member.assigned
     mine.keep(member)
-    wanted: dict[TopicPartition, Wanted] = {}
+    wanted: dict[TopicPartition, FetchTarget] = {}
     for each in mine.in_turn(member.assigned):
         try:
             if each not in errors:
@@ -220,7 +220,7 @@ def _wanted(
     mine: MemberPositions,
     each: TopicPartition,
     poll: Poll,
-) -> Wanted:
+) -> FetchTarget:
     topic = groups.topics.topic(each.topic)
     partition = topic.partition(each.partition)
     if partition.gone is not None:
@@ -238,7 +238,7 @@ def _wanted(
         offset = _start(partition, poll)
         mine.start(each, Position(topic.topic.id, offset), is_committed=False)
         mine.astray[each] = astray
-    return Wanted(partition, offset, poll.bytes_max)
+    return FetchTarget(partition, offset, poll.bytes_max)
 
 
 def _start(partition: Partition, poll: Poll) -> int:
@@ -253,11 +253,11 @@ async def _fetch(
     caller: Caller,
     polls: Polls,
     mine: MemberPositions,
-    wanted: Mapping[TopicPartition, Wanted],
+    wanted: Mapping[TopicPartition, FetchTarget],
     poll: Poll,
 ) -> Iterable[tuple[TopicPartition, Fetched]]:
     arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
-    terms = Terms(wait_ms=poll.wait_ms, bytes_max=poll.bytes_max, is_committed_only=poll.is_committed_only)
+    terms = FetchTerms(wait_ms=poll.wait_ms, bytes_max=poll.bytes_max, is_committed_only=poll.is_committed_only)
     fetch = Fetch(groups.messages, caller, list(wanted.values()), terms, partial(hand_over, arrived))
     mine.end_wait = fetch.finish_now
     try:
@@ -272,7 +272,7 @@ async def _fetch(
 def _take(
     mine: MemberPositions,
     fetched: Iterable[tuple[TopicPartition, Fetched]],
-    wanted: Mapping[TopicPartition, Wanted],
+    wanted: Mapping[TopicPartition, FetchTarget],
     poll: Poll,
     errors: dict[TopicPartition, GoQueueError],
 ) -> Mapping[TopicPartition, Sequence[Record]]:
@@ -287,7 +287,7 @@ def _take(
             continue
         partition = wanted[each].partition
         assert isinstance(partition, Partition)
-        reading = Reading(limit=messages_left, bytes_max=bytes_left)
+        reading = ReadRequest(limit=messages_left, bytes_max=bytes_left)
         try:
             records, offset = opened(partition, result, position.offset, reading)
         except Corrupt as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FETCH = declare("messages.fetch", on="topic", at="wanted")
 
 
-class Wanted(NamedTuple):
+class FetchTarget(NamedTuple):
     """What is to be read of one partition, or why there is no such partition; `known_epoch` is -1 for none."""
 
     partition: Partition | GoQueueError
@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
     known_epoch: int = -1
 
 
-class Terms(NamedTuple):
+class FetchTerms(NamedTuple):
     """When a fetch is answered: with that many bytes, or after that time; never with more than `bytes_max`."""
 
     wait_ms: int = 0
@@ -60,8 +60,8 @@ class Fetch:
         self,
         service: MessageService,
         caller: Caller,
-        wanted: Sequence[Wanted],
-        terms: Terms,
+        wanted: Sequence[FetchTarget],
+        terms: FetchTerms,
         done: Callable[[Sequence[Fetched]], None],
     ) -> None:
         self._service = service
@@ -142,7 +142,7 @@ class Fetch:
             results.append(result)
         return results
 
-    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> Fetched:
+    def _read_one(self, wanted: FetchTarget, left: int, *, is_first: bool) -> Fetched:
         partition = wanted.partition
         if isinstance(partition, GoQueueError):
             return Fetched(b"", partition)
@@ -193,7 +193,7 @@ class Fetch:
                 wanted.partition.waiters.forget(self._woken)
 
 
-def _admitted(wanted: Wanted) -> Wanted:
+def _admitted(wanted: FetchTarget) -> FetchTarget:
     """Return what is wanted, or TopicPrivate in place of a partition that holds the broker's own state."""
     partition = wanted.partition
     if isinstance(partition, GoQueueError) or not partition.is_internal:

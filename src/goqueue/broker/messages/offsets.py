@@ -18,7 +18,7 @@ NO_TIMESTAMP = -1
 NO_EPOCH = -1
 
 
-class Place(Enum):
+class OffsetSpec(Enum):
     """A place in a partition that has a name."""
 
     EARLIEST = "earliest"
@@ -26,7 +26,7 @@ class Place(Enum):
     MAX_TIMESTAMP = "max_timestamp"
 
 
-class Found(NamedTuple):
+class OffsetLookup(NamedTuple):
     """An offset with the record's timestamp and the epoch of its leader, -1 each where there is none."""
 
     offset: int
@@ -40,29 +40,31 @@ async def find_offset(
     caller: Caller,
     topic: str,
     index: int,
-    where: Place | int,
+    where: OffsetSpec | int,
     *,
     known_epoch: int = NO_EPOCH,
     is_committed_only: bool = False,
-) -> Found:
+) -> OffsetLookup:
     """Return the offset at a place, or of the first record at or after a time in milliseconds."""
     partition = service.topics.topic(topic).partition(index)
     partition.check_epoch(known_epoch)
-    if where is Place.EARLIEST:
+    if where is OffsetSpec.EARLIEST:
         return _at(partition, partition.log.start_offset)
-    if where is Place.LATEST:
+    if where is OffsetSpec.LATEST:
         end = partition.last_stable_offset if is_committed_only else partition.high_watermark
         return _at(partition, end)
     # This opens a batch, and callers ask for many partitions: let others have a turn in between.
     await turns(1)
-    found = partition.offset_of_max_timestamp() if where is Place.MAX_TIMESTAMP else partition.offset_for_time(where)
+    found = (
+        partition.offset_of_max_timestamp() if where is OffsetSpec.MAX_TIMESTAMP else partition.offset_for_time(where)
+    )
     if found is None or (is_committed_only and found.offset >= partition.last_stable_offset):
-        return Found(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
-    return Found(found.offset, found.timestamp, partition.leader_epoch)
+        return OffsetLookup(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
+    return OffsetLookup(found.offset, found.timestamp, partition.leader_epoch)
 
 
-def _at(partition: Partition, offset: int) -> Found:
-    return Found(offset, NO_TIMESTAMP, partition.leader_epoch)
+def _at(partition: Partition, offset: int) -> OffsetLookup:
+    return OffsetLookup(offset, NO_TIMESTAMP, partition.leader_epoch)
 
 
 @operation("offsets.end_of_epoch", on="topic")

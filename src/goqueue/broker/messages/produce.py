@@ -117,7 +117,7 @@ class Publish:
                     self.outcomes[number] = error
 
 
-class Run(Publish):
+class PublishRun(Publish):
     """Requests in a row, of one section each and all for one partition: each has its outcome, and all are told at once.
 
     They are on their way to the disk together anyway, and what every request costs by itself is paid once.

@@ -48,7 +48,7 @@ _HEADER_OVERHEAD = 10
 _HASHED_ON_LOOP_BYTES = 256 * 1024
 
 
-class Limits(Enum):
+class MessageLimits(Enum):
     """How large messages may be.
 
     | limits | who publishes                                                 | key, headers | max.message.bytes     |
@@ -78,7 +78,7 @@ new_message: Callable[[tuple[object, ...]], NewMessage] = partial(tuple.__new__,
 _new_record: Callable[[tuple[object, ...]], NewRecord] = partial(tuple.__new__, NewRecord)
 
 
-class Published(NamedTuple):
+class PublishedMessage(NamedTuple):
     """Where a message is, and its timestamp."""
 
     partition: int
@@ -86,11 +86,11 @@ class Published(NamedTuple):
     timestamp: int
 
 
-_published: Callable[[tuple[int, int, int]], Published] = partial(tuple.__new__, Published)
-Fate = Published | GoQueueError
+_published: Callable[[tuple[int, int, int]], PublishedMessage] = partial(tuple.__new__, PublishedMessage)
+Fate = PublishedMessage | GoQueueError
 
 
-class Turns:
+class PartitionTurns:
     """Which partition of each topic gets the next batch of messages without a key."""
 
     def __init__(self) -> None:
@@ -119,14 +119,14 @@ class Turns:
 
 
 @dataclass(slots=True)
-class Share:
+class PartitionShare:
     """What one partition gets: the messages' numbers in the request, their records, and how large these may be."""
 
     numbers: list[int] = field(default_factory=list)
     records: list[NewRecord] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
-    def parts(self, batch_bytes_max: int) -> Sequence[Share]:
+    def parts(self, batch_bytes_max: int) -> Sequence[PartitionShare]:
         """Return what fits into one batch each: all of it at once, or as much as the topic allows."""
         if HEADER_BYTES + sum(self.sizes) <= batch_bytes_max:
             return [self]
@@ -142,17 +142,17 @@ class Share:
         parts.append(self._part(first, len(self.sizes)))
         return parts
 
-    def _part(self, start: int, end: int) -> Share:
-        return Share(self.numbers[start:end], self.records[start:end], self.sizes[start:end])
+    def _part(self, start: int, end: int) -> PartitionShare:
+        return PartitionShare(self.numbers[start:end], self.records[start:end], self.sizes[start:end])
 
 
-class Sorted(NamedTuple):
+class SortedMessages(NamedTuple):
     """The messages of a request by partition, and the fates of those that go nowhere."""
 
-    shares: dict[int, Share]
+    shares: dict[int, PartitionShare]
     fates: list[Fate | None]
 
-    def settle(self, index: int, share: Share, outcome: Outcome) -> None:
+    def settle(self, index: int, share: PartitionShare, outcome: Outcome) -> None:
         """Tell messages of one partition what became of them."""
         fates = self.fates
         if isinstance(outcome, GoQueueError):
@@ -173,7 +173,7 @@ class Sorted(NamedTuple):
 async def publish_messages(
     service: MessageService,
     caller: Caller,
-    turns: Turns,
+    turns: PartitionTurns,
     topic: str,
     messages: Sequence[NewMessage | GoQueueError],
     acks: Acks,
@@ -221,27 +221,27 @@ async def open_for_writing(service: MessageService, caller: Caller, topic: str) 
 
 async def sort_messages(
     service: MessageService,
-    turns: Turns,
+    turns: PartitionTurns,
     opened: OpenTopic,
     messages: Sequence[NewMessage | GoQueueError],
-    limits: Limits = Limits.CLIENT,
-) -> Sorted:
+    limits: MessageLimits = MessageLimits.CLIENT,
+) -> SortedMessages:
     """Return what each partition gets; of messages that clients may not send, why."""
     fates: list[Fate | None] = [None] * len(messages)
-    is_limited = limits is Limits.CLIENT
+    is_limited = limits is MessageLimits.CLIENT
     chosen = await _choose(service, turns, opened, messages, is_limited=is_limited)
-    shares: dict[int, Share] = {}
+    shares: dict[int, PartitionShare] = {}
     now_ms = service.core.clock.now_ms()
     for start, piece in pieces(messages):
         if start:
             await pause(messages)
         _share_out(opened, piece, start, chosen, now_ms, shares, fates, is_limited=is_limited)
-    return Sorted(shares, fates)
+    return SortedMessages(shares, fates)
 
 
 async def _choose(
     service: MessageService,
-    turns: Turns,
+    turns: PartitionTurns,
     opened: OpenTopic,
     messages: Sequence[NewMessage | GoQueueError],
     *,
@@ -292,7 +292,7 @@ def _share_out(
     first: int,
     chosen: Sequence[int],
     now_ms: int,
-    shares: dict[int, Share],
+    shares: dict[int, PartitionShare],
     fates: list[Fate | None],
     *,
     is_limited: bool,
@@ -315,7 +315,7 @@ def _share_out(
             continue
         share = shares.get(chosen[number])
         if share is None:
-            share = shares[chosen[number]] = Share()
+            share = shares[chosen[number]] = PartitionShare()
         share.numbers.append(number)
         share.records.append(record)
         share.sizes.append(size)
@@ -342,7 +342,7 @@ async def publish_sections(
     acks: Acks,
     sections: Sequence[Section],
     transactional_id: str | None = None,
-    limits: Limits = Limits.CLIENT,
+    limits: MessageLimits = MessageLimits.CLIENT,
 ) -> Sequence[Outcome]:
     """Publish one request; return the outcomes of its sections once its terms are met.
 
@@ -350,7 +350,7 @@ async def publish_sections(
     """
     settled: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
     request = Publish(acks, sections, partial(hand_over, settled), transactional_id)
-    publish(service, caller, [request], is_moved=limits is Limits.NONE)
+    publish(service, caller, [request], is_moved=limits is MessageLimits.NONE)
     return await settled
 
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.messages.aborted import Aborted
-from goqueue.broker.messages.fetch import Fetch, Fetched, Terms, Wanted
-from goqueue.broker.messages.offsets import NO_OFFSET, Place, find_offset
+from goqueue.broker.messages.fetch import Fetch, Fetched, FetchTarget, FetchTerms
+from goqueue.broker.messages.offsets import NO_OFFSET, OffsetSpec, find_offset
 from goqueue.errors import GoQueueError, UnreadableBatch
 from goqueue.records.reader import SLICE_RECORDS, Record
 from goqueue.runtime.partition import Partition
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.broker.messages.service import MessageService
 
 
-class Reading(NamedTuple):
+class ReadRequest(NamedTuple):
     """What to read: from an offset, or else from a time on, or else from the start.
 
     Ends at the limit of messages, or where more than `bytes_max` bytes would come; one message always comes. Messages
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     is_committed_only: bool = True
 
 
-class Messages(NamedTuple):
+class ReadMessages(NamedTuple):
     """What was read, where to go on, and from where to where there is something to read (the end is exclusive)."""
 
     records: list[Record]
@@ -80,14 +80,14 @@ class Polls:
 
 
 async def read_messages(
-    service: MessageService, caller: Caller, polls: Polls, topic: str, index: int, reading: Reading
-) -> Messages:
+    service: MessageService, caller: Caller, polls: Polls, topic: str, index: int, reading: ReadRequest
+) -> ReadMessages:
     """Read messages of a partition; waits for the first one if asked to. OffsetOutOfRange tells what there is."""
     reading = reading._replace(bytes_max=min(reading.bytes_max, service.core.options.fetch_bytes_max))
     offset = await _first_offset(service, caller, topic, index, reading)
-    wanted = Wanted(_partition(service, topic, index), offset, reading.bytes_max)
+    wanted = FetchTarget(_partition(service, topic, index), offset, reading.bytes_max)
     arrived: asyncio.Future[Sequence[Fetched]] = asyncio.get_running_loop().create_future()
-    terms = Terms(wait_ms=reading.wait_ms, is_committed_only=reading.is_committed_only)
+    terms = FetchTerms(wait_ms=reading.wait_ms, is_committed_only=reading.is_committed_only)
     fetch = Fetch(service, caller, [wanted], terms, partial(hand_over, arrived))
     try:
         polls.begin(fetch)
@@ -99,7 +99,7 @@ async def read_messages(
     assert isinstance(wanted.partition, Partition)
     records, next_offset = opened(wanted.partition, fetched, offset, reading)
     end = fetched.last_stable_offset if reading.is_committed_only else fetched.high_watermark
-    return Messages(records, next_offset, fetched.start_offset, end)
+    return ReadMessages(records, next_offset, fetched.start_offset, end)
 
 
 def _partition(service: MessageService, topic: str, index: int) -> Partition | GoQueueError:
@@ -109,18 +109,18 @@ def _partition(service: MessageService, topic: str, index: int) -> Partition | G
         return error
 
 
-async def _first_offset(service: MessageService, caller: Caller, topic: str, index: int, reading: Reading) -> int:
+async def _first_offset(service: MessageService, caller: Caller, topic: str, index: int, reading: ReadRequest) -> int:
     if reading.offset is not None:
         return reading.offset
-    where = Place.EARLIEST if reading.timestamp_ms is None else reading.timestamp_ms
+    where = OffsetSpec.EARLIEST if reading.timestamp_ms is None else reading.timestamp_ms
     found = await find_offset(service, caller, topic, index, where)
     if found.offset == NO_OFFSET:
         # Nothing is that young: what comes next is.
-        found = await find_offset(service, caller, topic, index, Place.LATEST)
+        found = await find_offset(service, caller, topic, index, OffsetSpec.LATEST)
     return found.offset
 
 
-def opened(partition: Partition, fetched: Fetched, offset: int, reading: Reading) -> tuple[list[Record], int]:
+def opened(partition: Partition, fetched: Fetched, offset: int, reading: ReadRequest) -> tuple[list[Record], int]:
     """Return the records from an offset on, within the limits, and the offset after them.
 
     No more records are decoded than it takes. UnreadableBatch if the first batch with records for the reader is damaged

@@ -73,7 +73,7 @@ class QueueSeek(NamedTuple):
     partitions: Sequence[int] | None = None
 
 
-class QueueMove(NamedTuple):
+class PartitionSeek(NamedTuple):
     """How a group is moved in a partition; it has no `cursor` if it has not begun there.
 
     What is `in_flight` is forgotten, `skipped` is what is not done and is not delivered then, and `again` counts the
@@ -128,7 +128,7 @@ async def pause_queue(queues: QueueService, caller: Caller, name: str, reason: s
 @operation("queues.plan_seek", on="queue")
 async def plan_seek(
     queues: QueueService, caller: Caller, name: str, seek: QueueSeek
-) -> tuple[QueueView, Sequence[QueueMove]]:
+) -> tuple[QueueView, Sequence[PartitionSeek]]:
     """Return a group as it is, and what a seek would do to it; changes nothing."""
     opened = require_topic(queues, seek.topic)
     group = require_queue(queues, name)
@@ -140,7 +140,7 @@ async def plan_seek(
 @operation("queues.seek", on="queue")
 async def seek_queue(
     queues: QueueService, caller: Caller, name: str, seek: QueueSeek
-) -> tuple[QueueView, Sequence[QueueMove]]:
+) -> tuple[QueueView, Sequence[PartitionSeek]]:
     """Go on with a topic elsewhere, and return what was done; whatever is in flight there is forgotten.
 
     The topic may be one with which the group has not begun yet.
@@ -160,7 +160,7 @@ async def move_partition(
     name: str,
     partition: Partition,
     seek: QueueSeek,
-) -> QueueMove:
+) -> PartitionSeek:
     """Move a group in one partition, with which it has begun."""
     move = await _planned(queues, caller, require_queue(queues, name), partition, seek)
     await queues.submit(name, Seek(name, move.partition, move.offset, partition.leader_epoch))
@@ -173,14 +173,14 @@ def _sought(opened: OpenTopic, seek: QueueSeek, usable: Sequence[Partition]) -> 
 
 async def _planned(
     queues: QueueService, caller: Caller, group: QueueGroup, partition: Partition, seek: QueueSeek
-) -> QueueMove:
+) -> PartitionSeek:
     offset = await _offset(queues, caller, partition, seek)
     where = partition.place
     window = group.windows.get(where)
     if window is None or window.topic_id != queues.topics.topic(seek.topic).topic.id:
-        return QueueMove(where, None, offset)
+        return PartitionSeek(where, None, offset)
     skipped = window.in_flight_before(offset) + max(offset - max(window.cursor, partition.log.start_offset), 0)
-    return QueueMove(where, window.cursor, offset, window.in_flight, skipped, max(window.cursor - offset, 0))
+    return PartitionSeek(where, window.cursor, offset, window.in_flight, skipped, max(window.cursor - offset, 0))
 
 
 async def _offset(queues: QueueService, caller: Caller, partition: Partition, seek: QueueSeek) -> int:

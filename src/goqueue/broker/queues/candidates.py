@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.events import UnreadableSkipped
 from goqueue.broker.messages.finder import MessageFinder
-from goqueue.broker.queues.reading import Stretches
+from goqueue.broker.queues.reading import MessageRanges
 from goqueue.errors import Corrupt, CorruptLog, UnreadableBatch
 from goqueue.machines.queues.commands import Offer, Unreadable
 from goqueue.machines.queues.steps import is_blocked_by_removed_message, within_reach
@@ -32,7 +32,7 @@ UNREADABLE_MAX = 100
 ERROR_CHARS_MAX = 300
 
 
-class Look(NamedTuple):
+class Candidates(NamedTuple):
     """What is offered to a group, the messages by their offsets, and how many bytes they have."""
 
     offer: Offer
@@ -63,9 +63,9 @@ def is_worth_a_look(partition: Partition, window: QueueWindow | None) -> bool:
     return is_blocked_by_removed_message(window, start)
 
 
-def look(
-    partition: Partition, window: QueueWindow, stretches: Stretches, limit: int, bytes_max: int, *, is_ordered: bool
-) -> Look:
+def find_candidates(
+    partition: Partition, window: QueueWindow, stretches: MessageRanges, limit: int, bytes_max: int, *, is_ordered: bool
+) -> Candidates:
     """Look for messages that a group may get: those that are ready again first, then those behind its cursor."""
     start = partition.log.start_offset
     records: dict[int, Record] = {}
@@ -87,7 +87,7 @@ def look(
     keys = {record.offset: short_key(record.key) for record in fresh if record.key is not None} if is_ordered else None
     epoch = partition.leader_epoch
     offer = Offer(partition.place, offsets, end, again, gone, start, keys, window.cursor, epoch, unreadable)
-    seen = Look(within_reach(window, offer), records, size + fresh_size)
+    seen = Candidates(within_reach(window, offer), records, size + fresh_size)
     if fault is not None and seen.is_empty:
         raise fault
     return seen
@@ -96,7 +96,7 @@ def look(
 def _find_fresh(
     partition: Partition,
     end: int,
-    stretches: Stretches,
+    stretches: MessageRanges,
     limit: int,
     bytes_max: int,
     unreadable: list[Unreadable],

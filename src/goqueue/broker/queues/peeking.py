@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.admission import Caller, operation
 from goqueue.broker.queues.admin import require_queue
-from goqueue.broker.queues.candidates import look
+from goqueue.broker.queues.candidates import find_candidates
 from goqueue.broker.queues.start_positions import require_topic, start_of, start_offset, usable_partitions
 from goqueue.errors import GoQueueError
 from goqueue.machines.decision import Now
@@ -72,7 +72,7 @@ async def _peek(
 ) -> Sequence[Record]:
     is_ordered = group.settings.ordering is Ordering.KEY
     while True:
-        seen = look(partition, window, queues.stretches, limit, _BYTES_MAX, is_ordered=is_ordered)
+        seen = find_candidates(partition, window, queues.stretches, limit, _BYTES_MAX, is_ordered=is_ordered)
         draft = begun(window, seen.offer)
         leased = lease(draft, seen.offer, _NOBODY, _NO_TIME, limit)
         if leased or seen.is_empty:

@@ -26,7 +26,7 @@ _READ_BYTES_MAX = 1024 * 1024
 _MESSAGE_BYTES = 1024
 
 
-class Stretch:
+class MessageRange:
     """What was read of a partition at once; `offset` is behind what was taken of it, `is_over` once that was all."""
 
     def __init__(self, partition: Partition, offset: int, data: bytes) -> None:
@@ -139,14 +139,14 @@ def _fitting(sizes: Sequence[int], bytes_max: int, *, at_least: int) -> int:
     return len(sizes)
 
 
-class Stretches:
+class MessageRanges:
     """What is left of stretches that were read lately, by where somebody is expected to go on."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Partition, int], Stretch] = {}
+        self._kept: dict[tuple[Partition, int], MessageRange] = {}
         self._kept_bytes = 0
 
-    def read(self, partition: Partition, offset: int, limit: int, bytes_max: int) -> Stretch:
+    def read(self, partition: Partition, offset: int, limit: int, bytes_max: int) -> MessageRange:
         """Return a stretch that begins at an offset, from memory or from the log; empty if nothing is there yet."""
         if (partition, offset) in self._kept:
             return self._take((partition, offset))
@@ -154,9 +154,9 @@ class Stretches:
         if offset < partition.last_stable_offset:
             bytes_max = min(bytes_max, limit * _MESSAGE_BYTES, _READ_BYTES_MAX)
             data = partition.read(offset, bytes_max=bytes_max, is_committed_only=True)
-        return Stretch(partition, offset, data)
+        return MessageRange(partition, offset, data)
 
-    def keep(self, partition: Partition, stretch: Stretch) -> None:
+    def keep(self, partition: Partition, stretch: MessageRange) -> None:
         """Keep what is left of a stretch; those that nobody has come back to for the longest time go."""
         if stretch.is_over:
             return
@@ -174,7 +174,7 @@ class Stretches:
         for place in [each for each in self._kept if each[0] is partition]:
             self._take(place)
 
-    def _take(self, place: tuple[Partition, int]) -> Stretch:
+    def _take(self, place: tuple[Partition, int]) -> MessageRange:
         kept = self._kept.pop(place)
         self._kept_bytes -= kept.size_bytes
         return kept

@@ -52,7 +52,7 @@ class Shown(NamedTuple):
     claims: Sequence[Claim]
 
 
-class Receipts:
+class ReceiptCodec:
     """Writes and reads receipts that are signed with one key; remembers how names are written."""
 
     def __init__(self, key: bytes) -> None:

@@ -14,8 +14,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from goqueue.broker.admission import Caller, operation
-from goqueue.broker.queues.receiving import Looked, Receiving, View, Wish, held_up, shortfall_of, sight_of
-from goqueue.broker.queues.settling import Saying, Statement
+from goqueue.broker.queues.receiving import Looked, ReceiveTerms, Receiving, View, held_up, shortfall_of, sight_of
+from goqueue.broker.queues.settling import GroupSettlement, Settlement
 from goqueue.broker.queues.start_positions import prepare, require_topics
 from goqueue.errors import GoQueueError
 from goqueue.machines.queues.steps import Result
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goqueue.broker.queues.service import QueueService
 
 
-async def receive(queues: QueueService, caller: Caller, wish: Wish) -> Receiving:
+async def receive(queues: QueueService, caller: Caller, wish: ReceiveTerms) -> Receiving:
     """Lease messages to a consumer; waits for the first one if asked to, and for the topic itself.
 
     If nothing has come, `shortfall` says why, as far as the group has a reason. If it has none, what keeps a partition
@@ -69,7 +69,7 @@ async def _topic_made(queues: QueueService, topics: Sequence[str], deadline: flo
 
 
 @operation("queues.receive", on="queue", at="wish.source.group")
-async def receive_now(queues: QueueService, caller: Caller, wish: Wish) -> Looked:
+async def receive_now(queues: QueueService, caller: Caller, wish: ReceiveTerms) -> Looked:
     """Lease messages to a consumer, as far as there are any; without a round if there can be none."""
     view = View(*await prepare(queues, *wish.source))
     sight = sight_of(view, wish)
@@ -78,7 +78,7 @@ async def receive_now(queues: QueueService, caller: Caller, wish: Wish) -> Looke
     return Looked(Receiving((), 0, sight.shortfall), sight, view)
 
 
-async def _receive(queues: QueueService, wish: Wish, *, is_alone: bool = False) -> Looked:
+async def _receive(queues: QueueService, wish: ReceiveTerms, *, is_alone: bool = False) -> Looked:
     return await queues.receives.join(wish.source, wish, wish.limit, is_alone=is_alone)
 
 
@@ -90,7 +90,7 @@ class _News(Enum):
     OWN = auto()
 
 
-async def _news(queues: QueueService, wish: Wish, looked: Looked, deadline: float) -> _News:
+async def _news(queues: QueueService, wish: ReceiveTerms, looked: Looked, deadline: float) -> _News:
     """Wait until there may be something for a consumer who got nothing; tell whether there may be, in its time."""
     waits, name = queues.waits, wish.source.group
     sight, view = looked.sight, looked.view
@@ -120,7 +120,7 @@ async def settle(
     queues: QueueService,
     caller: Caller,
     receipts: Sequence[str],
-    statement: Statement,
+    statement: Settlement,
 ) -> Sequence[Result]:
     """Say of leased messages what became of them; return the result of each, durable.
 
@@ -129,7 +129,7 @@ async def settle(
     shown, unreadable = queues.receipts.read(receipts)
     ask = queues.settlements.ask
     # All of it is said at once, and holds though the caller may leave.
-    said = [ask(Saying(group, statement), claims, len(numbers)) for group, (numbers, claims) in shown.items()]
+    said = [ask(GroupSettlement(group, statement), claims, len(numbers)) for group, (numbers, claims) in shown.items()]
     if len(said) == 1 and not unreadable:
         # As most are.
         return await said[0]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.queues.candidates import Look, is_worth_a_look, look, report_skipped
-from goqueue.broker.queues.reading import Stretches
-from goqueue.broker.queues.receipts import Receipts
+from goqueue.broker.queues.candidates import Candidates, find_candidates, is_worth_a_look, report_skipped
+from goqueue.broker.queues.reading import MessageRanges
+from goqueue.broker.queues.receipts import ReceiptCodec
 from goqueue.broker.queues.start_positions import prepare
 from goqueue.errors import GoQueueError, TooLarge
 from goqueue.machines.queues.commands import Receive, Taker
@@ -44,7 +44,7 @@ class Source(NamedTuple):
     ordering: Ordering = Ordering.NONE
 
 
-class Wish(NamedTuple):
+class ReceiveTerms(NamedTuple):
     """What a consumer asks for; without a visibility timeout it is the group's."""
 
     source: Source
@@ -54,7 +54,7 @@ class Wish(NamedTuple):
     visibility_ms: int | None = None
 
 
-class Received(NamedTuple):
+class LeasedRecords(NamedTuple):
     """Messages of one partition that a consumer has got together, with the receipt of each."""
 
     delivery: Delivery
@@ -65,7 +65,7 @@ class Received(NamedTuple):
 class Receiving(NamedTuple):
     """What a consumer got, until when, and why it is not more, if there is a reason."""
 
-    received: Sequence[Received]
+    received: Sequence[LeasedRecords]
     deadline_ms: int
     shortfall: str
 
@@ -119,7 +119,7 @@ class Looked(NamedTuple):
     fault: GoQueueError | None = None
 
 
-async def receive_together(queues: QueueService, source: Source, take: Take[Wish]) -> list[Looked]:
+async def receive_together(queues: QueueService, source: Source, take: Take[ReceiveTerms]) -> list[Looked]:
     """Lease messages to consumers, as far as there are any now; return what each of them gets."""
     message_memory = queues.message_memory
     group, partitions = await prepare(queues, *source)
@@ -157,13 +157,13 @@ async def receive_together(queues: QueueService, source: Source, take: Take[Wish
     return told
 
 
-def _taker(queues: QueueService, group: QueueGroup, wish: Wish) -> Taker:
+def _taker(queues: QueueService, group: QueueGroup, wish: ReceiveTerms) -> Taker:
     visibility_ms = group.settings.visibility_ms if wish.visibility_ms is None else wish.visibility_ms
     lease_id = int.from_bytes(queues.core.entropy.token(_LEASE_ID_BYTES))
     return Taker(wish.consumer, wish.limit, visibility_ms, lease_id)
 
 
-def sight_of(view: View, wish: Wish) -> Sight:
+def sight_of(view: View, wish: ReceiveTerms) -> Sight:
     """Return what a consumer sees of a group now."""
     (sight,) = _sights(view.group, _promising(*view), [wish])
     return sight
@@ -180,7 +180,7 @@ def _promising(group: QueueGroup, partitions: Sequence[Partition]) -> list[tuple
 
 
 def _sights(
-    group: QueueGroup, promising: Sequence[tuple[Partition, QueueWindow]], wishes: Sequence[Wish]
+    group: QueueGroup, promising: Sequence[tuple[Partition, QueueWindow]], wishes: Sequence[ReceiveTerms]
 ) -> Iterable[Sight]:
     marks = [
         Mark(each, window.cursor, len(window.ready), window.in_flight, each.last_stable_offset, each.log.start_offset)
@@ -189,7 +189,7 @@ def _sights(
     return [Sight(group, shortfall_of(group, wish), marks) for wish in wishes]
 
 
-def shortfall_of(group: QueueGroup, wish: Wish) -> str:
+def shortfall_of(group: QueueGroup, wish: ReceiveTerms) -> str:
     """Return why a consumer can get nothing now, whatever there is; empty if it can."""
     if group.paused:
         return f"the group is paused: {group.paused}"
@@ -210,13 +210,13 @@ def held_up(sight: Sight) -> str:
 
 
 def _look_around(
-    stretches: Stretches,
+    stretches: MessageRanges,
     group: QueueGroup,
     promising: Sequence[tuple[Partition, QueueWindow]],
     takers: Sequence[Taker],
     limit: int,
     bytes_max: int,
-) -> tuple[list[Look], GoQueueError | None]:
+) -> tuple[list[Candidates], GoQueueError | None]:
     """Look for messages in partitions in turn, until there are so many.
 
     A partition that cannot be read does not keep the others back; if nothing else is there, the reason is returned.
@@ -232,7 +232,7 @@ def _look_around(
         if limit <= 0 or bytes_max <= 0:
             break
         try:
-            found = look(partition, window, stretches, limit, bytes_max, is_ordered=is_ordered)
+            found = find_candidates(partition, window, stretches, limit, bytes_max, is_ordered=is_ordered)
         except GoQueueError as error:
             fault = error.without_frames()
             continue
@@ -244,10 +244,14 @@ def _look_around(
 
 
 def _received(
-    receipts: Receipts, group: str, taker: Taker, leased: Leased, records: Mapping[TopicPartition, Mapping[int, Record]]
-) -> list[Received]:
+    receipts: ReceiptCodec,
+    group: str,
+    taker: Taker,
+    leased: Leased,
+    records: Mapping[TopicPartition, Mapping[int, Record]],
+) -> list[LeasedRecords]:
     return [
-        Received(
+        LeasedRecords(
             delivery,
             receipts.write(group, taker.lease_id, delivery),
             list(map(records[delivery.partition].__getitem__, delivery.offsets)),

@@ -14,8 +14,8 @@ from goqueue.broker.events import QueuePaused
 from goqueue.broker.internal_topics import DELIVERIES_TOPIC
 from goqueue.broker.messages.service import MessageService
 from goqueue.broker.queues.counters import Partitions, QueueTallies, causes_of_death
-from goqueue.broker.queues.reading import Stretches
-from goqueue.broker.queues.receipts import Receipts
+from goqueue.broker.queues.reading import MessageRanges
+from goqueue.broker.queues.receipts import ReceiptCodec
 from goqueue.broker.queues.receiving import ROUND_MESSAGES_MAX, receive_together
 from goqueue.broker.queues.settling import settle_together
 from goqueue.broker.queues.start_positions import retreat_all
@@ -43,7 +43,7 @@ class QueueService(Coordinator[QueueMachine, Command]):
 
     is_group: Callable[[str], bool]
 
-    receipts: Receipts  # once it is loaded, with the key of the catalogue
+    receipts: ReceiptCodec  # once it is loaded, with the key of the catalogue
 
     def __init__(self, core: Core, topics: TopicService, messages: MessageService) -> None:
         super().__init__(
@@ -55,7 +55,7 @@ class QueueService(Coordinator[QueueMachine, Command]):
         # By group and partition.
         self.dead_letter_troubles: dict[tuple[str, TopicPartition], str] = {}
         self.waits = Waits()
-        self.stretches = Stretches()
+        self.stretches = MessageRanges()
         self.message_memory = MessageMemory()
         self.tallies = QueueTallies()
         self.timestamps = Timestamps()
@@ -68,7 +68,7 @@ class QueueService(Coordinator[QueueMachine, Command]):
     @override
     async def load(self) -> None:
         assert self.topics.catalog.receipt_key is not None
-        self.receipts = Receipts(self.topics.catalog.receipt_key)
+        self.receipts = ReceiptCodec(self.topics.catalog.receipt_key)
         await super().load()
         await retreat_all(self)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from goqueue.broker.queues.service import QueueService
 
 
-class Statement(NamedTuple):
+class Settlement(NamedTuple):
     """What a consumer says about messages: `delay_ms` and `reason` as of `Settle`."""
 
     verdict: AckType
@@ -25,14 +25,18 @@ class Statement(NamedTuple):
     reason: str = ""
 
 
-class Saying(NamedTuple):
+class GroupSettlement(NamedTuple):
     """What is said in a group."""
 
     group: str
-    statement: Statement
+    statement: Settlement
 
 
-async def settle_together(queues: QueueService, saying: Saying, take: Take[Sequence[Claim]]) -> list[Sequence[Result]]:
+async def settle_together(
+    queues: QueueService,
+    saying: GroupSettlement,
+    take: Take[Sequence[Claim]],
+) -> list[Sequence[Result]]:
     """Do what several consumers say, who say the same; return the results of each, durable."""
     group, (verdict, delay_ms, reason) = saying
     claimed = take()

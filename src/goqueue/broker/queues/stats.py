@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStats:
+class QueueTopicStats:
     """A queue group in a topic; `oldest_ms` is the time of the oldest message that is not done, None if nobody knows.
 
     `depth` is how many places of the log are not done; not all of them need be messages. `expired` is how many leases
@@ -37,15 +37,15 @@ class QueueStats:
 
 
 @operation("queues.stats", on="cluster")
-async def queue_stats(queues: QueueService, caller: Caller) -> Sequence[QueueStats]:
+async def queue_stats(queues: QueueService, caller: Caller) -> Sequence[QueueTopicStats]:
     """Return all queue groups, in the order of their names and topics."""
     return await look_at_queues(queues)
 
 
-async def look_at_queues(queues: QueueService, most: int | None = None) -> list[QueueStats]:
+async def look_at_queues(queues: QueueService, most: int | None = None) -> list[QueueTopicStats]:
     """Return some queue groups in the order of their names; others have a turn in between."""
     groups = [group for machine in queues.machines for group in machine.groups.values()]
-    found: list[QueueStats] = []
+    found: list[QueueTopicStats] = []
     for group in sorted(groups, key=lambda each: each.name):
         if most is not None and len(found) >= most:
             break
@@ -55,12 +55,12 @@ async def look_at_queues(queues: QueueService, most: int | None = None) -> list[
     return found if most is None else found[:most]
 
 
-def _of_group(queues: QueueService, group: QueueGroup) -> list[QueueStats]:
+def _of_group(queues: QueueService, group: QueueGroup) -> list[QueueTopicStats]:
     by_topic: dict[str, list[PartitionView]] = {}
     for where, window in sorted(group.windows.items()):
         by_topic.setdefault(where.topic, []).append(partition_view(queues, group.name, where, window))
     return [
-        QueueStats(
+        QueueTopicStats(
             group=group.name,
             topic=topic,
             paused=group.paused,

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from goqueue.broker.admission import Caller, operation
 from goqueue.broker.dead_letters.browsing import start_of
-from goqueue.broker.dead_letters.reading import Letter, read_some
-from goqueue.broker.dead_letters.topics import require_letters
+from goqueue.broker.dead_letters.reading import StoredDeadLetter, read_some
+from goqueue.broker.dead_letters.topics import require_dead_letters
 from goqueue.broker.messages.publish import open_for_writing
 from goqueue.broker.redrives.batches import ERROR_CHARS_MAX, judge
-from goqueue.broker.redrives.runner import Trouble
+from goqueue.broker.redrives.runner import RedriveTrouble
 from goqueue.errors import Invalid, TopicProtected, UnknownRedrive
 from goqueue.machines.redrives.values import Cancel, Moves, Redrive, RedriveTerms, Start
 from goqueue.model.dead_letters import cause_of
@@ -37,7 +37,7 @@ class RedriveView(NamedTuple):
     """A redrive as it is now, and what keeps it from going on, if anything does."""
 
     redrive: Redrive
-    trouble: Trouble | None
+    trouble: RedriveTrouble | None
 
 
 class Preview(NamedTuple):
@@ -85,7 +85,7 @@ async def preview_redrive(redrives: RedriveService, caller: Caller, name: str, t
                 if number % _AT_ONCE == 0:
                     await turns(1)
                 is_redriven = redriven.has(topic.topic.id, index, record.offset)
-                letter = Letter(index, record, cause_of(record.headers), is_redriven)
+                letter = StoredDeadLetter(index, record, cause_of(record.headers), is_redriven)
                 verdict = judge(redrives, topic.topic.name, terms, letter)
                 if verdict is not None:
                     moves += verdict.moves or Moves(moved=1)
@@ -131,7 +131,7 @@ def _checked(redrives: RedriveService, name: str, terms: RedriveTerms) -> tuple[
     terms.selection.check()
     if terms.rate is not None and not 0 < terms.rate <= RATE_MAX:
         raise Invalid(f"a rate of {terms.rate:g} letters a second is out of bounds", hint=f"up to {RATE_MAX:,}")
-    place = require_letters(redrives.dead_letters, name)
+    place = require_dead_letters(redrives.dead_letters, name)
     if terms.target is not None:
         _check_target(redrives, terms.target)
         if terms.target == place.topic.topic.name:

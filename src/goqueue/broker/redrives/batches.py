@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import INSIDE
-from goqueue.broker.dead_letters.reading import Letter, read_some
-from goqueue.broker.messages.publish import Fate, Limits, NewMessage, Turns
+from goqueue.broker.dead_letters.reading import StoredDeadLetter, read_some
+from goqueue.broker.messages.publish import Fate, MessageLimits, NewMessage, PartitionTurns
 from goqueue.broker.transactions.coordination import init_transactions
-from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.broker.transactions.publish import TransactionWriter, publish_in_transaction
 from goqueue.errors import (
     GoQueueError,
     InvalidPartitions,
@@ -74,13 +74,13 @@ class Gathered(NamedTuple):
 class Staged(NamedTuple):
     """What was published in a transaction that is still open; `error` is why the last of those failed that did."""
 
-    writer: Writer
+    writer: TransactionWriter
     moved: tuple[int, ...]
     moves: Moves
     error: str
 
 
-class Verdict(NamedTuple):
+class RedriveVerdict(NamedTuple):
     """What is to become of a letter that is meant: it is left out as one of `moves` says, or published again.
 
     `error` is why it has failed, if it has.
@@ -90,24 +90,26 @@ class Verdict(NamedTuple):
     error: str = ""
 
 
-def judge(redrives: RedriveService, topic: str, terms: RedriveTerms, letter: Letter) -> Verdict | None:
+def judge(redrives: RedriveService, topic: str, terms: RedriveTerms, letter: StoredDeadLetter) -> RedriveVerdict | None:
     """Say what is to become of a letter in a topic, by a redrive or in its preview; None if it is not meant."""
     _, record, cause, is_redriven = letter
     if not terms.selection.means(cause, record.key, record.timestamp):
         return None
     if is_redriven and not terms.repeats:
-        return Verdict(Moves(redriven=1))
+        return RedriveVerdict(Moves(redriven=1))
     if terms.redrives_max is not None and cause.redrives >= terms.redrives_max:
-        return Verdict(Moves(looping=1))
+        return RedriveVerdict(Moves(looping=1))
     if not is_for_dead_letters(topic) and not says_why(record.headers):
-        return Verdict(Moves(failed=1), "a message does not say why it died, so it may be no letter")
+        return RedriveVerdict(Moves(failed=1), "a message does not say why it died, so it may be no letter")
     if is_unreadable(record.headers):
         where = f"offset {cause.offset} of {cause.topic}-{cause.partition}"
-        return Verdict(Moves(failed=1), f"the message at {where} could not be read, so there is none to publish again")
+        return RedriveVerdict(
+            Moves(failed=1), f"the message at {where} could not be read, so there is none to publish again"
+        )
     # A target that was named is the same for all, and was looked at before.
     if terms.target is None and (refusal := _refusal(redrives, cause.topic)) is not None:
-        return Verdict(Moves(failed=1), refusal.message[:ERROR_CHARS_MAX])
-    return Verdict(None)
+        return RedriveVerdict(Moves(failed=1), refusal.message[:ERROR_CHARS_MAX])
+    return RedriveVerdict(None)
 
 
 def _refusal(redrives: RedriveService, target: str) -> GoQueueError | None:
@@ -147,7 +149,7 @@ async def gather(redrives: RedriveService, job: Redrive, partition: Partition) -
             position = record.offset + 1
             looked_at += 1
             is_redriven = redrives.redriven.has(job.topic_id, partition.index, record.offset)
-            letter = Letter(partition.index, record, cause_of(record.headers), is_redriven)
+            letter = StoredDeadLetter(partition.index, record, cause_of(record.headers), is_redriven)
             verdict = judge(redrives, job.topic, job.terms, letter)
             if verdict is not None and verdict.moves is not None:
                 moves += verdict.moves
@@ -178,7 +180,7 @@ async def stage(redrives: RedriveService, job: Redrive, letters: Sequence[tuple[
     """
     transactional_id = stage_id(sink_of(job), 0, 0)
     identity = await init_transactions(redrives.transactions, INSIDE, transactional_id, _TRANSACTION_MS)
-    writer = Writer(transactional_id, identity)
+    writer = TransactionWriter(transactional_id, identity)
     by_target: dict[str, list[tuple[Record, DeadLetterCause]]] = {}
     for record, cause in letters:
         by_target.setdefault(job.terms.target or cause.topic, []).append((record, cause))
@@ -200,7 +202,7 @@ async def stage(redrives: RedriveService, job: Redrive, letters: Sequence[tuple[
 
 async def _publish(
     redrives: RedriveService,
-    writer: Writer,
+    writer: TransactionWriter,
     target: str,
     letters: Sequence[tuple[Record, DeadLetterCause]],
     terms: RedriveTerms,
@@ -212,8 +214,10 @@ async def _publish(
     messages = [_message(record, cause, count) for record, cause in letters]
     try:
         # A topic takes back what it has taken before.
-        limits = Limits.NONE if terms.target is None else Limits.TOPIC
-        return await publish_in_transaction(redrives.transactions, INSIDE, Turns(), writer, target, messages, limits)
+        limits = MessageLimits.NONE if terms.target is None else MessageLimits.TOPIC
+        return await publish_in_transaction(
+            redrives.transactions, INSIDE, PartitionTurns(), writer, target, messages, limits
+        )
     except _REFUSALS as error:
         return [error] * len(letters)
 

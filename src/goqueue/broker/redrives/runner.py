@@ -48,7 +48,7 @@ _BACKOFF_MAX_S = 60.0
 _PAUSE_MAX_S = 5.0
 
 
-class Trouble(NamedTuple):
+class RedriveTrouble(NamedTuple):
     """What keeps a redrive from going on, and how often it has failed in a row."""
 
     error: str
@@ -67,11 +67,11 @@ class _Run:
     due: float = 0.0
 
 
-class Redriver:
+class RedriveRunner:
     """Each redrive that is under way has one task."""
 
     def __init__(self, service: RedriveService) -> None:
-        self.troubles: dict[str, Trouble] = {}
+        self.troubles: dict[str, RedriveTrouble] = {}
         self.tallies = RedriveTallies()
         self._service = service
         self._runs: dict[str, _Run] = {}
@@ -132,7 +132,7 @@ class Redriver:
         job = self._find(run.id)
         if self._is_closed or job is None:
             return
-        self.troubles[run.id] = Trouble(error.message, run.failures)
+        self.troubles[run.id] = RedriveTrouble(error.message, run.failures)
         if self._reminders.is_due(run.id, now):
             self._service.core.sink.emit(RedriveStalled(run.id, job.topic, str(error)))
 

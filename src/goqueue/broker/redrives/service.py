@@ -11,7 +11,7 @@ from goqueue.broker.core import Core
 from goqueue.broker.dead_letters.service import DeadLetterService
 from goqueue.broker.internal_topics import REDRIVES_TOPIC
 from goqueue.broker.messages.service import MessageService
-from goqueue.broker.redrives.runner import Redriver
+from goqueue.broker.redrives.runner import RedriveRunner
 from goqueue.broker.topics.service import TopicService
 from goqueue.broker.transactions.service import TransactionService
 from goqueue.machines.redrives.machine import RedriveMachine
@@ -35,7 +35,7 @@ class RedriveService(Coordinator[RedriveMachine, Command]):
         self.messages = messages
         self.transactions = transactions
         self.dead_letters = dead_letters
-        self.driver = Redriver(self)
+        self.driver = RedriveRunner(self)
         dead_letters.redrives = self
 
     @property

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.share_groups.service import Place, ShareSession
+from goqueue.broker.share_groups.service import SharePartition, ShareSession
 from goqueue.errors import GoQueueError, Invalid, StaleReceipt, UnknownQueue
 from goqueue.machines.queues.commands import Receipt, Settle, claims_of
 from goqueue.machines.queues.group import QueueGroup
@@ -35,16 +35,16 @@ class Acked(NamedTuple):
     verdicts: Sequence[AckType]
 
 
-Acks = Mapping[Place, Sequence[Acked] | GoQueueError]
+Acks = Mapping[SharePartition, Sequence[Acked] | GoQueueError]
 """What is said about messages of partitions, or why it cannot be understood."""
-AckResults = dict[Place, GoQueueError | None]
+AckResults = dict[SharePartition, GoQueueError | None]
 
 
 async def settle_shares(share_groups: ShareGroupService, session: ShareSession, acks: Acks) -> AckResults:
     """Do what a member says about messages; return what has failed, for each partition."""
     group = share_groups.queues.find(session.key.group)
     results: AckResults = {}
-    said: dict[AckType, list[tuple[Place, Receipt]]] = {}
+    said: dict[AckType, list[tuple[SharePartition, Receipt]]] = {}
     for place, ranges in acks.items():
         try:
             receipts = _understood(share_groups, session, group, place, ranges)
@@ -64,7 +64,10 @@ async def settle_shares(share_groups: ShareGroupService, session: ShareSession, 
 
 
 async def _settle(
-    share_groups: ShareGroupService, session: ShareSession, verdict: AckType, said: Sequence[tuple[Place, Receipt]]
+    share_groups: ShareGroupService,
+    session: ShareSession,
+    verdict: AckType,
+    said: Sequence[tuple[SharePartition, Receipt]],
 ) -> Sequence[Result]:
     receipts = [receipt for _, receipt in said]
     reason = REJECTED if verdict is AckType.REJECT else ""
@@ -81,7 +84,7 @@ def _understood(
     share_groups: ShareGroupService,
     session: ShareSession,
     group: QueueGroup | None,
-    place: Place,
+    place: SharePartition,
     ranges: Sequence[Acked] | GoQueueError,
 ) -> list[tuple[AckType, Receipt]]:
     """Return what is said about each message of a partition; raises why none of it holds."""

@@ -34,7 +34,7 @@ class StoredBatch(NamedTuple):
     data: bytes
 
 
-class Wanted(NamedTuple):
+class SupplyRequest(NamedTuple):
     """How much is looked for: `limit` messages, or up to the end of their last batch, but never above `limit_max`.
 
     One batch always comes; more only within `bytes_max`.
@@ -85,10 +85,10 @@ class Supply(NamedTuple):
         return b"".join(found)
 
 
-class Search:
+class ShareSearch:
     """One look into a partition, for a group that knows it by a window."""
 
-    def __init__(self, partition: Partition, window: QueueWindow, wanted: Wanted, full: FullBatches) -> None:
+    def __init__(self, partition: Partition, window: QueueWindow, wanted: SupplyRequest, full: FullBatches) -> None:
         self._partition = partition
         self._window = window
         self._wanted = wanted

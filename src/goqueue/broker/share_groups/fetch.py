@@ -14,7 +14,7 @@ from goqueue.broker.presence import Presence
 from goqueue.broker.queues.start_positions import ensure_group, ensure_partitions, require_topic
 from goqueue.broker.share_groups.acks import AckResults, Acks, settle_shares
 from goqueue.broker.share_groups.leases import Shared, ShareTerms, Sources, lease_shares
-from goqueue.broker.share_groups.service import FINAL_EPOCH, OPENING_EPOCH, Place, ShareSession
+from goqueue.broker.share_groups.service import FINAL_EPOCH, OPENING_EPOCH, SharePartition, ShareSession
 from goqueue.errors import (
     GoQueueError,
     GroupRequestTooLarge,
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from goqueue.broker.share_groups.service import ShareGroupService
 
 
-class Turn(NamedTuple):
+class ShareRequest(NamedTuple):
     """One request of a session: which one it is, what it says about messages, and where it looks from now on."""
 
     key: MemberKey
     epoch: int
     acks: Acks
-    added: Sequence[Place] = ()
-    forgotten: Sequence[Place] = ()
+    added: Sequence[SharePartition] = ()
+    forgotten: Sequence[SharePartition] = ()
 
 
 class ShareFetched(NamedTuple):
     """What a request has brought: messages, or what is wrong with a partition, and what has become of acks."""
 
     acked: AckResults
-    shared: Mapping[Place, Shared]
-    faults: Mapping[Place, GoQueueError]
+    shared: Mapping[SharePartition, Shared]
+    faults: Mapping[SharePartition, GoQueueError]
     lease_ms: int
 
 
 async def share_fetch(
-    share_groups: ShareGroupService, caller: Caller, turn: Turn, terms: ShareTerms, presence: Presence
+    share_groups: ShareGroupService, caller: Caller, turn: ShareRequest, terms: ShareTerms, presence: Presence
 ) -> ShareFetched:
     """Carry out a request of a session; waits for messages if there are none. Nobody who has left gets any."""
     session, acked, sources = await begin_fetch(share_groups, caller, turn, presence)
@@ -64,7 +64,7 @@ async def share_fetch(
 
 @operation("shares.fetch", on="queue", at="turn.key.group")
 async def begin_fetch(
-    share_groups: ShareGroupService, caller: Caller, turn: Turn, presence: Presence
+    share_groups: ShareGroupService, caller: Caller, turn: ShareRequest, presence: Presence
 ) -> tuple[ShareSession, AckResults, Sources]:
     """Open, continue or close a session, settle what it says, and find its partitions."""
     _check_key(turn.key)
@@ -88,7 +88,7 @@ async def begin_fetch(
 async def share_acknowledge(
     share_groups: ShareGroupService,
     caller: Caller,
-    turn: Turn,
+    turn: ShareRequest,
     presence: Presence,
 ) -> tuple[AckResults, int]:
     """Settle what a session says; return what has failed, and how long a lease lasts."""
@@ -102,7 +102,11 @@ async def share_acknowledge(
     return acked, group.settings.visibility_ms
 
 
-async def _resume(share_groups: ShareGroupService, turn: Turn, presence: Presence) -> tuple[ShareSession, QueueGroup]:
+async def _resume(
+    share_groups: ShareGroupService,
+    turn: ShareRequest,
+    presence: Presence,
+) -> tuple[ShareSession, QueueGroup]:
     """Return the session whose next request this is, and its group; only whoever opens a session makes the group."""
     session = share_groups.resume_session(turn.key, turn.epoch, presence)
     group = share_groups.queues.find(turn.key.group)
@@ -123,7 +127,11 @@ def _check_key(key: MemberKey) -> None:
 # -- where a session looks
 
 
-def _change(share_groups: ShareGroupService, session: ShareSession, turn: Turn) -> dict[Place, GoQueueError]:
+def _change(
+    share_groups: ShareGroupService,
+    session: ShareSession,
+    turn: ShareRequest,
+) -> dict[SharePartition, GoQueueError]:
     """Have a session look at other partitions; return what is wrong with those that are not there."""
     faults = {}
     for place in turn.added:
@@ -144,13 +152,16 @@ def _change(share_groups: ShareGroupService, session: ShareSession, turn: Turn) 
 
 
 async def _sources(
-    share_groups: ShareGroupService, session: ShareSession, group: QueueGroup, faults: dict[Place, GoQueueError]
+    share_groups: ShareGroupService,
+    session: ShareSession,
+    group: QueueGroup,
+    faults: dict[SharePartition, GoQueueError],
 ) -> Sources:
     """Return the partitions of a session that can be used; the group has begun with each of them, if it is there."""
-    by_topic: dict[object, list[Place]] = {}
+    by_topic: dict[object, list[SharePartition]] = {}
     for place in session.partitions:
         by_topic.setdefault(place.topic_id, []).append(place)
-    found: dict[Place, Partition] = {}
+    found: dict[SharePartition, Partition] = {}
     for places in by_topic.values():
         try:
             opened = share_groups.topics.topic_by_id(places[0].topic_id)
@@ -170,7 +181,7 @@ async def _sources(
     return Sources(group, {place: found[place] for place in order}, faults)
 
 
-def _fault(share_groups: ShareGroupService, place: Place) -> GoQueueError:
+def _fault(share_groups: ShareGroupService, place: SharePartition) -> GoQueueError:
     try:
         share_groups.topics.topic_by_id(place.topic_id).partition(place.partition)
     except GoQueueError as error:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.presence import Presence
 from goqueue.broker.queues.candidates import report_skipped
 from goqueue.broker.queues.waits import Condition
-from goqueue.broker.share_groups.candidates import Search, Supply, Wanted
-from goqueue.broker.share_groups.service import Place, ShareSession
+from goqueue.broker.share_groups.candidates import ShareSearch, Supply, SupplyRequest
+from goqueue.broker.share_groups.service import SharePartition, ShareSession
 from goqueue.errors import GoQueueError, UnknownQueue
 from goqueue.machines.queues.commands import Receive, Taker
 from goqueue.machines.queues.group import QueueGroup
@@ -44,8 +44,8 @@ class Sources(NamedTuple):
     """The partitions in which a session of a group looks, in turn, and what is wrong with others."""
 
     group: QueueGroup
-    partitions: Mapping[Place, Partition]
-    faults: dict[Place, GoQueueError]
+    partitions: Mapping[SharePartition, Partition]
+    faults: dict[SharePartition, GoQueueError]
 
 
 class Shared(NamedTuple):
@@ -57,7 +57,7 @@ class Shared(NamedTuple):
 
 async def lease_shares(
     share_groups: ShareGroupService, session: ShareSession, sources: Sources, terms: ShareTerms, presence: Presence
-) -> dict[Place, Shared]:
+) -> dict[SharePartition, Shared]:
     """Lease messages to a session, as soon as there are any; none if its group is deleted meanwhile."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + terms.wait_ms / 1000
@@ -91,7 +91,7 @@ def _look_around(
     sources: Sources,
     terms: ShareTerms,
     room: int,
-) -> dict[Place, Supply]:
+) -> dict[SharePartition, Supply]:
     """Look for messages in partitions in turn; one that cannot be read does not keep the others back."""
     group = sources.group
     left, bytes_left = min(terms.limit, room), min(terms.bytes_max, share_groups.core.options.fetch_bytes_max)
@@ -103,9 +103,9 @@ def _look_around(
         if window is None or window.topic_id != place.topic_id or left <= 0 or bytes_left <= 0:
             continue
         limit_max = left if terms.is_strict else room
-        wanted = Wanted(left, limit_max, bytes_left, is_ordered=group.settings.ordering is Ordering.KEY)
+        wanted = SupplyRequest(left, limit_max, bytes_left, is_ordered=group.settings.ordering is Ordering.KEY)
         try:
-            supply = Search(partition, window, wanted, share_groups.full_batches).run()
+            supply = ShareSearch(partition, window, wanted, share_groups.full_batches).run()
         except GoQueueError as error:
             sources.faults[place] = error.without_frames()
             continue
@@ -131,7 +131,7 @@ async def _lease(
     share_groups: ShareGroupService,
     session: ShareSession,
     visibility_ms: int,
-    supplies: Mapping[Place, Supply],
+    supplies: Mapping[SharePartition, Supply],
 ) -> Leased:
     group, consumer = session.key
     # One more than there are: what lies where nobody gets anything is passed only while there is room.
@@ -148,7 +148,11 @@ async def _lease(
     return leased
 
 
-def _shared(sources: Sources, supplies: Mapping[Place, Supply], leased: Leased) -> dict[Place, Shared]:
+def _shared(
+    sources: Sources,
+    supplies: Mapping[SharePartition, Supply],
+    leased: Leased,
+) -> dict[SharePartition, Shared]:
     by_partition: dict[TopicPartition, list[tuple[int, int]]] = {}
     for partition, offsets, times in leased.deliveries:
         by_partition.setdefault(partition, []).extend([(offset, times) for offset in offsets])

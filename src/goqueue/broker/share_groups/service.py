@@ -79,7 +79,7 @@ _IN_ORDER = _Ending(AckType.EXTEND)
 _GONE = _Ending(AckType.RELEASE, "the share consumer that held it is gone")
 
 
-class Place(NamedTuple):
+class SharePartition(NamedTuple):
     """A partition as sessions know it."""
 
     topic_id: UUID
@@ -97,7 +97,7 @@ class ShareSession:
         self.lease_id = lease_id
         self.epoch = 1
         self.turn = 0
-        self.partitions: dict[Place, None] = {}
+        self.partitions: dict[SharePartition, None] = {}
         self.is_over = False
         self.left_ms = 0
         self._presence = presence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from goqueue.broker.topics.service import TopicService
 
 
-class LogDirectory(NamedTuple):
+class LogDirectorySizes(NamedTuple):
     """The data directory by its last name, and the bytes of each log in it."""
 
     name: str
@@ -43,7 +43,11 @@ class CatalogLog(NamedTuple):
 
 
 @operation("cluster.describe_logs", on="cluster")
-async def describe_logs(topics: TopicService, caller: Caller, wanted: Sequence[TopicPartition] | None) -> LogDirectory:
+async def describe_logs(
+    topics: TopicService,
+    caller: Caller,
+    wanted: Sequence[TopicPartition] | None,
+) -> LogDirectorySizes:
     """Return the logs of some partitions, or of all for None; partitions that are unknown or unusable are left out."""
     sizes: dict[TopicPartition, int] = {}
     wanted = _all_partitions(topics) if wanted is None else wanted
@@ -55,7 +59,7 @@ async def describe_logs(topics: TopicService, caller: Caller, wanted: Sequence[T
             if partition is not None:
                 # Not that of its segments: asking for these opens a closed log.
                 sizes[each] = partition.log.size_bytes
-    return LogDirectory(topics.core.directory.name, sizes)
+    return LogDirectorySizes(topics.core.directory.name, sizes)
 
 
 @operation("cluster.leadership", on="topic", at="partition.topic")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _TURN_PARTITIONS = 500
 
 
-class OpenTransaction(NamedTuple):
+class PartitionTransaction(NamedTuple):
     """A transaction that is open in a partition; without a transactional id, no coordinator knows of it.
 
     Its marker may be lost if it `is_doubtful`: then nobody knows whether it was committed.
@@ -93,7 +93,7 @@ async def list_open_transactions(
     caller: Caller,
     topic: str,
     index: int,
-) -> Sequence[OpenTransaction]:
+) -> Sequence[PartitionTransaction]:
     """Return the transactions that are open in a partition, the oldest first."""
     partition = transactions.topics.topic(topic).partition(index)
     return sorted(_open_in(transactions, partition), key=lambda found: found.first_offset)
@@ -169,7 +169,7 @@ async def abort_transactions_of(
     return outcomes
 
 
-def _open_in(transactions: TransactionService, partition: Partition) -> Iterator[OpenTransaction]:
+def _open_in(transactions: TransactionService, partition: Partition) -> Iterator[PartitionTransaction]:
     if partition.log.is_unopened:
         # A log with an open transaction is opened at the start.
         return
@@ -177,7 +177,7 @@ def _open_in(transactions: TransactionService, partition: Partition) -> Iterator
     where = partition.place
     for producer_id, state in list(producers) if producers.first_open_offset is not None else ():
         if state.transaction_start != NO_OFFSET:
-            yield OpenTransaction(
+            yield PartitionTransaction(
                 producer_id,
                 state.epoch,
                 state.transaction_start,
@@ -195,7 +195,7 @@ def _coordinated(transactions: TransactionService, producer_id: int, where: Topi
     return None
 
 
-def _find(transactions: TransactionService, partition: Partition, producer_id: int) -> OpenTransaction:
+def _find(transactions: TransactionService, partition: Partition, producer_id: int) -> PartitionTransaction:
     # Most who are asked for have nothing open, and there may be very many producers.
     if partition.log.producers.has_open_transaction(producer_id):
         for found in _open_in(transactions, partition):
@@ -206,10 +206,10 @@ def _find(transactions: TransactionService, partition: Partition, producer_id: i
     )
 
 
-def _check_epoch(found: OpenTransaction, epoch: int | None) -> None:
+def _check_epoch(found: PartitionTransaction, epoch: int | None) -> None:
     if epoch is not None and epoch < found.epoch:
         raise ProducerFenced(f"producer {found.producer_id} is at epoch {found.epoch} by now, and not at {epoch}")
 
 
-def _end(partition: Partition, found: OpenTransaction, *, is_commit: bool) -> int:
+def _end(partition: Partition, found: PartitionTransaction, *, is_commit: bool) -> int:
     return partition.end_transaction(found.producer_id, min(found.epoch, EPOCH_MAX) + 1, is_commit=is_commit)

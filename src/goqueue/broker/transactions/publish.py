@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from goqueue.broker.messages.produce import Acks, Publish, Section, publish, told_by_partition, writer_of
 from goqueue.broker.messages.publish import (
     Fate,
-    Limits,
+    MessageLimits,
     NewMessage,
-    Share,
-    Sorted,
-    Turns,
+    PartitionShare,
+    PartitionTurns,
+    SortedMessages,
     moved_batch,
     open_for_writing,
     publish_sections,
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from goqueue.broker.transactions.service import TransactionService
 
 
-class Writer(NamedTuple):
+class TransactionWriter(NamedTuple):
     """On whose behalf messages are published."""
 
     transactional_id: str
     identity: ProducerEpoch
 
 
-class Batch(NamedTuple):
+class PartitionBatch(NamedTuple):
     """What one partition gets at once."""
 
     partition: Partition
-    share: Share
+    share: PartitionShare
 
 
 async def publish_when_known(
@@ -121,11 +121,11 @@ async def _add(
 async def publish_in_transaction(
     transactions: TransactionService,
     caller: Caller,
-    turns: Turns,
-    writer: Writer,
+    turns: PartitionTurns,
+    writer: TransactionWriter,
     topic: str,
     messages: Sequence[NewMessage | GoQueueError],
-    limits: Limits = Limits.CLIENT,
+    limits: MessageLimits = MessageLimits.CLIENT,
 ) -> list[Fate]:
     """Publish messages as part of the writer's transaction, which this may begin; return the fate of each.
 
@@ -152,7 +152,7 @@ async def publish_in_transaction(
     return found.all_fates()
 
 
-def _existing(opened: OpenTopic, found: Sorted) -> Iterator[Partition]:
+def _existing(opened: OpenTopic, found: SortedMessages) -> Iterator[Partition]:
     """Yield the partitions that get something; messages for those that cannot be used are told why."""
     for index, share in found.shares.items():
         try:
@@ -161,19 +161,24 @@ def _existing(opened: OpenTopic, found: Sorted) -> Iterator[Partition]:
             found.settle(index, share, error)
 
 
-def _rounds(opened: OpenTopic, partitions: Sequence[Partition], found: Sorted) -> Iterator[list[Batch]]:
+def _rounds(
+    opened: OpenTopic,
+    partitions: Sequence[Partition],
+    found: SortedMessages,
+) -> Iterator[list[PartitionBatch]]:
     """Yield what is published at once: a producer sends one batch per partition, so much for one needs more rounds."""
     bytes_max = opened.settings.log.max_message_bytes
     queues = [
-        [Batch(partition, part) for part in found.shares[partition.index].parts(bytes_max)] for partition in partitions
+        [PartitionBatch(partition, part) for part in found.shares[partition.index].parts(bytes_max)]
+        for partition in partitions
     ]
     for batches in zip_longest(*queues):
         yield [batch for batch in batches if batch is not None]
 
 
-def _built(batch: Batch, identity: ProducerEpoch, limits: Limits) -> bytearray:
+def _built(batch: PartitionBatch, identity: ProducerEpoch, limits: MessageLimits) -> bytearray:
     bytes_max = batch.partition.settings.log.max_message_bytes
-    build = build_batch if limits is Limits.CLIENT else partial(moved_batch, batch_bytes_max=bytes_max)
+    build = build_batch if limits is MessageLimits.CLIENT else partial(moved_batch, batch_bytes_max=bytes_max)
     return build(
         batch.share.records,
         producer_id=identity.producer_id,

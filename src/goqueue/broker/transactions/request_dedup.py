@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from goqueue.broker.messages.publish import Fate, NewMessage, Published, Turns
+from goqueue.broker.messages.publish import Fate, NewMessage, PartitionTurns, PublishedMessage
 from goqueue.broker.transactions.coordination import held_transaction
-from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.broker.transactions.publish import TransactionWriter, publish_in_transaction
 from goqueue.errors import GoQueueError, OutOfOrderSequence
 from goqueue.machines.transactions.values import ProducerEpoch, Transaction, TransactionState
 from goqueue.runtime.partition import Partition
@@ -82,11 +82,11 @@ class _Numbered(NamedTuple):
         for partition, base_offset, numbers, timestamps in self.runs:
             stamps = timestamps if len(timestamps) > 1 else timestamps * len(numbers)
             for offset, (number, timestamp) in enumerate(zip(numbers, stamps, strict=True), base_offset):
-                fates[number] = Published(partition, offset, timestamp)
+                fates[number] = PublishedMessage(partition, offset, timestamp)
         return [fates[number] for number in range(len(fates))]
 
 
-class Numbering:
+class TransactionRequestDedup:
     """The numbered requests of transactions, as far as they may come again; `bytes_max` is about what they may take."""
 
     def __init__(self, bytes_max: int = KEPT_BYTES_MAX) -> None:
@@ -102,8 +102,8 @@ class Numbering:
         self,
         transactions: TransactionService,
         caller: Caller,
-        turns: Turns,
-        writer: Writer,
+        turns: PartitionTurns,
+        writer: TransactionWriter,
         number: int,
         topic: str,
         messages: Sequence[NewMessage | GoQueueError],

@@ -10,9 +10,9 @@ from goqueue.api.fields import GROUP_NAME_MAX
 from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
 from goqueue.broker.groups.positions import Positions
-from goqueue.broker.messages.publish import Turns
+from goqueue.broker.messages.publish import PartitionTurns
 from goqueue.broker.messages.reading import Polls
-from goqueue.broker.transactions.request_dedup import Numbering
+from goqueue.broker.transactions.request_dedup import TransactionRequestDedup
 from goqueue.errors import InvalidGroup, MalformedRequest
 from goqueue.protocols.http.wire.requests import Header
 
@@ -54,9 +54,9 @@ class Services:
     health: Callable[[], Awaitable[Health]]
     metrics: Callable[[str], Awaitable[tuple[bytes, str]]]
     polls: Polls
-    turns: Turns
+    turns: PartitionTurns
     positions: Positions = field(default_factory=Positions)
-    numbering: Numbering = field(default_factory=Numbering)
+    numbering: TransactionRequestDedup = field(default_factory=TransactionRequestDedup)
 
 
 class Context(NamedTuple):

@@ -11,10 +11,10 @@ import pytest
 
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages.publish import Fate, NewMessage, Turns
+from goqueue.broker.messages.publish import Fate, NewMessage, PartitionTurns
 from goqueue.broker.transactions.coordination import end_transaction, init_transactions
-from goqueue.broker.transactions.publish import Writer
-from goqueue.broker.transactions.request_dedup import Numbering
+from goqueue.broker.transactions.publish import TransactionWriter
+from goqueue.broker.transactions.request_dedup import TransactionRequestDedup
 from goqueue.errors import GoQueueError, InvalidRecord, OutOfOrderSequence
 from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.request_limits import MESSAGES_MAX
@@ -28,18 +28,23 @@ class Sender:
 
     def __init__(self, broker: Broker, bytes_max: int) -> None:
         self.broker = broker
-        self.numbering = Numbering(bytes_max)
-        self._turns = Turns()
+        self.numbering = TransactionRequestDedup(bytes_max)
+        self._turns = PartitionTurns()
 
-    async def writer(self, name: str) -> Writer:
-        return Writer(name, await init_transactions(self.broker.transactions, INSIDE, name, 60_000))
+    async def writer(self, name: str) -> TransactionWriter:
+        return TransactionWriter(name, await init_transactions(self.broker.transactions, INSIDE, name, 60_000))
 
-    async def publish(self, writer: Writer, number: int, messages: Sequence[NewMessage | GoQueueError]) -> list[Fate]:
+    async def publish(
+        self,
+        writer: TransactionWriter,
+        number: int,
+        messages: Sequence[NewMessage | GoQueueError],
+    ) -> list[Fate]:
         return await self.numbering.publish(
             self.broker.transactions, INSIDE, self._turns, writer, number, "t", messages
         )
 
-    async def end(self, writer: Writer, *, bumps_epoch: bool = True) -> None:
+    async def end(self, writer: TransactionWriter, *, bumps_epoch: bool = True) -> None:
         """End a transaction in another way than by HTTP, so the numbering does not hear of it."""
         await end_transaction(self.broker.transactions, INSIDE, *writer, is_commit=True, bumps_epoch=bumps_epoch)
 

@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.queues.receive_and_settle import receive
-from goqueue.broker.queues.receiving import Source, Wish
+from goqueue.broker.queues.receiving import ReceiveTerms, Source
 from tests.protocols.kafka.api_kit import INVALID_REQUEST, pass_time, run
 from tests.protocols.kafka.group_kit import (
     CONSUMER_DESCRIBE,
@@ -269,7 +269,9 @@ def test_a_group_of_which_somebody_receives_by_http_cannot_be_deleted() -> None:
     async def act(server: SimServer, client: RawClient) -> None:
         await create_topic(client, "t")
         broker = server.server.broker
-        waiting = asyncio.create_task(receive(broker.queues, INSIDE, Wish(Source("g", ("t",)), "ann", wait_ms=5_000)))
+        waiting = asyncio.create_task(
+            receive(broker.queues, INSIDE, ReceiveTerms(Source("g", ("t",)), "ann", wait_ms=5_000))
+        )
         await pass_time(1)
         assert await delete_groups(client, "g") == [NON_EMPTY_GROUP]
         assert not (await waiting).received

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from goqueue.broker.admission import INSIDE
-from goqueue.broker.dead_letters.browsing import Look, browse_letters
+from goqueue.broker.dead_letters.browsing import BrowseRequest, browse_dead_letters
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.records.layout import read_header, write_header
@@ -167,7 +167,7 @@ def test_messages_that_a_batch_only_claims_to_have_are_not_acquired(codec: Codec
         reply = await member.fetch(acks={where: [(0, 0, [RELEASE])]})
         assert acquired(reply) == [(0, 0, 2)]
         await pass_time(5)
-        (letter,) = (await browse_letters(server.server.broker.dead_letters, INSIDE, "t", Look())).letters
+        (letter,) = (await browse_dead_letters(server.server.broker.dead_letters, INSIDE, "t", BrowseRequest())).letters
         assert (letter.cause.reason, letter.cause.offset) == ("unreadable", 1)
 
     run(act)

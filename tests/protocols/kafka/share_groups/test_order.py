@@ -9,8 +9,8 @@ import pytest
 from goqueue.broker.admission import INSIDE
 from goqueue.broker.queues.admin import configure_queue
 from goqueue.broker.queues.receive_and_settle import receive, settle
-from goqueue.broker.queues.receiving import Source, Wish
-from goqueue.broker.queues.settling import Statement
+from goqueue.broker.queues.receiving import ReceiveTerms, Source
+from goqueue.broker.queues.settling import Settlement
 from goqueue.machines.queues.steps import HELD_MAX
 from goqueue.machines.queues.values import AckType
 from goqueue.model.queue_settings import Ordering, QueueSettings
@@ -69,15 +69,15 @@ def test_a_message_that_is_gone_from_the_log_keeps_the_next_of_its_key_no_longer
         broker = server.server.broker
         where = await _ordered_topic(server, client)
         await publish(client, "t", "first", "second", key=b"k")
-        (first,) = (await receive(broker.queues, INSIDE, Wish(Source("g", ("t",)), "ann", limit=10))).received
+        (first,) = (await receive(broker.queues, INSIDE, ReceiveTerms(Source("g", ("t",)), "ann", limit=10))).received
         assert len(first.records) == 1
         if is_nacked:
-            await settle(broker.queues, INSIDE, first.receipts, Statement(AckType.NACK, delay_ms=3_600_000))
+            await settle(broker.queues, INSIDE, first.receipts, Settlement(AckType.NACK, delay_ms=3_600_000))
         await delete_records(client, "t", 1)
         if is_share_consumer:
             assert await ShareMember(client).take(where) == ["second"]
         else:
-            (second,) = (await receive(broker.queues, INSIDE, Wish(Source("g", ("t",)), "bob"))).received
+            (second,) = (await receive(broker.queues, INSIDE, ReceiveTerms(Source("g", ("t",)), "bob"))).received
             assert [record.value for record in second.records] == [b"second"]
 
     run(act)

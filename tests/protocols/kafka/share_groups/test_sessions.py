@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from goqueue.broker.admission import INSIDE
-from goqueue.broker.dead_letters.browsing import Look, browse_letters
+from goqueue.broker.dead_letters.browsing import BrowseRequest, browse_dead_letters
 from goqueue.broker.queues.admin import configure_queue, delete_queue
 from goqueue.broker.queues.receive_and_settle import receive
-from goqueue.broker.queues.receiving import Source, Wish
+from goqueue.broker.queues.receiving import ReceiveTerms, Source
 from goqueue.broker.queues.start_positions import prepare
 from goqueue.broker.share_groups.service import CONNECTION_SESSIONS_MAX
 from goqueue.errors import GroupNotEmpty
@@ -87,7 +87,9 @@ def test_messages_whose_consumers_die_become_dead_letters_when_no_retry_is_left(
                 await pass_time(11)
         survivor = ShareMember(client, "survivor")
         assert await survivor.take(where) == []
-        page = await browse_letters(server.server.broker.dead_letters, INSIDE, "t", Look(order=Order.OLDEST))
+        page = await browse_dead_letters(
+            server.server.broker.dead_letters, INSIDE, "t", BrowseRequest(order=Order.OLDEST)
+        )
         causes = [each.cause for each in page.letters]
         assert [(each.offset, each.reason, each.attempts, each.consumer) for each in causes] == [
             (0, "max_retries_exceeded", 4, "m4"),
@@ -110,7 +112,7 @@ def test_a_consumer_that_dies_takes_nothing_along_that_it_has_settled() -> None:
         await member.acknowledge({where: [(0, 0, [ACCEPT])]})
         member.client.close()
         await pass_time(11)
-        page = await browse_letters(broker.dead_letters, INSIDE, "t", Look())
+        page = await browse_dead_letters(broker.dead_letters, INSIDE, "t", BrowseRequest())
         assert [each.cause.offset for each in page.letters] == [1]
         assert await ShareMember(client, "survivor").take(where) == []
 
@@ -182,7 +184,7 @@ def test_a_session_goes_on_with_the_group_that_is_there() -> None:
         await delete_queue(broker.queues, INSIDE, "g")
         # At once, so that the fetch finds a group when it looks.
         await prepare(broker.queues, "g", ["t"], Ordering.NONE)
-        received = await receive(broker.queues, INSIDE, Wish(Source("g", ("t",)), "http"))
+        received = await receive(broker.queues, INSIDE, ReceiveTerms(Source("g", ("t",)), "http"))
         await publish(client, "t", "d")
         # Whoever of the two comes first begins with the first message, and neither passes one over.
         given = [(offset, offset) for each in received.received for offset in each.delivery.offsets]

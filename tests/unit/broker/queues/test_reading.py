@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from goqueue.broker.queues import reading as queue_reading
-from goqueue.broker.queues.reading import Stretches
+from goqueue.broker.queues.reading import MessageRanges
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
 from goqueue.runtime.partition import Partition
@@ -23,7 +23,7 @@ def test_what_compressed_batches_open_to_counts_be_it_keys_values_or_headers() -
     async def act(partition: Partition, disk: SimDisk, simulation: Simulation) -> None:
         del disk, simulation
         await _publish(partition, NewRecord(1, LARGE, None), NewRecord(1, None, b"v", [("h", LARGE)]))
-        stretch = Stretches().read(partition, 0, 1000, MUCH)
+        stretch = MessageRanges().read(partition, 0, 1000, MUCH)
         assert len(stretch.take(1, MUCH)[0]) == 1
         assert 2 * len(LARGE) < stretch.size_bytes < 3 * len(LARGE)
 
@@ -34,7 +34,7 @@ def test_what_was_taken_takes_no_room() -> None:
     async def act(partition: Partition, disk: SimDisk, simulation: Simulation) -> None:
         del disk, simulation
         await _publish(partition, NewRecord(1, None, LARGE), NewRecord(1, None, LARGE))
-        stretch = Stretches().read(partition, 0, 1000, MUCH)
+        stretch = MessageRanges().read(partition, 0, 1000, MUCH)
         assert len(stretch.take(2, 3 * len(LARGE))[0]) == 2
         assert (stretch.offset, stretch._records) == (2, ())
         assert stretch.size_bytes < MUCH
@@ -46,7 +46,7 @@ def test_nothing_is_kept_of_a_partition_that_goes() -> None:
     async def act(partition: Partition, disk: SimDisk, simulation: Simulation) -> None:
         del disk, simulation
         await _publish(partition, *[NewRecord(1, None, b"%d" % number) for number in range(10)])
-        stretches = Stretches()
+        stretches = MessageRanges()
         stretch = stretches.read(partition, 0, 1000, MUCH)
         stretch.take(3, MUCH)
         stretches.keep(partition, stretch)
@@ -63,7 +63,7 @@ def test_what_is_kept_is_bounded() -> None:
         del disk, simulation
         for _ in range(30):
             await _publish(partition, NewRecord(1, None, LARGE), NewRecord(1, None, b"rest"))
-        stretches = Stretches()
+        stretches = MessageRanges()
         for number in range(30):
             stretch = stretches.read(partition, 2 * number, 1000, 1)
             stretch.take(1, 2 * len(LARGE))

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import pytest
 
-from goqueue.broker.queues.receipts import Receipts
+from goqueue.broker.queues.receipts import ReceiptCodec
 from goqueue.machines.queues.commands import Claim
 from goqueue.machines.queues.values import Delivery
 from goqueue.model.request_limits import RECEIPT_CHARS_MAX
@@ -21,14 +21,14 @@ ORDERS = [TopicPartition("orders", number) for number in range(2)]
 OFFSETS = [0, 5, 2**63 - 1]
 
 
-def write(receipts: Receipts, group: str, lease_id: int = 7) -> list[str]:
+def write(receipts: ReceiptCodec, group: str, lease_id: int = 7) -> list[str]:
     """Return the receipts of messages in two partitions."""
     return [each for where in ORDERS for each in receipts.write(group, lease_id, Delivery(where, OFFSETS, 2))]
 
 
 def test_what_was_written_together_is_read_as_it_was() -> None:
-    written = write(Receipts(KEY), "billing", 2**64 - 1)
-    shown, unreadable = Receipts(KEY).read(written)
+    written = write(ReceiptCodec(KEY), "billing", 2**64 - 1)
+    shown, unreadable = ReceiptCodec(KEY).read(written)
     assert unreadable == {}
     assert list(shown) == ["billing"]
     assert list(shown["billing"].numbers) == list(range(6))
@@ -37,8 +37,8 @@ def test_what_was_written_together_is_read_as_it_was() -> None:
 
 
 def test_receipt_is_not_taken_by_a_broker_with_another_key() -> None:
-    written = write(Receipts(KEY), "billing")
-    shown, unreadable = Receipts(bytes(32)).read(written)
+    written = write(ReceiptCodec(KEY), "billing")
+    shown, unreadable = ReceiptCodec(bytes(32)).read(written)
     assert shown == {}
     assert list(unreadable) == list(range(6))
     assert {each.code for each in unreadable.values()} == {"invalid_receipt"}
@@ -60,7 +60,7 @@ def test_receipt_is_not_taken_by_a_broker_with_another_key() -> None:
 )
 @pytest.mark.parametrize("count", [1, 3])
 def test_forged_receipt_is_refused_alone_and_among_others(forge: Callable[[str], str], count: int) -> None:
-    receipts = Receipts(KEY)
+    receipts = ReceiptCodec(KEY)
     written = write(receipts, "billing")[:count]
     forged = forge(written[0])
     assert forged != written[0]
@@ -72,7 +72,7 @@ def test_forged_receipt_is_refused_alone_and_among_others(forge: Callable[[str],
 def test_a_receipt_is_the_same_on_every_machine() -> None:
     signed = bytes.fromhex("0000000000000001 00000003 0004 0000") + b64encode(b"g\0t")
     tag = b64encode(blake2b(signed, key=KEY, digest_size=9).digest()).decode()
-    assert Receipts(KEY).write("g", 1, Delivery(TopicPartition("t", 3), [2], 4)) == [
+    assert ReceiptCodec(KEY).write("g", 1, Delivery(TopicPartition("t", 3), [2], 4)) == [
         b64encode(bytes.fromhex("0000000000000001 0000000000000002 00000003 0004 0000")).decode()
         + tag
         + b64encode(b"g\0t").decode()
@@ -81,13 +81,13 @@ def test_a_receipt_is_the_same_on_every_machine() -> None:
 
 def test_a_group_may_have_any_name() -> None:
     group = "a\0b\0é"
-    shown, unreadable = Receipts(KEY).read(write(Receipts(KEY), group))
+    shown, unreadable = ReceiptCodec(KEY).read(write(ReceiptCodec(KEY), group))
     assert unreadable == {}
     assert shown[group].claims == [Claim(each, OFFSETS, 7) for each in ORDERS]
 
 
 def test_receipts_of_several_groups_and_topics_are_told_apart() -> None:
-    receipts = Receipts(KEY)
+    receipts = ReceiptCodec(KEY)
     (first,) = receipts.write("a", 1, Delivery(ORDERS[0], [5], 1))
     (second,) = receipts.write("b", 2, Delivery(ORDERS[0], [5], 1))
     (third,) = receipts.write("a", 3, Delivery(TopicPartition("bills", 0), [6], 70_000))
@@ -118,7 +118,7 @@ def test_receipts_of_several_groups_and_topics_are_told_apart() -> None:
 )
 def test_one_that_is_none_is_told_and_spoils_no_other(spoil: object) -> None:
     assert callable(spoil)
-    receipts = Receipts(KEY)
+    receipts = ReceiptCodec(KEY)
     first, second, third, *_ = write(receipts, "billing")
     shown, unreadable = receipts.read([first, spoil(second), third])
     assert list(unreadable) == [1]
@@ -128,14 +128,14 @@ def test_one_that_is_none_is_told_and_spoils_no_other(spoil: object) -> None:
 
 
 def test_none_is_no_receipts() -> None:
-    assert Receipts(KEY).read([]) == ({}, {})
+    assert ReceiptCodec(KEY).read([]) == ({}, {})
 
 
 def test_a_receipt_of_the_longest_names_is_read_and_a_longer_one_is_none() -> None:
     group = "\U0001f4ee" * 250
-    (written,) = Receipts(KEY).write(group, 1, Delivery(TopicPartition("t" * 249, 0), [0], 1))
+    (written,) = ReceiptCodec(KEY).write(group, 1, Delivery(TopicPartition("t" * 249, 0), [0], 1))
     assert len(written) <= RECEIPT_CHARS_MAX
-    shown, _ = Receipts(KEY).read([written])
+    shown, _ = ReceiptCodec(KEY).read([written])
     assert list(shown) == [group]
-    _, unreadable = Receipts(KEY).read(["A" * (RECEIPT_CHARS_MAX + 4)])
+    _, unreadable = ReceiptCodec(KEY).read(["A" * (RECEIPT_CHARS_MAX + 4)])
     assert list(unreadable) == [0]

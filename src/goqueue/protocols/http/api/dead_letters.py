@@ -30,10 +30,15 @@ from goqueue.api.dead_letters import (
     RedriveSelection,
 )
 from goqueue.api.fields import OFFSET_MAX
-from goqueue.broker.dead_letters.browsing import Look, browse_letters, count_letters, list_letters
-from goqueue.broker.dead_letters.purges import purge_letters
-from goqueue.broker.dead_letters.reading import Letter
-from goqueue.broker.dead_letters.stats import Count
+from goqueue.broker.dead_letters.browsing import (
+    BrowseRequest,
+    browse_dead_letters,
+    count_dead_letters,
+    list_dead_letters,
+)
+from goqueue.broker.dead_letters.purges import purge_dead_letters
+from goqueue.broker.dead_letters.reading import StoredDeadLetter
+from goqueue.broker.dead_letters.stats import DeadLetterCount
 from goqueue.broker.redrives.admin import (
     RedriveView,
     cancel_redrive,
@@ -80,13 +85,13 @@ async def browse(context: Context, query: LettersQuery) -> DeadLetters:
     """Show the dead letters of a topic, or those in a topic of dead letters."""
     selection = _selection(query)
     left = None if query.cursor is UNSET else _read_cursor(query.cursor, query.order)
-    look = Look(selection, query.order, query.limit, left, has_redriven=query.redriven)
-    page = await browse_letters(context.broker.dead_letters, context.caller, context.topic, look)
+    look = BrowseRequest(selection, query.order, query.limit, left, has_redriven=query.redriven)
+    page = await browse_dead_letters(context.broker.dead_letters, context.caller, context.topic, look)
     letters = [_dead_letter(page.topic or "", letter) for letter in page.letters]
     cursor = None if page.left is None else _cursor(page.left, query.order)
     told = DeadLetters(page.topic, letters, cursor, page.is_cut, page.unreadable)
     if query.totals:
-        count = await count_letters(context.broker.dead_letters, context.caller, context.topic, selection)
+        count = await count_dead_letters(context.broker.dead_letters, context.caller, context.topic, selection)
         by_reason = dict(count.by_reason.most_common())
         told.totals = LetterTotals(count.letters, count.redriven, by_reason, count.is_cut, count.unreadable)
     return told
@@ -95,7 +100,7 @@ async def browse(context: Context, query: LettersQuery) -> DeadLetters:
 @route("GET", "/dlq", "dead_letters.list", errors=_OF_LETTERS)
 async def list_all(context: Context) -> AllDeadLetters:
     """List all topics for dead letters, and count these by reason."""
-    counts = await list_letters(context.broker.dead_letters, context.caller)
+    counts = await list_dead_letters(context.broker.dead_letters, context.caller)
     return AllDeadLetters([_listed(count) for count in counts])
 
 
@@ -104,7 +109,7 @@ async def list_all(context: Context) -> AllDeadLetters:
 )
 async def purge(context: Context, request: LettersPurge) -> PurgedLetters:
     """Delete all dead letters of a topic, or tell how many would go."""
-    topic, count = await purge_letters(
+    topic, count = await purge_dead_letters(
         context.broker.dead_letters, context.caller, context.topic, is_dry=request.dry_run
     )
     return PurgedLetters(topic, count)
@@ -156,7 +161,7 @@ def _bytes_of(written: str) -> bytes:
         raise MalformedRequest(f"key_base64 {written[:100]!r} is no base64", hint=hint) from None
 
 
-def _dead_letter(topic: str, letter: Letter) -> DeadLetter:
+def _dead_letter(topic: str, letter: StoredDeadLetter) -> DeadLetter:
     record = letter.record
     told = DeadLetter(
         topic,
@@ -170,7 +175,7 @@ def _dead_letter(topic: str, letter: Letter) -> DeadLetter:
     return told
 
 
-def _listed(count: Count) -> LettersOfTopic:
+def _listed(count: DeadLetterCount) -> LettersOfTopic:
     return LettersOfTopic(
         count.letters,
         count.redriven,

@@ -35,7 +35,7 @@ from goqueue.api.messages import (
 )
 from goqueue.broker.messages.produce import Acks
 from goqueue.broker.messages.publish import Fate, NewMessage, new_message, publish_messages
-from goqueue.broker.messages.reading import Reading, read_messages
+from goqueue.broker.messages.reading import ReadRequest, read_messages
 from goqueue.errors import (
     Corrupt,
     Draining,
@@ -213,7 +213,7 @@ async def read(context: Context, query: ReadQuery) -> Messages:
     return Messages(messages, found.next_offset, found.start_offset, found.end_offset)
 
 
-def _reading(query: ReadQuery) -> Reading:
+def _reading(query: ReadQuery) -> ReadRequest:
     if query.offset is not UNSET and query.timestamp is not UNSET:
         raise MalformedRequest("offset and timestamp are both given", hint="reading starts at one of them")
     timestamp_ms = None
@@ -224,7 +224,7 @@ def _reading(query: ReadQuery) -> Reading:
             timestamp_ms = timestamp_of(int(written) if re.fullmatch("[0-9]{1,15}", written) else written)
         except InvalidRecord as error:
             raise MalformedRequest(error.message, hint=error.hint) from None
-    return Reading(
+    return ReadRequest(
         None if query.offset is UNSET else query.offset,
         timestamp_ms,
         query.limit,

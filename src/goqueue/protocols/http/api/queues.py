@@ -39,8 +39,8 @@ from goqueue.api.queues import (
     SettledMessages,
 )
 from goqueue.broker.queues.admin import (
+    PartitionSeek,
     PartitionView,
-    QueueMove,
     QueueSeek,
     QueueView,
     configure_queue,
@@ -53,9 +53,9 @@ from goqueue.broker.queues.admin import (
 )
 from goqueue.broker.queues.peeking import peek_queue
 from goqueue.broker.queues.receive_and_settle import receive, settle
-from goqueue.broker.queues.receiving import Received, Source, Wish
-from goqueue.broker.queues.settling import Statement
-from goqueue.broker.queues.stats import QueueStats, queue_stats
+from goqueue.broker.queues.receiving import LeasedRecords, ReceiveTerms, Source
+from goqueue.broker.queues.settling import Settlement
+from goqueue.broker.queues.stats import QueueTopicStats, queue_stats
 from goqueue.errors import (
     Corrupt,
     GoQueueError,
@@ -113,7 +113,7 @@ _DURATIONS = {"visibility_timeout": "visibility_ms", "backoff": "backoff_ms", "b
 async def receive_messages(context: Context, request: ReceiveRequest) -> ReceivedMessages:
     """Lease messages to a consumer for a while, and wait for one if there is none."""
     given = request.visibility_timeout
-    wish = Wish(
+    wish = ReceiveTerms(
         source=Source(context.group, tuple(_topics(request)), request.ordering),
         consumer=request.consumer or context.caller.host,
         limit=request.max,
@@ -133,7 +133,7 @@ def _topics(request: ReceiveRequest) -> Sequence[str]:
     return request.topics if request.topics is not UNSET else []
 
 
-def _messages(received: Received, deadline_ms: int) -> list[ReceivedMessage]:
+def _messages(received: LeasedRecords, deadline_ms: int) -> list[ReceivedMessage]:
     ((topic, partition), _, times), receipts, records = received
     messages = []
     for receipt, record in zip(receipts, records, strict=True):
@@ -148,30 +148,30 @@ def _messages(received: Received, deadline_ms: int) -> list[ReceivedMessage]:
 @route("POST", "/messages/ack", "queues.ack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def ack(context: Context, request: Ack) -> Answer[SettledMessages]:
     """Have messages done."""
-    return await _settle(context, request, Statement(AckType.ACK))
+    return await _settle(context, request, Settlement(AckType.ACK))
 
 
 @route("POST", "/messages/nack", "queues.nack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def nack(context: Context, request: Nack) -> Answer[SettledMessages]:
     """Have messages tried again later."""
     delay_ms = None if request.delay is UNSET else delay_ms_of(request.delay, "delay")
-    return await _settle(context, request, Statement(AckType.NACK, delay_ms, request.reason))
+    return await _settle(context, request, Settlement(AckType.NACK, delay_ms, request.reason))
 
 
 @route("POST", "/messages/reject", "queues.reject", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def reject(context: Context, request: Reject) -> Answer[SettledMessages]:
     """Have messages become dead letters."""
-    return await _settle(context, request, Statement(AckType.REJECT, None, request.reason))
+    return await _settle(context, request, Settlement(AckType.REJECT, None, request.reason))
 
 
 @route("POST", "/messages/visibility", "queues.visibility", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def extend(context: Context, request: Extension) -> Answer[SettledMessages]:
     """Have leases end later, or at once."""
     timeout_ms = visibility_ms_of(request.timeout, "timeout")
-    return await _settle(context, request, Statement(AckType.EXTEND, timeout_ms))
+    return await _settle(context, request, Settlement(AckType.EXTEND, timeout_ms))
 
 
-async def _settle(context: Context, request: Receipts, statement: Statement) -> Answer[SettledMessages]:
+async def _settle(context: Context, request: Receipts, statement: Settlement) -> Answer[SettledMessages]:
     receipts = request.all()
     results = await settle(context.broker.queues, context.caller, receipts, statement)
     if results.count(DONE) == len(receipts):
@@ -368,7 +368,7 @@ def _moved(context: Context, view: QueueView, moves: list[PartitionMove], *, is_
     return MovedQueue(**fields, dry_run=is_dry_run, moves=moves)
 
 
-def _move(move: QueueMove) -> PartitionMove:
+def _move(move: PartitionSeek) -> PartitionMove:
     where, cursor, offset, in_flight, skipped, again = move
     return PartitionMove(*where, cursor, offset, in_flight, skipped, again)
 
@@ -381,7 +381,7 @@ async def stats(context: Context) -> ReliabilityStats:
     return ReliabilityStats([_reliability(each, now_ms) for each in found])
 
 
-def _reliability(stats: QueueStats, now_ms: int) -> Reliability:
+def _reliability(stats: QueueTopicStats, now_ms: int) -> Reliability:
     tally = stats.tally
     return Reliability(
         group=stats.group,

@@ -8,7 +8,7 @@ from email.utils import formatdate
 from typing_extensions import override
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.messages.publish import Turns
+from goqueue.broker.messages.publish import PartitionTurns
 from goqueue.broker.messages.reading import Polls
 from goqueue.protocols.connection_limiter import Door
 from goqueue.protocols.http.calls import Health, Services
@@ -37,7 +37,7 @@ class HttpFront(Front[HttpConnection]):
         super().__init__(broker, door)
         self.hosts = hosts or HostPolicy()
         self.polls = Polls()
-        self.switch = switch(Services(broker, health, metrics, self.polls, Turns()))
+        self.switch = switch(Services(broker, health, metrics, self.polls, PartitionTurns()))
         self._second = -1
         self._common_headers = b""
 

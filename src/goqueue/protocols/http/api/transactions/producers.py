@@ -21,7 +21,7 @@ from goqueue.broker.transactions.coordination import (
     find_producer,
     init_transactions,
 )
-from goqueue.broker.transactions.publish import Writer, publish_in_transaction
+from goqueue.broker.transactions.publish import TransactionWriter, publish_in_transaction
 from goqueue.broker.transactions.sinks import commit_batch, find_sink, forget_sink
 from goqueue.errors import (
     ConcurrentTransactions,
@@ -251,7 +251,7 @@ async def begin(context: Context, request: ActingProducer) -> ProducerState:
 async def publish(context: Context, request: TransactionMessages) -> Answer[Results]:
     """Publish messages as part of a transaction, each with a result of its own."""
     broker, caller, services = context.broker, context.caller, context.services
-    writer = Writer(request.transactional_id, request.identity)
+    writer = TransactionWriter(request.transactional_id, request.identity)
     messages = await all_translated(request.messages)
     if request.sequence is None:
         fates = await publish_in_transaction(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from goqueue.broker.groups.membership import Reader, commit_offsets, delete_offsets, fetch_offsets
+from goqueue.broker.groups.membership import OffsetReader, commit_offsets, delete_offsets, fetch_offsets
 from goqueue.errors import GoQueueError, StaleMemberEpoch
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
@@ -140,9 +140,9 @@ async def _fetch(context: Context, request: Request, group: Request) -> Reply:
     return {"error_code": 0, "topics": [_topic(each, found) for each in asked]}
 
 
-def _reader(group: Request) -> Reader | None:
+def _reader(group: Request) -> OffsetReader | None:
     member_id, epoch = getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
-    return Reader(member_id, epoch) if member_id and epoch >= 0 else None
+    return OffsetReader(member_id, epoch) if member_id and epoch >= 0 else None
 
 
 def _topic(asked: _Asked, found: Found) -> Reply:

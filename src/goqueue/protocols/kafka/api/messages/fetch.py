@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from goqueue.broker.messages.fetch import Fetch, Fetched, Terms, Wanted
+from goqueue.broker.messages.fetch import Fetch, Fetched, FetchTarget, FetchTerms
 from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import GoQueueError
 from goqueue.kafka_wire.decode import Request
@@ -43,11 +43,11 @@ def fetch_of(context: Context, version: int, request: Request, send: Callable[[B
     if request.session_id != _NO_SESSION:
         send([_head(version, _SESSION_NOT_FOUND), _size(0, version), *([_TAG] if version >= FLEXIBLE_FROM else [])])
         return None
-    wanted: list[Wanted] = []
+    wanted: list[FetchTarget] = []
     for topic in request.topics or ():
         found = _topic(context, version, topic)
         wanted += [
-            Wanted(
+            FetchTarget(
                 partition_of(found, part.partition),
                 part.fetch_offset,
                 part.partition_max_bytes,
@@ -55,7 +55,7 @@ def fetch_of(context: Context, version: int, request: Request, send: Callable[[B
             )
             for part in topic.partitions or ()
         ]
-    terms = Terms(
+    terms = FetchTerms(
         wait_ms=min(max(request.max_wait, 0), WAIT_MS_MAX),
         bytes_min=request.min_bytes,
         bytes_max=request.max_bytes,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from goqueue.broker.messages.offsets import Found, end_of_epoch, find_offset
-from goqueue.broker.messages.offsets import Place as BrokerPlace
+from goqueue.broker.messages.offsets import OffsetLookup, end_of_epoch, find_offset
+from goqueue.broker.messages.offsets import OffsetSpec as BrokerPlace
 from goqueue.errors import GoQueueError, Invalid
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
@@ -54,10 +54,10 @@ async def list_offsets(context: Context, request: Request) -> Reply:
     return {"topics": topics}
 
 
-async def _find(context: Context, name: str, part: Request, *, is_committed_only: bool) -> Found:
+async def _find(context: Context, name: str, part: Request, *, is_committed_only: bool) -> OffsetLookup:
     where: BrokerPlace | int = part.timestamp
     if part.timestamp == Place.LATEST_TIERED:
-        return Found(-1, -1, -1)
+        return OffsetLookup(-1, -1, -1)
     if part.timestamp < 0:
         if part.timestamp not in _PLACES:
             raise Invalid(f"{part.timestamp} stands for no place in a log")

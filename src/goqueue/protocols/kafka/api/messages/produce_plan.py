@@ -3,8 +3,8 @@
 Most producers send the same request again and again, with other records: same client id, same topic, same partition.
 All the bytes of such a request between its correlation id and the size of its records repeat, and so do nearly all
 bytes of the reply. A `Plan` remembers them from a request that was parsed in full; a request that matches needs no
-parsing, and its reply is put together from two constant pieces. Those that arrive in a row are published as one `Run`.
-It makes no difference but speed: whatever does not match goes the long way, and every plan is forgotten when topics
+parsing, and its reply is put together from two constant pieces. Those that arrive in a row are published as one
+`PublishRun`. This only saves time: a request that does not match is parsed, and every plan is forgotten when topics
 change.
 
     request   [api, version i16 each] [correlation i32] | prefix ............. | [size] [records] [tags]
@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from goqueue.broker.messages.produce import Acks, Run
+from goqueue.broker.messages.produce import Acks, PublishRun
 from goqueue.errors import GoQueueError
 from goqueue.kafka_wire.encode import uvarint
 from goqueue.protocols.kafka.api.messages.produce import FLEXIBLE_FROM, ProduceRequest, reply_body
@@ -123,7 +123,7 @@ class Plan:
         return _FRAME_HEAD.pack(4 + len(tag) + len(body), correlation) + tag + body
 
 
-class PlannedRun(Run):
+class PlannedRun(PublishRun):
     """Requests in a row that match a plan."""
 
     __slots__ = ("_correlations", "_send", "plan")

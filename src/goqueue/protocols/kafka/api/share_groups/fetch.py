@@ -11,9 +11,9 @@ from uuid import UUID
 
 from goqueue.broker.share_groups import fetch as shares
 from goqueue.broker.share_groups.acks import Acked
-from goqueue.broker.share_groups.fetch import ShareFetched, Turn
+from goqueue.broker.share_groups.fetch import ShareFetched, ShareRequest
 from goqueue.broker.share_groups.leases import Shared, ShareTerms
-from goqueue.broker.share_groups.service import Place
+from goqueue.broker.share_groups.service import SharePartition
 from goqueue.errors import GoQueueError, Invalid
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
@@ -34,9 +34,9 @@ async def share_fetch(context: Context, request: Request) -> Reply:
     """Settle what a session says, and bring it messages; waits for them if there are none."""
     turn = _turn(request)
     turn = turn._replace(
-        added=[Place(topic.topic_id or _NO_TOPIC_ID, part.partition_index) for topic, part in _parts(request)],
+        added=[SharePartition(topic.topic_id or _NO_TOPIC_ID, part.partition_index) for topic, part in _parts(request)],
         forgotten=[
-            Place(topic.topic_id or _NO_TOPIC_ID, index)
+            SharePartition(topic.topic_id or _NO_TOPIC_ID, index)
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ],
@@ -81,14 +81,14 @@ async def share_acknowledge(context: Context, request: Request) -> Reply:
 # -- requests
 
 
-def _turn(request: Request) -> Turn:
-    batches: dict[Place, list[Request]] = {}
+def _turn(request: Request) -> ShareRequest:
+    batches: dict[SharePartition, list[Request]] = {}
     for topic, part in _parts(request):
         if part.acknowledgement_batches:
-            place = Place(topic.topic_id or _NO_TOPIC_ID, part.partition_index)
+            place = SharePartition(topic.topic_id or _NO_TOPIC_ID, part.partition_index)
             batches.setdefault(place, []).extend(part.acknowledgement_batches)
     acks = {place: _acked(request, found) for place, found in batches.items()}
-    return Turn(MemberKey(request.group_id or "", request.member_id or ""), request.share_session_epoch, acks)
+    return ShareRequest(MemberKey(request.group_id or "", request.member_id or ""), request.share_session_epoch, acks)
 
 
 def _parts(request: Request) -> Iterable[tuple[Request, Request]]:
@@ -115,7 +115,7 @@ def _fetched(context: Context, fetched: ShareFetched, range_max: int) -> list[Re
     return _by_topic(parts.items())
 
 
-def _part(context: Context, place: Place, fetched: ShareFetched, range_max: int) -> Reply:
+def _part(context: Context, place: SharePartition, fetched: ShareFetched, range_max: int) -> Reply:
     acked = told(fetched.acked.get(place))
     shared = fetched.shared.get(place, Shared(b"", ()))
     return {
@@ -147,7 +147,7 @@ def _ranges(deliveries: Sequence[tuple[int, int]], range_max: int) -> list[Reply
     return list(ranges)
 
 
-def _leader(context: Context, place: Place) -> Reply:
+def _leader(context: Context, place: SharePartition) -> Reply:
     opened = context.broker.topics.by_id.get(place.topic_id)
     try:
         epoch = -1 if opened is None else opened.partition(place.partition).leader_epoch
@@ -156,7 +156,7 @@ def _leader(context: Context, place: Place) -> Reply:
     return {"leader_id": context.node_id, "leader_epoch": epoch}
 
 
-def _by_topic(parts: Iterable[tuple[Place, Reply]]) -> list[Reply]:
+def _by_topic(parts: Iterable[tuple[SharePartition, Reply]]) -> list[Reply]:
     topics: dict[UUID, list[Reply]] = {}
     for (topic_id, index), part in parts:
         topics.setdefault(topic_id, []).append({"partition_index": index, **part})
