@@ -36,7 +36,7 @@ def test_missing_topic_and_wrong_archive_are_reported(tmp_path: Path) -> None:
         assert "[invalid]" in goqueue.refused("job", "archive", "orders", " ", *at)
         assert "nothing new in topic orders" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
         elsewhere = goqueue.refused("job", "archive", "orders", tmp_path / "c", *at)
-        assert f"says that its archive is at {tmp_path}/a, not at {tmp_path}/c" in elsewhere
+        assert f"names an archive at {tmp_path}/a, not at {tmp_path}/c" in elsewhere
         # What the hint says helps.
         assert "`goqueue topic alter orders --unset goqueue.archive.path`" in elsewhere
         goqueue.done("topic", "alter", "orders", "--unset", "goqueue.archive.path")
@@ -51,6 +51,6 @@ def test_missing_topic_and_wrong_archive_are_reported(tmp_path: Path) -> None:
         gone = goqueue.refused("job", "archive", "orders", tmp_path / "a", *at)
         goqueue.done("topic", "alter", "orders", "--unset", "goqueue.archive.path")
         assert "Spark reads deleted records" in goqueue.done("job", "archive", "orders", tmp_path / "a", *at)
-    assert "it is not there" in gone
+    assert "which does not exist" in gone
     assert "topic alter orders --unset goqueue.archive.path" in gone
     assert "does not hold topic 'orders', but nothing [not_archived]" in told

@@ -64,12 +64,14 @@ def test_job_refuses_a_target_that_was_deleted_or_recreated(broker: Broker, begu
     goqueue = Command(broker.http)
     make(broker, "again")
     told = goqueue.refused(*arguments(broker, begun))
-    assert "topic 'again' was deleted and made again since replay one began, and what it had published is gone" in told
-    assert "(--restart begins anew, and makes the topic if it is not there) [replay_target_lost]" in told
+    assert (
+        "topic 'again' was deleted and created again since replay one began, so its earlier messages are gone" in told
+    )
+    assert "(--restart starts over, and creates the topic if it is missing) [replay_target_lost]" in told
 
     delete(broker, "again")
     told = goqueue.refused(*arguments(broker, begun, "--skip-lost"))
-    assert "topic 'again', to which replay one was publishing, is gone (--restart begins anew" in told
+    assert "topic 'again', the target of replay one, was deleted (--restart begins anew" in told
 
 
 def test_job_without_its_source_ends_if_lost_messages_are_skipped(broker: Broker, begun: JobDirectory) -> None:
@@ -96,5 +98,5 @@ def test_a_checkpoint_without_notes_is_not_taken_up(broker: Broker, begun: JobDi
     (path / "query").mkdir()
     (path / "job.json").unlink()
     told = Command(broker.http).refused(*arguments(broker, begun))
-    assert f"{path} has a checkpoint, but not the notes job.json that say what replay one was to do" in told
+    assert f"{path} has a checkpoint, but the notes job.json of replay one are missing" in told
     assert (path / "query").exists()

@@ -231,7 +231,7 @@ def test_gaps_and_topics_made_anew_are_told_and_what_to_do(spark: SparkSession, 
     refused = Command(broker.http).refused(
         "job", "archive", topic, tmp_path / "elsewhere", "--broker", broker.bootstrap
     )
-    assert f"says that its archive is at {path}" in refused
+    assert f"names an archive at {path}" in refused
     assert (tmp_path / "elsewhere").exists() is False
     with pytest.raises(PySparkException, match=r"offsets 10 to 14 of partition 0 of .* were removed"):
         reading(spark, broker.bootstrap, topic).load().collect()
@@ -257,7 +257,7 @@ def test_gaps_and_topics_made_anew_are_told_and_what_to_do(spark: SparkSession, 
     delete_topic(broker, topic)
     new_topic(broker, name=topic)
     publish(broker.bootstrap, topic, ["new", "newer"])
-    with pytest.raises(OtherTopic, match=r"was deleted and made again since .* to another path"):
+    with pytest.raises(OtherTopic, match=r"was deleted and created again since .* to another path"):
         job(broker, topic, tmp_path / "moved")
     remove_records(broker.bootstrap, topic, before=1)
     with pytest.raises(PySparkException, match="is that of an earlier topic"):

@@ -358,7 +358,7 @@ def test_a_replay_into_a_topic_that_is_made_anew_is_not_done_and_begins_anew_wit
         where = ("--broker", broker.bootstrap, "--checkpoint", tmp_path)
         result = Command(broker.http)("job", "replay", source, target, "--rate", 5, *where)
     assert result.exit_code == 1, result.output
-    assert f"topic '{target}' was deleted and made again since replay" in result.output + result.stderr
+    assert f"topic '{target}' was deleted and created again since replay" in result.output + result.stderr
     assert "topic create" not in result.output
     assert values(broker, target).total() < len(written)
 

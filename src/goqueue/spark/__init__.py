@@ -2,7 +2,7 @@
 
 Spark looks for data sources, and runs its Python workers, with `python3` of the `PATH` unless the environment names
 another Python. A program that runs in a virtual environment without activating it would not find `goqueue` there. So
-importing this package names the Python that imports it, before Java is started. What the user has set is left alone.
+importing this package names its own Python before Java starts. It does not change settings of the user.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 
 
 def name_python(environ: MutableMapping[str, str], python: str) -> None:
-    """Let Spark use a Python, unless the user or spark-submit, which has started Java already, has chosen one."""
+    """Set the Python for Spark, unless the user or spark-submit has chosen one."""
     chosen = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT")
     if python and not any(name in environ for name in chosen):
         environ["PYSPARK_PYTHON"] = environ["PYSPARK_DRIVER_PYTHON"] = python

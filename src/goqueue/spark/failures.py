@@ -1,7 +1,7 @@
-"""Why a query has failed, in a sentence: found in what Spark tells, which is pages of stack traces.
+"""Extracts the reason of a failed query, in one sentence, from Spark's stack traces.
 
-What raised an error in Python is the cause; what Java says about it is only how it was told. Otherwise the message of
-Spark's own error is. Some failures come again however often one tries; these are told apart.
+An exception raised in Python is the cause; the Java exceptions around it are not. Otherwise Spark's own message is.
+Permanent failures, which a retry would repeat, are marked as hopeless.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _JAVA_FRAME: Final = re.compile(r"^\s*(at [\w.$/<>@]+\(.*\)|\.\.\. \d+ more)$")
 _JAVA_CALL: Final = re.compile(r"^An error occurred while calling [\w.]+\.\s*:?\s*")
 _JAVA_ERROR: Final = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+(?:[A-Z]\w*[.$])*([A-Z]\w*(?:Exception|Error)): ")
-# How the data source tells a mistake in its options: without a stack trace, see `goqueue.spark.source.data_source`.
+# # Mistakes in options come without a stack trace, see `goqueue.spark.source.data_source`.
 _OURS: Final = re.compile(r"\bgoqueue(?:\.\w+)+\.(?P<name>[A-Z]\w*): (?P<message>.*)", re.DOTALL)
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z][A-Z0-9_.]+\]\s*")
 _PYTHON_ERROR: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$", re.DOTALL)
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 _LIBRARIES: Final = ("site-packages", "dist-packages", "pyspark.zip", "/pyspark/", "/goqueue/", "<frozen")
-# Where Python keeps its own modules, here and on whatever machine a trace comes from.
+# # The standard library, here and on the machine of the trace.
 _STDLIB_HERE: Final = sysconfig.get_paths()["stdlib"]
 _STANDARD_LIBRARY: Final = re.compile(r"[/\\][Ll]ib[/\\]python3\.\d+t?[/\\]|[/\\]python3\d+\.zip[/\\]")
-# What Spark and the source say if a checkpoint holds something else than the query that is started with it.
+# # Messages of Spark and of the source about a checkpoint that does not fit its query.
 _MISFITS: Final = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
@@ -65,13 +65,13 @@ _HOPELESS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why something has failed, what to do, and whether trying again may help."""
+    """The reason of a failure, a hint, and whether a retry may help."""
 
     reason: str
     hint: str = ""
     is_hopeless: bool = False
     is_consequence: bool = False
-    """Whether something else is to blame: it was only stopped."""
+    """Whether it was only stopped because of another failure."""
 
     @override
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, checkpoint: str = "") -> Failure:
-    """Return why a query has failed; `checkpoint` is the directory that it began with."""
+    """Return the reason of a failed query; `checkpoint` is its directory."""
     if isinstance(error, GoQueueError):
         return Failure(_short(error.message), error.hint, is_hopeless=isinstance(error, Invalid | Conflict))
     text = str(error)
@@ -87,7 +87,7 @@ def failure_of(error: BaseException, checkpoint: str = "") -> Failure:
     if checkpoint and (any(sign in text for sign in _MISFITS) or _LOST_BATCH.search(text)):
         return Failure(
             f"the checkpoint does not fit the pipeline, which has changed since: {reason_in(text)}",
-            f"give the sink another name, or remove {checkpoint}; it then begins anew, from the start of its sources, "
+            f"give the sink another name, or remove {checkpoint}; it then starts over, from the start of its sources, "
             f"and writes files to another path",
             is_hopeless=True,
         )
@@ -100,7 +100,7 @@ def failure_of(error: BaseException, checkpoint: str = "") -> Failure:
 
 
 def reason_in(text: str) -> str:
-    """Return the cause in what Spark tells, on one line."""
+    """Return the cause in an error text of Spark, on one line."""
     text = _QUERY_STATE.sub("", _BEFORE.sub("", text))
     if _TRACEBACK in text:
         return _short(_python_reason(text))
@@ -113,13 +113,13 @@ def reason_in(text: str) -> str:
     caused = [line for line in lines if line.startswith("Caused by: ")]
     if caused and not _ERROR_CLASS.match(told):
         return _short(_ERROR_CLASS.sub("", _JAVA_ERROR.sub(r"\1: ", caused[-1])))
-    # What Spark has a name for, it explains best itself.
+    # # Spark explains its named errors best itself.
     return _short(_ERROR_CLASS.sub("", told))
 
 
 def _python_reason(text: str) -> str:
-    """Return what was raised in Python, and where in the code of the user."""
-    # Of errors that were raised while others were handled, the last one is what ended it.
+    """Return the exception raised in Python, and its line in the code of the user."""
+    # # Of chained exceptions, the last one ended the task.
     trace = _SQL_STATE.sub("", text.rpartition(_TRACEBACK)[2])
     frames = list(_FRAME.finditer(trace))
     behind = trace[frames[-1].end() :] if frames else trace
@@ -140,7 +140,7 @@ def _python_reason(text: str) -> str:
 
 
 def _place(frames: list[tuple[str, int, str]]) -> str:
-    """Return the innermost place that is not in a library."""
+    """Return the innermost line that is not in a library."""
     for file, line, function in reversed(frames):
         if not any(library in file for library in _LIBRARIES) and not _is_standard(file):
             return f" (line {line} of {PurePath(file).name}, in {function})"
@@ -148,7 +148,7 @@ def _place(frames: list[tuple[str, int, str]]) -> str:
 
 
 def _is_standard(file: str) -> bool:
-    """Tell whether a file is one of Python's own modules."""
+    """Return whether a file belongs to Python's standard library."""
     return file.startswith(f"{_STDLIB_HERE}/") or _STANDARD_LIBRARY.search(file) is not None
 
 
@@ -163,7 +163,7 @@ def _frames_of(error: BaseException) -> list[tuple[str, int, str]]:
 
 
 def _until_stack(lines: list[str]) -> list[str]:
-    """Return the message of an error of Java, which ends where the stack, or the plan of a query, begins."""
+    """Return the message of a Java error, without the stack and the query plan after it."""
     found: list[str] = []
     for line in lines:
         if line.startswith(("Driver stacktrace", "JVM stacktrace", "Caused by: ", "== ", "'", "+-", ";")):

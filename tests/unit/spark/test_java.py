@@ -96,7 +96,7 @@ def test_a_java_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     subprocess.run(["mkfifo", tmp_path / "pipe"], check=True)
     program(tmp_path / "bin" / "java", f"exec 3< '{tmp_path / 'pipe'}'")
     found = search({"PATH": str(tmp_path / "bin")}, timeout_s=0.2)
-    assert "did not tell its version" in found.rejected[0].why
+    assert "did not report its version" in found.rejected[0].why
 
 
 def test_without_any_the_runtime_from_pypi_is_taken_through_our_door() -> None:

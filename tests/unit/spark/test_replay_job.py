@@ -209,7 +209,7 @@ def test_what_is_left_of_a_job_without_notes_is_not_taken_up(tmp_path: Path) -> 
     for left in ("query", "done.json"):
         (tmp_path / "one" / left).mkdir(parents=True)
         assert not directory.is_empty
-        with pytest.raises(NotesLost, match="has a checkpoint, but not the notes") as caught:
+        with pytest.raises(NotesLost, match="has a checkpoint, but the notes") as caught:
             directory.require_empty("one")
         assert "--restart" in caught.value.hint
         (tmp_path / "one" / left).rmdir()
@@ -224,10 +224,10 @@ def test_failures_are_told_in_the_words_of_the_command() -> None:
     reason, what_then = told(f"DataLost: {settled}")
     assert reason.startswith("DataLost: data is lost: offsets 5 to 6 of partition 0 of 'orders' were removed")
     assert reason.endswith("the log starts at 7")
-    assert what_then == "with --skip-lost it goes on without what is lost"
-    assert told(f"DataLost: {settle_error([deleted('orders')])}")[1] == "with --skip-lost it ends without the rest"
-    gone = "topic 'again', to which replay one was publishing, is gone"
-    hint = "--restart begins anew, and makes the topic if it is not there"
+    assert what_then == "use --skip-lost to continue without the lost messages"
+    assert told(f"DataLost: {settle_error([deleted('orders')])}")[1] == "use --skip-lost to end without the rest"
+    gone = "topic 'again', the target of replay one, was deleted"
+    hint = "--restart starts over, and creates the topic if it is missing"
     assert told("UnknownTopic: there is no topic 'again' (make it first: goqueue topic create again)") == (
         f"{gone} ({hint})",
         "",
@@ -238,7 +238,7 @@ def test_failures_are_told_in_the_words_of_the_command() -> None:
     assert what_then.endswith("goqueue topic alter again --config max.message.bytes=BYTES; then run it again")
     cast = 'The value \'x\' of the type "STRING" cannot be cast to "INT". Use `try_cast` to tolerate malformed input.'
     assert "give it another --name, or --restart" in told(cast, "cast(text AS INT) > 0")[1]
-    assert told("the broker is away")[1] == "when the cause is removed, run it again"
+    assert told("the broker is away")[1] == "after fixing the cause, run it again"
     assert told("ArchiveUnreachable: there is none")[1].endswith("; run it again")
 
 
@@ -273,7 +273,7 @@ def test_with_spark_on_a_server_a_directory_is_one_that_both_have(tmp_path: Path
     with pytest.raises(JobDirectoryNotShared) as caught:
         JobDirectory(str(tmp_path / "one")).require_shared()
 
-    assert f"does not keep its checkpoint in {tmp_path}/one of this machine" in caught.value.message
+    assert f"cannot store its checkpoint in {tmp_path}/one of this machine" in caught.value.message
     assert f"file://{tmp_path}" in caught.value.hint
     JobDirectory(f"file://{tmp_path}/one").require_shared()
     JobDirectory("hdfs://jobs/one", files=(Hadoop(str(tmp_path), fs.LocalFileSystem()), "one")).require_shared()
@@ -281,7 +281,7 @@ def test_with_spark_on_a_server_a_directory_is_one_that_both_have(tmp_path: Path
 
 def test_a_file_of_somebody_else_is_not_taken_for_notes(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text('{"name": "mine"}')
-    with pytest.raises(Corrupt, match="are no notes of a replay"):
+    with pytest.raises(Corrupt, match="is not the notes of a replay"):
         JobDirectory(str(tmp_path)).read()
 
 

@@ -1,8 +1,8 @@
-"""Checksums of the blocks of a file, so that whoever reads some places of it sees whether they are what was written.
+"""Checksums of the blocks of a file, so that a reader of some places detects damage.
 
-Parquet has checksums of pages, but none of what stands before a page: one changed bit there, and a reader finds fewer
-rows, or others, and no fault. So a file of an archive has the CRC-32 of all of its blocks in its footer, under
-`goqueue.blocks`, in hexadecimal digits, and the commit that names the file has a checksum of the footer.
+Parquet has checksums of pages, but not of page headers: with one changed bit there, a reader finds fewer or other rows
+and no error. So a file of an archive has the CRC-32 of all of its blocks in its footer, under `goqueue.blocks`, in
+hexadecimal digits, and the commit that names the file has a checksum of the footer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DIGITS: Final = 8
 
 
 class BlockChecksums:
-    """The checksums of what is being written."""
+    """Computes checksums of the blocks of a file while it is written."""
 
     def __init__(self) -> None:
         self._done: list[int] = []
@@ -26,7 +26,7 @@ class BlockChecksums:
         self._last_bytes = 0
 
     def update(self, raw: memoryview) -> None:
-        """Go on with some bytes."""
+        """Add bytes."""
         while raw:
             part = raw[: BLOCK_BYTES - self._last_bytes]
             self._last = crc32(part, self._last)
@@ -43,10 +43,10 @@ class BlockChecksums:
 
 
 class CheckedFile:
-    """A file to read at any place before its footer; OSError if that is not what was written."""
+    """A random-access file up to its footer, for pyarrow; a block with a wrong checksum is an OSError."""
 
     def __init__(self, opened: pa.NativeFile, end: int, checksums: str) -> None:
-        """Read a file, whose footer begins at `end` and has these checksums."""
+        """Wrap a file whose footer begins at `end` and has these checksums."""
         self._opened = opened
         self._end = end
         self._checksums = [int(checksums[start : start + _DIGITS], 16) for start in range(0, len(checksums), _DIGITS)]

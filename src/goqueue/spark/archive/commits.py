@@ -1,8 +1,8 @@
 """The commits of an archive, read and written.
 
-A commit holds only if nobody else has changed what it is about: whoever writes one says which state it follows on. If
-another job was quicker with its number, but is about another topic, the next number is taken; otherwise the commit is
-refused, and the files that it would have named are left over.
+A commit applies to the state that its writer has read. If another job has taken its number with a commit about another
+topic, the writer tries the next number. If that commit is about the same topic, the write is refused, and its files
+stay without a commit.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _REMOVED_MS: Final = 30 * 86_400_000
 
 
 def is_archive(store: ArchiveStore) -> bool:
-    """Tell whether something was archived there."""
+    """Return whether the directory has an archive."""
     return any(commit_number(name) is not None for name in store.names(COMMITS))
 
 
 def load(store: ArchiveStore, known: ArchiveState | None = None) -> ArchiveState:
-    """Return what an archive holds; what is `known` already is not read again."""
+    """Return the state of an archive; commits up to the `known` state are not read again."""
     start = known or ArchiveState()
     numbers = sorted(number for name in store.names(COMMITS) if (number := commit_number(name)) is not None)
     if numbers and numbers != list(range(len(numbers))):
@@ -66,9 +66,9 @@ def load(store: ArchiveStore, known: ArchiveState | None = None) -> ArchiveState
 
 
 def check_commits(store: ArchiveStore, state: ArchiveState) -> Iterator[str]:
-    """Yield what is wrong with the commits of an archive, also with those that nobody reads any more.
+    """Yield what is wrong with the commits of an archive, including those before the last snapshot.
 
-    Whoever reads an archive begins with the last snapshot; the commits before it say how it came to be.
+    Reads begin with the last snapshot, so they do not notice damage before it.
     """
     folded = ArchiveState()
     for number in range(state.number + 1):
@@ -87,7 +87,7 @@ def check_commits(store: ArchiveStore, state: ArchiveState) -> Iterator[str]:
 
 
 def _is_same(folded: ArchiveState, snapshot: ArchiveState) -> bool:
-    """Tell whether two states hold the same; a snapshot has forgotten files which were replaced long ago."""
+    """Return whether two states are equal, apart from files replaced long ago, which snapshots leave out."""
 
     def held(state: ArchiveState) -> ArchiveState:
         topics = {name: msgspec.structs.replace(topic, removed={}) for name, topic in state.topics.items()}
@@ -97,7 +97,7 @@ def _is_same(folded: ArchiveState, snapshot: ArchiveState) -> bool:
 
 
 class ArchiveChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job wants to commit."""
+    """The changes that a job commits."""
 
     topic: str
     topic_id: UUID
@@ -109,17 +109,17 @@ class ArchiveChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(store: ArchiveStore, state: ArchiveState, change: ArchiveChange, clock: Clock) -> ArchiveState:
-    """Commit a change that was made for a state; return the state after it, which is durable.
+    """Commit a change to a state; return the durable state after it.
 
-    ArchiveConflict if another job has changed this topic since; nothing has happened then.
+    ArchiveConflict if another job has changed this topic since; nothing is committed then.
     """
     base = state.topics.get(change.topic)
     if lost := _lost_file(store, change.added):
-        # Another job may have committed, and has then deleted what this one could not commit any more.
+        # # Another job may have committed, and has then deleted the files of this one.
         _require_same(base, load(store, state).topics.get(change.topic), store.path, change.topic)
         raise ArchiveDamaged(
-            f"{lost.path} was written with {lost.bytes} bytes, and is not there like that",
-            hint="the driver and all executors have to see the same directory",
+            f"{lost.path} was written with {lost.bytes} bytes, but is missing or has another size",
+            hint="the driver and all executors must share the directory",
         )
     taken: NameTaken | None = None
     for _ in range(_ATTEMPTS):
@@ -150,27 +150,25 @@ def write(store: ArchiveStore, state: ArchiveState, change: ArchiveChange, clock
     assert taken is not None
     raise ArchiveConflict(
         f"nothing could be committed to the archive at {store.path}: {taken.message}",
-        hint=taken.hint or "other jobs write to it all the time: run it again, or use another directory",
+        hint=taken.hint or "other jobs write to it constantly: run the job again, or use another directory",
     ) from taken
 
 
 def _lost_file(store: ArchiveStore, files: Iterable[ArchivedFile]) -> ArchivedFile | None:
-    """Return a file that is not there as it was written."""
+    """Return a file that is missing or has another size than written."""
     return next((file for file in files if store.size(file.path) != file.bytes), None)
 
 
 def _require_same(before: TopicArchive | None, now: TopicArchive | None, path: str, topic: str) -> None:
     if (before and before.last_commit) != (now and now.last_commit):
         raise ArchiveConflict(
-            f"another job has archived topic {topic!r} to {path} at the same time, and what this one was about to "
-            "commit is not kept",
-            hint="what it has committed before stays; run one job for a topic at a time; to run this one again goes on "
-            "where the other one has ended",
+            f"another job has archived topic {topic!r} to {path} at the same time, so this job does not commit",
+            hint="its earlier commits stay; run one job per topic at a time; another run continues after the other job",
         )
 
 
 def _without_old(state: ArchiveState, now_ms: int) -> ArchiveState:
-    """Return a state that has forgotten files which were replaced long ago."""
+    """Return a state without files that were replaced long ago."""
     topics = {
         name: msgspec.structs.replace(
             topic, removed={path: at_ms for path, at_ms in topic.removed.items() if at_ms > now_ms - _REMOVED_MS}

@@ -1,4 +1,4 @@
-"""The files of an archive for those who read them with other means: all that its commits name, and no others."""
+"""The files of an archive for other readers of Parquet: exactly the files that its commits name."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _DATE_DIRECTORY: Final = re.compile(rf"date=(\d{{4}}-\d\d-\d\d|{NO_DATE})")
 def archived_files(path: str) -> list[str] | None:
     """Return the files of an archive, or of a part of it: `PATH/topic=NAME`, `PATH/topic=NAME/date=DAY` and below.
 
-    They are written as the path is, so that Spark, which calls some file systems otherwise, finds them as well. Names
-    may have the marks `*`, `?` and `[...]`. None if nothing there is an archive of GoQueue; NotArchived if it is one
-    that has no such part. A day on which nothing was archived has no files.
+    The result keeps the scheme of the path, since Spark and pyarrow name some file systems differently. Names may
+    contain the wildcards `*`, `?` and `[...]`. None if there is no archive of GoQueue; NotArchived if the archive has
+    no such part. A day without archived messages has no files.
     """
     for root, below in _splits(path.rstrip("/")):
         try:
             store = ArchiveStore(root)
         except (ArchiveUnreachable, Invalid):
-            # A file system that Spark may know. Nothing was archived there, since that is written by other means.
+            # # A file system that only Spark knows: archives are written through pyarrow.
             return None
         if is_archive(store):
             return [f"{root.rstrip('/')}/{name}" for name in _below(load(store), store.path, below)]

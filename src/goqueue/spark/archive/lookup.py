@@ -1,7 +1,7 @@
-"""Which archive a topic has, and what of it lies before the log: for whoever plans a read.
+"""Finds the archive of a topic, and the part of it before the log, when a read is planned.
 
-The broker is asked for the setting `goqueue.archive.path` of topics that have lost records; what the archive holds is
-read again only if what is known of it does not reach up to the log.
+The broker has the setting `goqueue.archive.path` of topics whose logs do not start at 0. The commits of an archive are
+read again only if the known ones do not reach the log.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PIECE_BYTES: Final = 128 * 1024 * 1024
 
 
 class WrongArchive(Conflict):
-    """The archive that is to be read is not that of the topic."""
+    """The archive does not belong to the topic."""
 
     code = "wrong_archive"
 
 
 class ArchivedPiece(NamedTuple):
-    """Offsets that can be read from an archive, from `start` on and before `end`, and the files with their rows."""
+    """A range of archived offsets, `start` to `end` (exclusive), and the files with their rows."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class ArchivedPiece(NamedTuple):
     files: tuple[ArchivedFile, ...]
 
     def cut(self, start: int, end: int) -> ArchivedPiece:
-        """Return a part of it, without the files that do not matter there."""
+        """Return a part of it, with only the files of that part."""
         start, end = max(start, self.start), min(end, self.end)
         return ArchivedPiece(
             start, end, self.path, tuple(file for file in self.files if file.overlaps(OffsetSpan(start, end)))
@@ -60,7 +60,7 @@ class TopicLog(NamedTuple):
 
 
 class Archives:
-    """The archives of the topics of one read; remembers what it has seen of them."""
+    """The archives of the topics of one read, with a cache of their states."""
 
     def __init__(self, options: ReadOptions, *, piece_bytes: int = PIECE_BYTES) -> None:
         self._options = options
@@ -70,8 +70,8 @@ class Archives:
         self._pieces: dict[tuple[str, str, int], tuple[int, int, Pieces]] = {}
 
     def before(self, data: KafkaData, logs: Mapping[str, TopicLog]) -> dict[str, dict[int, Pieces]]:
-        """Return what lies before the logs of topics, by partition, and can be read from their archives."""
-        # What was aborted is in no archive, so reads that see it cannot use any.
+        """Return the archived pieces before the logs of topics, by partition."""
+        # # Archives have no aborted records, so uncommitted reads cannot use them.
         if self._options.archive is ArchiveUse.NEVER or self._options.isolation is not Isolation.COMMITTED:
             return {}
         wanted = {name: log for name, log in logs.items() if any(log.starts.values())}
@@ -90,7 +90,7 @@ class Archives:
         return found
 
     def first_at(self, topic: str, partition: int, pieces: Pieces, time_ms: int, log_start: int) -> int | None:
-        """Return the first archived offset before the log whose record is of a time or younger."""
+        """Return the first archived offset before the log with a record of that time or later."""
         if not pieces:
             return None
         path = pieces[0].path
@@ -116,7 +116,7 @@ class Archives:
             raise WrongArchive(f"the archive at {path} does not hold topic {name!r}, but {there}", hint=_NEVER_HINT)
         if found.id != log.id:
             raise WrongArchive(
-                f"the archive at {path} is that of an earlier topic {name!r}, which was deleted", hint=_NEVER_HINT
+                f"the archive at {path} belongs to an earlier topic {name!r}, which was deleted", hint=_NEVER_HINT
             )
         return found
 
@@ -134,7 +134,7 @@ class Archives:
     def _cut(
         self, state: ArchiveState, path: str, name: str, topic: TopicArchive, partition: int, log_start: int
     ) -> Pieces:
-        """Return what is archived of a partition before its log, in pieces; the same as before if nothing changed."""
+        """Return the archived pieces of a partition before its log; cached until the archive or the log changes."""
         key = (path, name, partition)
         number, start, pieces = self._pieces.get(key, (-1, -1, ()))
         if (number, start) != (state.number, log_start):
@@ -146,24 +146,22 @@ class Archives:
 
     @contextmanager
     def _telling(self, topic: str, path: str) -> Iterator[None]:
-        """Say of an archive that cannot be read who wants it, and how to do without."""
+        """Add to an unreachable archive which setting names it, and how to read without it."""
         try:
             yield
         except ArchiveUnreachable as error:
             by = f"the option {ARCHIVE}" if isinstance(self._options.archive, str) else f"its setting {PATH_SETTING}"
             raise ArchiveUnreachable(
-                f"records of topic {topic!r} are to be read from the archive that {by} names: {error.message}",
-                hint=f"see that {path} can be read from here and from every executor; {_NEVER_HINT}",
+                f"cannot read records of topic {topic!r} from the archive that {by} names: {error.message}",
+                hint=f"make sure that this machine and every executor can read {path}; {_NEVER_HINT}",
             ) from error
 
 
-_NEVER_HINT: Final = (
-    f"with the option {ARCHIVE}=never only what the log has is read, and with {ARCHIVE}=PATH another one"
-)
+_NEVER_HINT: Final = f"set the option {ARCHIVE}=never to read only the log, or {ARCHIVE}=PATH to read another archive"
 
 
 def cut_at_files(path: str, spans: Spans, files: Sequence[ArchivedFile], piece_bytes: int) -> Pieces:
-    """Cut archived offsets where files begin, so that a piece has about so many bytes; files are in order."""
+    """Cut archived offsets at starts of files, into pieces of about `piece_bytes`; files are in order."""
     pieces: list[ArchivedPiece] = []
     active: list[ArchivedFile] = []
     upcoming = iter([*files])
@@ -192,7 +190,7 @@ def _cuts(spans: Spans, files: Sequence[ArchivedFile], piece_bytes: int) -> Iter
 
 
 def _reaches(topic: TopicArchive, log: TopicLog) -> bool:
-    """Tell whether there is nothing between what is archived and the logs."""
+    """Return whether the archive reaches up to the log in each partition."""
     for partition, log_start in log.starts.items():
         covered = topic.covered.get(partition, ())
         if log_start and (not covered or missing(covered, OffsetSpan(covered[0].start, log_start))):

@@ -1,19 +1,19 @@
-"""What belongs to an archive: a log of commits, and the state that they add up to. Pure.
+"""The contents of an archive: a log of commits and the state that results from them. Pure.
 
-An archive is a directory. Only files that a commit names belong to it; others are left over from jobs that failed,
-or wait to be deleted.
+An archive is a directory. Only files that a commit names belong to it; others were left by failed jobs, or wait for
+their deletion.
 
     topic=orders/date=2026-11-16/0-00000000000000000007-00000000000000004711-<32 hex digits>.parquet
     _goqueue/commits/00000000000000000007.json
 
-The name of a file: partition, the number that the next commit had when it was written, first offset, chance. If a later
-job has committed something of the topic under that number or a greater one, and nobody has named the file, nobody will.
-A commit is one JSON object, and its number is that of its file:
+The name of a file: partition, the number of the next commit when it was written, first offset, random digits. If a
+commit of the topic has that number or a greater one, and no commit names the file, no later commit will. A commit is
+one JSON object, and its number is that of its file:
 
     {"version": 1, "number": 7, "at_ms": 1794821222000, "topic": "orders", "topic_id": "6b1f...",
-     "begins": {"1": 0},                        where a partition was when it was archived for the first time
-     "covered": {"0": [[4711, 9000]]},          offsets that are archived from now on, start and end (exclusive)
-     "gaps": {"0": [[4000, 4711]]},             offsets that were gone before they could be archived
+     "begins": {"1": 0},                        start of a partition at its first run
+     "covered": {"0": [[4711, 9000]]},          newly archived offsets, start and end (exclusive)
+     "gaps": {"0": [[4000, 4711]]},             offsets removed before they were archived
      "added": [{"path": "topic=orders/...", "partition": 0, "date": "2026-11-16", "first": 4711, "last": 8999,
                 "rows": 4289, "bytes": 123456, "sha256": "...", "footer_bytes": 3456, "footer_sha256": "...",
                 "first_ms": 1794821200000, "last_ms": 1794821221000}],
@@ -21,14 +21,14 @@ A commit is one JSON object, and its number is that of its file:
      "snapshot": null,
      "sha256": "..."}
 
-The last field is the checksum of all bytes before it, up to the comma: one wrong digit of an offset would be rows lost.
-The footer of a file, its last bytes, says where its rows are and has checksums of them, so it has one of its own.
-`begins` tells what was removed since then from what was never there.
+The last field is the checksum of all bytes before it, up to the comma, since one wrong digit of an offset would lose
+rows. `footer_sha256` is the checksum of the file's last bytes, which have the positions and checksums of its rows.
+`begins` separates offsets removed after the first run from offsets that never existed.
 
 `first_ms` and `last_ms` are the least and the greatest timestamp, null if no record has one. A date of null is that of
 records without a timestamp. Covered offsets without a row are those of markers of transactions, of what was aborted or
-compacted. A `snapshot` is the whole state after the commit, so that nobody has to read what is before it; its shape is
-that of `ArchiveState`. Rows of one partition and date are in order, within a file and from file to file.
+compacted. A `snapshot` is the whole state after the commit, an `ArchiveState`, so that reads can skip the commits
+before it. Rows of one partition and date are in order, within a file and from file to file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from goqueue.spark.archive.spans import OffsetSpan, Spans, missing, overlap, uni
 VERSION: Final = 1
 COMMITS: Final = "_goqueue/commits"
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""How the directory of rows without a date is called, so that others who read Parquet take it for null."""
+"""The directory name of rows without a date, which other readers of Parquet take for null."""
 
 _NUMBER_DIGITS: Final = 20
 _END: Final = b"\n}"
@@ -56,25 +56,25 @@ _RESTORE: Final = "restore it from a copy of the archive"
 
 
 class ArchiveDamaged(Corrupt):
-    """An archive does not hold what its commits say, or a commit cannot be read."""
+    """A file of an archive is missing or damaged, or a commit cannot be read."""
 
     code = "archive_damaged"
 
 
 class ArchiveConflict(Conflict):
-    """Another job has changed the same part of the archive, so that this one does not fit any more."""
+    """Another job has changed the same part of the archive."""
 
     code = "archive_conflict"
 
 
 class NotArchived(NotFound):
-    """The archive does not hold what is looked for."""
+    """The archive does not have the requested topic or path."""
 
     code = "not_archived"
 
 
 def not_archived(path: str, what: str, held: Iterable[str]) -> NotArchived:
-    """Return the error for something that an archive does not hold; `held` are the topics that it does."""
+    """Return the error for a missing part of an archive; `held` are the topics or paths that it has."""
     return NotArchived(f"the archive at {path} does not hold {what}, but {', '.join(sorted(held)) or 'nothing'}")
 
 
@@ -95,16 +95,16 @@ class ArchivedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     last_ms: int | None = None
 
     def overlaps(self, span: OffsetSpan) -> bool:
-        """Tell whether some of its rows may lie in a span."""
+        """Return whether some of its rows may lie in a span."""
         return self.first < span.end and span.start <= self.last
 
 
 class TopicArchive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is archived of one topic."""
+    """The archived part of one topic."""
 
     id: UUID
     last_commit: int
-    """The number of the last commit that was about this topic."""
+    """The number of the last commit about this topic."""
     begins: dict[int, int] = {}
     """Where the log of each partition started when it was archived for the first time."""
     covered: dict[int, Spans] = {}
@@ -125,7 +125,7 @@ class TopicArchive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ArchiveState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an archive holds after a commit."""
+    """The state of an archive after a commit."""
 
     number: int = -1
     """The number of that commit."""
@@ -133,7 +133,7 @@ class ArchiveState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One change of an archive, all of it about one topic."""
+    """One change of an archive, about one topic."""
 
     version: int = VERSION
     number: int
@@ -167,7 +167,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def decode_commit(raw: bytes, number: int) -> Commit:
-    """Return a commit as it was stored under a number; ArchiveDamaged if that is not what it is."""
+    """Decode a stored commit; ArchiveDamaged if it is damaged or has another number."""
     name = commit_name(number)
     try:
         version = msgspec.json.decode(raw, type=_Versioned).version
@@ -177,12 +177,14 @@ def decode_commit(raw: bytes, number: int) -> Commit:
             )
         fields, _, checksum = raw.rpartition(_CHECKSUM)
         if checksum != _checksum(fields) + _CHECKSUM_END:
-            raise ArchiveDamaged(f"{name} is not what was written: its checksum is another", hint=_RESTORE)
+            raise ArchiveDamaged(f"{name} is damaged: its checksum does not match", hint=_RESTORE)
         commit = msgspec.json.decode(fields + _END, type=Commit)
     except msgspec.DecodeError as error:
         raise ArchiveDamaged(f"{name} cannot be read: {error}", hint=_RESTORE) from None
     if commit.number != number or (commit.snapshot is not None and commit.snapshot.number != number):
-        raise ArchiveDamaged(f"{name} says that it is number {commit.number}", hint="somebody has renamed files there")
+        raise ArchiveDamaged(
+            f"{name} has the number {commit.number} inside", hint="files there were renamed: restore their names"
+        )
     return commit
 
 
@@ -195,17 +197,17 @@ class _Versioned(msgspec.Struct):
 
 
 def fold(state: ArchiveState, commits: Iterable[Commit]) -> ArchiveState:
-    """Return the state after some commits, which follow on it."""
+    """Apply commits to a state."""
     for commit in commits:
         state = commit.snapshot or apply(state, commit)
     return state
 
 
 def apply(state: ArchiveState, commit: Commit) -> ArchiveState:
-    """Return the state after a commit; ArchiveConflict if it contradicts what is there."""
+    """Apply a commit to a state; ArchiveConflict if they contradict each other."""
     before = state.topics.get(commit.topic)
     if before is not None and before.id != commit.topic_id:
-        raise ArchiveConflict(f"the archive is that of another topic {commit.topic!r}: {before.id}")
+        raise ArchiveConflict(f"the archive belongs to another topic {commit.topic!r}: {before.id}")
     before = before or TopicArchive(id=commit.topic_id, last_commit=commit.number)
     after = TopicArchive(
         id=commit.topic_id,

@@ -1,4 +1,4 @@
-"""How the paths of archives are written: one directory has one path, whoever names it, and pyarrow can open it."""
+"""Normal form of archive paths: each directory has one path, which pyarrow can open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from goqueue.errors import Invalid
 from goqueue.model.units import quoted
 
 _FILE: Final = "file:"
-# What Spark calls some file systems, and how pyarrow calls them.
+# # Schemes of Spark, and those of pyarrow for the same file systems.
 _SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
 # A directory may have a colon in its name; one that begins like this is a URI of which a slash was forgotten.
 _ALMOST_URI: Final = re.compile(r"(s3[an]?|gs|gcs|hdfs|viewfs|abfss?|wasbs?|https?):(?!//)", re.IGNORECASE)
@@ -27,14 +27,14 @@ def known_scheme(path: str) -> str:
 
 
 def require_whole_uri(path: str) -> None:
-    """Raise Invalid if a path is meant as a URI, and is written like a directory of this machine."""
+    """Raise Invalid for a URI with a missing slash, which would be a local directory."""
     if found := _ALMOST_URI.match(path):
         rest = path[found.end() :].lstrip("/")
         raise Invalid(f"{quoted(path)} is no URI", hint=f"write two slashes: {found[0]}//{rest}")
 
 
 def normal_path(written: str) -> str:
-    """Return a path in the one way in which everybody writes it: absolute, or a URI, without a slash at the end."""
+    """Return a path in its normal form: absolute or a URI, without a slash at the end."""
     text = written.strip()
     if not text:
         raise Invalid("the path of an archive is empty", hint="name a directory, or a URI such as s3://bucket/archive")
@@ -43,7 +43,7 @@ def normal_path(written: str) -> str:
         text = _local(text)
     elif "://" in text:
         return known_scheme(text).rstrip("/")
-    # As shells do it, `..` goes back to where the name before it was found, also if that is a link.
+    # # As in shells, `..` removes the name before it, even if that is a link.
     return os.path.normpath(Path(text).expanduser().absolute())
 
 

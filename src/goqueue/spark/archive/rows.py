@@ -1,10 +1,9 @@
-"""Rows of an archive: those of a span of offsets, and where a time begins.
+"""Reads rows of an archive by offsets, and finds the offset of a time.
 
-What it gives is exactly what a read of the log gave when the rows were archived: the same columns, of the same types.
-All that is read is compared with checksums (see `archive_blocks`): what differs is damage, and never a row.
-Of a file, only those row groups are read whose statistics say that they matter, and only the columns that are wanted.
-A file may be replaced by another one that holds its rows, and deleted, while it is to be read: then the archive is
-looked at again, and the read goes on in the other one, where it was.
+The rows are those that a read of the log gave when they were archived: the same columns of the same types. All bytes
+are verified by checksums (see `archive/blocks`), so damage never becomes a row. Only the requested columns and the row
+groups that can hold requested rows are read. If a merge deletes a file during the read, the commits are loaded again,
+and the read continues at its offset in the new file.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ Files = tuple[ArchivedFile, ...]
 
 
 class ArchivedPartition:
-    """One partition of an archived topic; knows its files, and learns of others when one of them is gone."""
+    """One partition of an archived topic; loads its files again when one of them was deleted."""
 
     def __init__(self, store: ArchiveStore, topic: str, partition: int, files: Files | None = None) -> None:
-        """Open a partition; with `files` if it is known already where the rows are."""
+        """Open a partition; `files` if they are known already."""
         self._store = store
         self._topic = topic
         self._partition = partition
@@ -50,7 +49,7 @@ class ArchivedPartition:
             yield from self._read_date(date, span, columns)
 
     def first_at(self, time_ms: int, end: int) -> int | None:
-        """Return the first offset before `end` whose record is of a time, or younger; None if there is none."""
+        """Return the first offset before `end` with a record of that time or later; None if there is none."""
         while True:
             try:
                 return self._first_at(time_ms, end)
@@ -58,7 +57,7 @@ class ArchivedPartition:
                 self._look_again(error)
 
     def _read_date(self, date: str | None, span: OffsetSpan, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        # Files of one date follow on each other and are replaced by files of that date: so a position is enough.
+        # # Files of one date are in order, and files that replace them have the same date, so an offset is enough.
         position = span.start
         while file := self._file_at(date, OffsetSpan(position, span.end)):
             try:
@@ -97,10 +96,10 @@ class ArchivedPartition:
     def _named(self) -> Files:
         found = load(self._store).topics.get(self._topic)
         if found is None:
-            # Nobody reads an archive that was not there when the read was planned: this must be another machine.
+            # # The archive was there when the read was planned, so this is a machine without access to it.
             raise ArchiveUnreachable(
                 f"there is no archive of topic {self._topic!r} at {self._store.path} on this machine",
-                hint=f"every executor has to reach it; with the option {ARCHIVE}=never only what the log has is read",
+                hint=f"every executor must reach it; set the option {ARCHIVE}=never to read only the log",
             )
         return tuple(file for file in found.files if file.partition == self._partition)
 
@@ -108,7 +107,7 @@ class ArchivedPartition:
 def _read_file(
     store: ArchiveStore, file: ArchivedFile, span: OffsetSpan, columns: Sequence[str]
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield the rows of a span, and with each batch the offset behind it."""
+    """Yield the rows of a span, and with each batch the offset after it."""
     wanted = schema_of(columns)
     with _opened(store, file) as stored:
         groups = [
@@ -137,7 +136,7 @@ def _first_in_file(store: ArchiveStore, file: ArchivedFile, time_ms: int) -> int
 
 
 def batches_of(stored: parquet.ParquetFile, groups: Iterable[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some row groups, one of which is in memory at a time; if rows are large, few in a batch."""
+    """Yield the rows of some row groups, one group in memory at a time; batches of large rows are small."""
     for number in groups:
         group = stored.metadata.row_group(number)
         fitting = group.num_rows * _BATCH_BYTES // max(group.total_byte_size, 1)
@@ -148,7 +147,7 @@ def batches_of(stored: parquet.ParquetFile, groups: Iterable[int], columns: Sequ
 
 @contextmanager
 def _opened(store: ArchiveStore, file: ArchivedFile) -> Iterator[parquet.ParquetFile]:
-    """Open a file; what was not written like that is ArchiveDamaged, here and when it is read."""
+    """Open a file; damage raises ArchiveDamaged, here and while it is read."""
     try:
         with store.open(file.path) as opened:
             metadata = parquet.read_metadata(pa.BufferReader(_MAGIC + _footer(opened, file)))
@@ -167,14 +166,14 @@ def _footer(opened: pa.NativeFile, file: ArchivedFile) -> bytes:
     raw = opened.read_at(file.footer_bytes, file.bytes - file.footer_bytes) if size == file.bytes else b""
     if sha256_of(raw) != file.footer_sha256:
         raise ArchiveDamaged(
-            f"{file.path} cannot be read: it has {size} bytes, and is not what was written with {file.bytes}",
+            f"{file.path} cannot be read: it is damaged; it has {size} of {file.bytes} bytes",
             hint=_WHOLE_HINT,
         )
     return bytes(raw)
 
 
 def _may_hold(group: parquet.RowGroupMetaData, column: str, first: int, last: int) -> bool:
-    """Tell from the statistics of a row group whether a value from `first` to `last` may be in it."""
+    """Return whether a row group may have a value from `first` to `last`, by its statistics."""
     for number in range(group.num_columns):
         found = group.column(number)
         if found.path_in_schema == column and found.statistics is not None and found.statistics.has_min_max:

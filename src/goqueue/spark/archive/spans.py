@@ -22,7 +22,7 @@ Spans = tuple[OffsetSpan, ...]
 
 
 def union(spans: Iterable[OffsetSpan]) -> Spans:
-    """Return all offsets of some spans, each once."""
+    """Return the union of spans."""
     found: list[OffsetSpan] = []
     for start, end in sorted(spans):
         if start >= end:
@@ -35,13 +35,13 @@ def union(spans: Iterable[OffsetSpan]) -> Spans:
 
 
 def within(spans: Spans, whole: OffsetSpan) -> Spans:
-    """Return the offsets that lie in one span as well."""
+    """Return the offsets of spans that lie in `whole`."""
     cut = (OffsetSpan(max(start, whole.start), min(end, whole.end)) for start, end in spans)
     return tuple(each for each in cut if each.size > 0)
 
 
 def missing(spans: Spans, whole: OffsetSpan) -> Spans:
-    """Return the offsets of one span that are not in the others."""
+    """Return the offsets of `whole` that are in none of the spans."""
     found: list[OffsetSpan] = []
     start = whole.start
     for each in within(spans, whole):
@@ -54,5 +54,5 @@ def missing(spans: Spans, whole: OffsetSpan) -> Spans:
 
 
 def overlap(left: Spans, right: Spans) -> Spans:
-    """Return the offsets that lie in both."""
+    """Return the offsets in both."""
     return union(each for whole in right for each in within(left, whole))

@@ -1,12 +1,11 @@
-"""The directory of an archive, wherever it is: a local path, or a URI that pyarrow knows (`s3://`, `hdfs://`, `gs://`).
+"""The directory of an archive: a local path, or a URI that pyarrow knows (`s3://`, `hdfs://`, `gs://`).
 
-Owns how something is created of which there can be only one. Local files are written under another name and linked to
-theirs, which fails if it is taken; what was written is on the disk before. Hadoop refuses to rename onto a name that
-is taken. Object stores have no such thing in pyarrow: there, whoever wants a name first claims it with an object of its
-own and looks who else does, and gives up if there is anybody. A claim lasts for ten minutes: a process that sleeps for
-longer between its look and its write, which is one request, can overwrite what another one has written. Claims are
-dated by the clock of whoever makes them: so clocks have to agree within minutes, or a claim counts for longer, or is
-taken for a dead one while its owner still writes.
+Owns the exclusive creation of files. A local file is written and synced under a temporary name, then linked to its
+name, which fails if the name exists. Hadoop refuses to rename onto an existing name. pyarrow has no exclusive creation
+for object stores: there a job first writes a claim object, lists the claims of others, and gives up if there are any. A
+claim lasts ten minutes: a process that is suspended for longer between the listing and the write can overwrite another
+job's file. Claims carry the time of their writer's clock, so clocks must agree within minutes; otherwise a claim lasts
+longer, or is ignored while its owner still writes.
 """
 
 from __future__ import annotations
@@ -33,26 +32,26 @@ _CLAIM_MS = 600_000
 
 
 class ArchiveUnreachable(Unavailable):
-    """The directory of an archive cannot be reached, or is not there."""
+    """The directory of an archive cannot be reached or does not exist."""
 
     code = "archive_unreachable"
 
 
 class NameTaken(Conflict):
-    """Somebody else has created what can be created once."""
+    """Another job has created the file."""
 
     code = "archive_name_taken"
 
 
 class FileEntry(NamedTuple):
-    """A file in the directory; the path begins there."""
+    """A file and its path in the directory."""
 
     path: str
     bytes: int
 
 
 class ArchiveStore:
-    """Files below one directory; all paths begin there, and are written with slashes."""
+    """Files below one directory; paths are relative to it, with slashes."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class ArchiveStore:
         entropy: Entropy | None = None,
         files: tuple[fs.FileSystem, str] | None = None,
     ) -> None:
-        """Open a directory, which need not be there; `files` are a file system and the path in it."""
+        """Open a directory, which need not exist; `files` are a file system and the path in it."""
         self.path = normal_path(path)
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -72,25 +71,25 @@ class ArchiveStore:
         self._is_local = isinstance(self._files, fs.LocalFileSystem)
 
     def exists(self, path: str = "") -> bool:
-        """Tell whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         with self._telling():
             return bool(self._files.get_file_info(self._full(path)).type != fs.FileType.NotFound)
 
     def require_directory(self) -> None:
-        """Raise Invalid if something else than a directory is there."""
+        """Raise Invalid if the path is a file."""
         with self._telling():
             found = self._files.get_file_info(self._root)
         if found.type == fs.FileType.File:
-            raise Invalid(f"{self.path} is a file", hint="name a directory; it is made if it is not there")
+            raise Invalid(f"{self.path} is a file", hint="name a directory; it is created if missing")
 
     def names(self, directory: str) -> list[str]:
-        """Return the names in a directory, sorted; none if it is not there."""
+        """Return the names in a directory, sorted; none if it does not exist."""
         with self._telling():
             found = self._files.get_file_info(fs.FileSelector(self._full(directory), allow_not_found=True))
         return sorted(each.base_name for each in found)
 
     def files_below(self, directory: str) -> Iterator[FileEntry]:
-        """Yield all files in a directory and those in it."""
+        """Yield all files below a directory."""
         selector = fs.FileSelector(self._full(directory), allow_not_found=True, recursive=True)
         with self._telling():
             found = self._files.get_file_info(selector)
@@ -100,23 +99,23 @@ class ArchiveStore:
                 yield FileEntry(each.path[start:], each.size)
 
     def size(self, path: str) -> int | None:
-        """Return how large a file is; None if there is none."""
+        """Return the size of a file; None if it does not exist."""
         with self._telling():
             found = self._files.get_file_info(self._full(path))
         return int(found.size) if found.type == fs.FileType.File else None
 
     def read(self, path: str) -> bytes:
-        """Return a whole file; FileNotFoundError if there is none."""
+        """Return the content of a file; FileNotFoundError if it does not exist."""
         with self._telling(), self._files.open_input_stream(self._full(path), compression=None) as opened:
             return bytes(opened.read())
 
     def open(self, path: str) -> pa.NativeFile:
-        """Return a file to read at any place; FileNotFoundError if there is none."""
+        """Open a file for random access; FileNotFoundError if it does not exist."""
         with self._telling():
             return self._files.open_input_file(self._full(path))
 
     def write_to(self, path: str) -> HashingFile:
-        """Return a new file to write; it is whole, and durable where that can be had, when it was finished."""
+        """Create a file for writing; it is complete after `close`."""
         full = self._full(path)
         with self._telling():
             if self._has_directories:
@@ -124,7 +123,7 @@ class ArchiveStore:
             return HashingFile(self._files.open_output_stream(full, compression=None))
 
     def sync(self, path: str) -> None:
-        """Have a finished file, and its name, on the disk; stores elsewhere see to that themselves."""
+        """Sync a closed file and its name to the disk; does nothing for other stores."""
         if not self._is_local:
             return
         disk, full = RealDisk(), Path(self._full(path))
@@ -136,22 +135,22 @@ class ArchiveStore:
                 opened.close()
             for directory in full.parents:
                 disk.sync_directory(directory)
-                # The directory of the archive may be new, too, so its name counts as well.
+                # # The directory of the archive may be new, so its name is synced as well.
                 if directory == Path(self._root).parent:
                     break
 
     def delete(self, path: str) -> None:
-        """Delete a file; harmless if it is gone."""
+        """Delete a file, if it exists."""
         with self._telling(), suppress(FileNotFoundError):
             self._files.delete_file(self._full(path))
 
     def create(self, path: str, content: bytes) -> None:
-        """Create a file with all of its content, or not at all; NameTaken if it is there already.
+        """Create a file atomically; NameTaken if it exists.
 
-        If this fails in another way, it may have happened nevertheless: look.
+        After any other error, the file may exist.
         """
         if self.exists(path):
-            raise NameTaken(f"{path} is there already")
+            raise NameTaken(f"{path} exists already")
         token = self._entropy.token(8).hex()
         if self._is_local or isinstance(self._files, fs.HadoopFileSystem):
             self._create_by_name(path, f"{path}.{token}.new", content)
@@ -170,7 +169,7 @@ class ArchiveStore:
             else:
                 self._move(temporary, path)
         except FileExistsError:
-            raise NameTaken(f"{path} is there already") from None
+            raise NameTaken(f"{path} exists already") from None
         finally:
             self.delete(temporary)
 
@@ -196,12 +195,12 @@ class ArchiveStore:
                 if since_ms > now_ms - _CLAIM_MS:
                     ends_at = datetime.fromtimestamp((since_ms + _CLAIM_MS) // 1000, UTC).isoformat()
                     raise NameTaken(
-                        f"another job is about to write {path}, and has claimed it with {directory}/{other}",
-                        hint=f"if that job is dead, its claim ends at {ends_at}: run this again then",
+                        f"another job is about to write {path} and has claimed it with {directory}/{other}",
+                        hint=f"if that job is dead, run this again after {ends_at}, when its claim ends",
                     )
                 self.delete(f"{directory}/{other}")
             if self.exists(path):
-                raise NameTaken(f"{path} is there already")
+                raise NameTaken(f"{path} exists already")
             self._put(path, content)
         finally:
             self.delete(mine)
@@ -219,7 +218,7 @@ class ArchiveStore:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Say of what goes wrong where it was; that a file is not there is another matter."""
+        """Turn errors other than missing or existing files into ArchiveUnreachable."""
         try:
             yield
         except (FileNotFoundError, FileExistsError):
@@ -227,12 +226,12 @@ class ArchiveStore:
         except (OSError, pa.ArrowException, ValueError) as error:
             raise ArchiveUnreachable(
                 f"the archive at {self.path} cannot be reached: {error}",
-                hint="see that the path is right, and that this machine may read it, and every executor as well",
+                hint="check the path, and that this machine and every executor can read it",
             ) from error
 
 
 class HashingFile:
-    """A file that is written from its start to its end, and knows its size and checksum."""
+    """A file for sequential writing that computes its size and checksums."""
 
     def __init__(self, opened: pa.NativeFile) -> None:
         self._opened = opened
@@ -243,7 +242,7 @@ class HashingFile:
         self.blocks = BlockChecksums()
 
     def write(self, part: Any) -> int:
-        """Write bytes, or what has them in a buffer."""
+        """Write bytes or a buffer."""
         raw = memoryview(part).cast("B")
         self._hash.update(raw)
         self._tail.update(raw)
@@ -253,11 +252,11 @@ class HashingFile:
         return len(raw)
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
+        """Return the number of bytes written."""
         return self._bytes
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush the file."""
         self._opened.flush()
 
     @property
@@ -278,21 +277,21 @@ class HashingFile:
         return False
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         self._opened.close()
 
     def begin_tail(self) -> None:
-        """Have what is written from now on counted by itself, too."""
+        """Begin the tail, which has a size and a checksum of its own."""
         self._tail, self._tail_start = hashlib.sha256(), self._bytes
 
     @property
     def sha256(self) -> str:
-        """The checksum of what was written."""
+        """The checksum of the file."""
         return self._hash.hexdigest()
 
     @property
     def tail_bytes(self) -> int:
-        """How many bytes the tail has."""
+        """The size of the tail."""
         return self._bytes - self._tail_start
 
     @property

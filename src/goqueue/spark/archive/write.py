@@ -1,7 +1,6 @@
-"""Rows into files of an archive: one file at a time for each date, cut at a size.
+"""Writes rows to files of an archive: one open file per date, limited in size.
 
-Rows come in the order of their offsets and from one partition. A row group holds so few of them that whoever looks for
-some offsets reads little else.
+Rows arrive in offset order from one partition. Row groups are small, so that a read of a few offsets reads little else.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 _WAITING_GROUPS_MAX: Final = 4
 _OPEN_FILES_MAX: Final = 16
 _BATCH_BYTES: Final = 2048
-"""What a batch takes in memory beside its values, about: some have a row only."""
+"""Approximate memory of a batch besides its values: some batches have only one row."""
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date.min - _EPOCH).days
@@ -40,23 +39,23 @@ _NO_DAY: Final = _FIRST_DAY - 1
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Where rows go: the files of one partition, written by one job."""
+    """The files of one partition, written by one job."""
 
     topic: str
     partition: int
     number: int
-    """The number that the commit is to have: see `archive_manifest`."""
+    """The number of the next commit: see `archive/manifest`."""
     target_bytes: int = TARGET_BYTES
 
 
 def file_path(target: WriteTarget, day: str | None, first: int, token: str) -> str:
-    """Return where a file is, from the archive's directory on."""
+    """Return the path of a file in the archive's directory."""
     name = f"{target.partition}-{target.number:020}-{first:020}-{token}.parquet"
     return f"topic={target.topic}/date={day or NO_DATE}/{name}"
 
 
 def number_of(path: str) -> int | None:
-    """Return for which commit a file was written; None if it is no file of an archive."""
+    """Return the commit number in a file's name; None if it is not a file of an archive."""
     parts = path.rpartition("/")[2].removesuffix(".parquet").split("-")
     is_ours = path.endswith(".parquet") and len(parts) == 4 and all(part.isdecimal() for part in parts[:3])
     return int(parts[1]) if is_ours else None
@@ -65,7 +64,7 @@ def number_of(path: str) -> int | None:
 def write_rows(
     store: ArchiveStore, target: WriteTarget, batches: Iterable[pa.RecordBatch], entropy: Entropy
 ) -> list[ArchivedFile]:
-    """Write all rows, and return the files, which are durable; nobody knows them until a commit names them."""
+    """Write all rows to durable files and return these; they belong to the archive once a commit names them."""
     with _Writing(store, target, entropy) as writing:
         for batch in batches:
             for day, rows in _by_day(batch):
@@ -74,7 +73,7 @@ def write_rows(
 
 
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yield the rows of each date, in the order in which the dates come."""
+    """Yield the rows of each date, in order of first appearance."""
     stamps = batch.column("timestamp").cast(pa.int64())
     days = np.floor_divide(stamps.fill_null(0).to_numpy(zero_copy_only=False), _DAY_US)
     has_date = stamps.is_valid().to_numpy(zero_copy_only=False) & (days >= _FIRST_DAY) & (days <= _LAST_DAY)
@@ -93,8 +92,8 @@ def _day_text(day: int) -> str | None:
 class _Writing:
     """The files that are being written.
 
-    Rows wait in memory, so that dates may come in turn and each has one file nevertheless. If too much waits, the date
-    with most of it is written; if too many files are open, that of the date that did not come for longest is ended.
+    Rows are buffered in memory, so that interleaved dates have one file each. If the buffers grow too large, the
+    largest one is written; if too many files are open, the least recently used one is closed.
     """
 
     def __init__(self, store: ArchiveStore, target: WriteTarget, entropy: Entropy) -> None:
@@ -108,7 +107,7 @@ class _Writing:
 
     def add(self, day: str | None, rows: pa.RecordBatch) -> None:
         opened = self._open.pop(day, None) or self._new(day, rows)
-        # The last one of the dictionary is the one that was used last.
+        # # The dictionary is in order of last use.
         self._open[day] = opened
         before = opened.waiting_bytes
         opened.add(rows)
@@ -146,13 +145,13 @@ class _Writing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What a failure leaves is named by nobody, and goes with a later run.
+        # # No commit names the files of a failed task; a later run deletes them.
         for opened in self._open.values():
             opened.abandon()
 
 
 class _DayFile:
-    """A file that is being written; rows are kept until they fill a row group, and with the first the file begins."""
+    """A file that is being written; rows are buffered until they fill a row group, the first opens the file."""
 
     def __init__(self, store: ArchiveStore, path: str, day: str | None, group_bytes: int) -> None:
         self._store = store
@@ -170,12 +169,12 @@ class _DayFile:
 
     @property
     def bytes(self) -> int:
-        """How much was written."""
+        """The number of bytes written."""
         return self._file[0].tell() if self._file else 0
 
     @property
     def is_begun(self) -> bool:
-        """Whether something was written."""
+        """Whether the file was opened."""
         return self._file is not None
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -202,7 +201,7 @@ class _DayFile:
         assert self._file is not None
         assert self._first is not None
         opened, writer = self._file
-        # All that is left to write is the footer.
+        # # Only the footer is left to write.
         writer.add_key_value_metadata({BLOCKS_KEY: opened.blocks.text()})
         opened.begin_tail()
         writer.close()
@@ -229,7 +228,7 @@ class _DayFile:
             opened.close()
 
     def write_group(self) -> None:
-        """Write what waits."""
+        """Write the buffered rows as a row group."""
         self._file = self._file or self._begin()
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, SCHEMA)
@@ -238,7 +237,7 @@ class _DayFile:
 
     def _begin(self) -> tuple[HashingFile, parquet.ParquetWriter]:
         opened = self._store.write_to(self._path)
-        # We have our own checksums, see `archive_blocks`; those of pages are for others who read the file.
+        # # `archive/blocks` has our own checksums; those of pages are for other readers.
         writer = parquet.ParquetWriter(
             opened, SCHEMA, compression="zstd", write_statistics=True, write_page_checksum=True
         )

@@ -1,7 +1,7 @@
-"""Tells the broker how a job is, every second, so that it can be seen from elsewhere.
+"""Reports the status of a job to the broker every second.
 
-It is a courtesy, like the reports of pipelines: a broker that cannot be reached, or knows no jobs, changes nothing
-about the run.
+Reports are best effort, like those of pipelines: a broker that cannot be reached, or knows no jobs, does not affect the
+run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDS: Final = ("done", "stopped", "failed")
 
 
 class JobReporter:
-    """Reports of one run of a job, from a thread of its own; without a server, nobody is told."""
+    """Sends the reports of one run of a job from its own thread; sends nothing without a server."""
 
     def __init__(self, server: str | None, run_id: str, first: JobReport) -> None:
         self._run_id = run_id
@@ -36,16 +36,16 @@ class JobReporter:
         self._thread = threading.Thread(target=self._run, name=f"report-{first.verb}", daemon=True)
 
     def begin(self) -> None:
-        """Report for the first time, and go on with it."""
+        """Start reporting."""
         if self._client is not None:
             self._thread.start()
 
     def update(self, **changes: object) -> None:
-        """Take note of what is another than before: fields of a report."""
+        """Change fields of the report."""
         self._said = msgspec.structs.replace(self._said, **changes)
 
     def end(self) -> None:
-        """Report for the last time; whatever has not come to its end by now has failed."""
+        """Send the last report; a job that has not ended by now has failed."""
         if self._client is None:
             return
         self._ending.set()
@@ -70,7 +70,7 @@ class JobReporter:
 def reporting(
     server: str | None, verb: str, name: str, description: str, *, master: str, clock: Clock, entropy: Entropy
 ) -> Iterator[JobReporter]:
-    """Report of a job until this is left; what is raised meanwhile is its error."""
+    """Report a job until the end of the block; an exception is its error."""
     started_at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
     first = JobReport(
         verb=verb,

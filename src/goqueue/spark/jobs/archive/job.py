@@ -1,12 +1,12 @@
-"""The archive job: copies what is new of a topic into Parquet, merges small files, and deletes what nobody needs.
+"""The archive job: copies new messages of a topic to Parquet, merges small files, deletes old ones.
 
-    prepare     the broker and the archive are asked what is new; what can be wrong is told here, before Spark starts
+    prepare     compares the log with the archive; raises all foreseeable errors before Spark starts
     round       tasks copy slices into files, then one commit names them all; again until everything is copied
     merge       tasks write small files into larger ones, then one commit replaces them
     sweep       files are deleted that were replaced a while ago, and what failed jobs have left
 
-A job that dies leaves files that no commit names. The next one begins where the last commit has ended: so every row is
-in the archive once, whenever that was. What the files and commits look like is in `archive_manifest`.
+A job that dies leaves files that no commit names. The next run starts at the end of the last commit, so every row is in
+the archive once. The format of files and commits is in `archive/manifest`.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ KEEP_MS_MAX: Final = 30 * 86_400_000
 
 
 class ArchivedElsewhere(Conflict):
-    """The topic says that its archive is at another path."""
+    """The topic's setting names an archive at another path."""
 
     code = "archived_elsewhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRequest:
-    """What an archive job is told."""
+    """The options of an archive job."""
 
     topic: str
     path: str
@@ -70,9 +70,9 @@ class ArchiveRequest:
     http_url: str | None = None
     allows_gaps: bool = False
     is_registered: bool = True
-    """Whether the topic is told where its archive is."""
+    """Whether to store the archive's path in the topic's settings."""
     keep_ms: int = KEEP_MS
-    """How long files that were replaced are kept, for those who read them at that moment."""
+    """How long to keep replaced files, for reads under way."""
     target_bytes: int = TARGET_BYTES
     slice_offsets_max: int = 1_000_000
     round_offsets_max: int = 20_000_000
@@ -81,7 +81,7 @@ class ArchiveRequest:
 
 @dataclass(slots=True)
 class ArchiveOutcome:
-    """What a job has done."""
+    """The result of a job."""
 
     rows: int = 0
     files: int = 0
@@ -96,7 +96,7 @@ class ArchiveOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How far a job is: told after each commit."""
+    """The progress of a job after a commit."""
 
     offsets_done: int
     offsets: int
@@ -110,7 +110,7 @@ class ArchiveJob:
     def __init__(
         self, request: ArchiveRequest, *, clock: Clock | None = None, store: ArchiveStore | None = None
     ) -> None:
-        """Ask the broker and the archive what is to be done; everything that can be wrong with that is raised here."""
+        """Compare the log with the archive, and raise all foreseeable errors."""
         if not 0 <= request.keep_ms <= KEEP_MS_MAX:
             raise Invalid("replaced files are kept for at most 30 days")
         self._request = request
@@ -131,8 +131,8 @@ class ArchiveJob:
         self._state = load(self._store)
         if is_known and self._archived is None:
             raise ArchiveUnreachable(
-                f"topic {request.topic!r} says that its archive is at {self.path}, and it is not there",
-                hint="mount it, or restore it from a copy; to begin anew, clear the setting first, with `goqueue topic "
+                f"topic {request.topic!r} names an archive at {self.path}, which does not exist",
+                hint="mount it, or restore it from a copy; to start over, clear the setting first, with `goqueue topic "
                 f"alter {request.topic} --unset {PATH_SETTING}`",
             )
         self.plan: CopyPlan = plan_copy(
@@ -141,11 +141,11 @@ class ArchiveJob:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether there is something to copy or to merge."""
+        """Whether there are messages to copy or files to merge."""
         return bool(self.plan.spans or self._merges())
 
     def run(self, session: SparkSession | None, tell: Callable[[Copied], None] = lambda _: None) -> ArchiveOutcome:
-        """Do it; the session may be None if Spark is not needed."""
+        """Run the job; the session may be None if Spark is not needed."""
         if session is not None:
             self._copy(session, tell)
         elif self.plan.gaps or self.plan.begins:
@@ -164,7 +164,7 @@ class ArchiveJob:
         request, outcome = self._request, self._outcome
         left, change, done = dict(self.plan.spans), self._first_change(), 0
         while left or change.gaps or change.begins:
-            # Retention does not wait for the job.
+            # # Retention continues during the job.
             left, change = self._without_removed(left, change)
             spans = next_round(request.topic, left, request.round_offsets_max)
             ranges = [Range(request.topic, self._id, number, *span) for number, span in spans.items()]
@@ -186,19 +186,19 @@ class ArchiveJob:
             left, change = rest_of(left, spans), ArchiveChange(topic=request.topic, topic_id=self._id)
 
     def _first_change(self) -> ArchiveChange:
-        """Return what the first commit of a run notes, whatever else it does."""
+        """Return the gaps and starts that the first commit of a run notes."""
         plan = self.plan
         return ArchiveChange(topic=self._request.topic, topic_id=self._id, begins=plan.begins, gaps=_single(plan.gaps))
 
     def _without_removed(
         self, left: Mapping[int, OffsetSpan], change: ArchiveChange
     ) -> tuple[dict[int, OffsetSpan], ArchiveChange]:
-        """Return what is left to copy without what the log has not any more, and the next change, which notes that."""
+        """Drop removed offsets from the rest to copy, and note them in the next change."""
         kept, removed = split_removed(left, self._log_starts())
         if not removed:
             return kept, change
         if change.begins:
-            # Nothing is archived yet: the archive begins where the log does.
+            # # Nothing is archived yet, so the archive starts at the current start of the log.
             begins = {**change.begins, **{number: span.end for number, span in removed.items()}}
             return kept, msgspec.structs.replace(change, begins=begins)
         if not self._request.allows_gaps:
@@ -207,7 +207,7 @@ class ArchiveJob:
         return kept, msgspec.structs.replace(change, gaps={**change.gaps, **gaps})
 
     def _log_starts(self) -> dict[int, int]:
-        """Ask where the logs start by now."""
+        """Return the current starts of the logs."""
         with KafkaData(self._request.bootstrap) as data:
             starts = data.offsets(
                 [TopicPartition(self._request.topic, number) for number in self._bounds], Place.EARLIEST
@@ -251,32 +251,32 @@ class ArchiveJob:
             BOOTSTRAP: self._request.bootstrap,
             "topic": self._request.topic,
             "includeHeaders": "true",
-            # What is to be archived is in the log, or it is lost.
+            # # The job archives only records of the log.
             ARCHIVE: ArchiveUse.NEVER.value,
         }
         return parse_options(written, ReadKind.BATCH)
 
     def _where_to_register(self, data: KafkaData, named: str | None) -> str:
-        """Return whom to tell of the archive; a topic whose archive is elsewhere is refused."""
+        """Return the HTTP address for the registration; refuses a topic with another archive."""
         request = self._request
         if named is not None:
             raise ArchivedElsewhere(
-                f"topic {request.topic!r} says that its archive is at {named}, not at {self.path}",
-                hint="archive it there; to archive it here from now on, with what the log has, let it forget the other "
+                f"topic {request.topic!r} names an archive at {named}, not at {self.path}",
+                hint="archive to that path; to start a new archive here with the current log, clear the setting "
                 f"first: `goqueue topic alter {request.topic} --unset {PATH_SETTING}`; --no-register writes a copy "
-                "that no read falls back to",
+                "that reads do not use",
             )
         if request.http_url is not None:
             return request.http_url
         with suppress(NotFound):
             return http_address(data.describe_broker())
         raise Invalid(
-            "the broker does not tell its HTTP address, so the topic cannot be told where its archive is",
-            hint="name the address with --server, or leave that out with --no-register",
+            "the broker does not report its HTTP address, so the topic's setting cannot be written",
+            hint="set the address with --server, or skip this with --no-register",
         )
 
     def _register(self) -> None:
-        """Tell the topic where its archive is, once there is one."""
+        """Store the archive's path in the topic's settings, once there is an archive."""
         if self._http_url is None or self._archived is None:
             return
         with Client(self._http_url) as client:

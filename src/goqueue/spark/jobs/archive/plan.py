@@ -1,4 +1,4 @@
-"""What an archive job has to do: which offsets are new, which files to merge, which to delete. Pure."""
+"""Plans an archive job: new offsets to copy, files to merge, files to delete. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from goqueue.spark.source.plan import share
 
 MERGE_FILES_MIN: Final = 4
 _SMALL: Final = 4
-"""A file is small if so many of them make one of the size that files should have."""
+"""A file is small if it has at most this fraction (1/N) of the target size."""
 
 
 class ArchiveGap(Conflict):
@@ -32,14 +32,14 @@ class OtherTopic(Conflict):
 
 
 class LogBounds(NamedTuple):
-    """A topic as the broker has it: where the log of each partition starts, and where what is visible ends."""
+    """The start and the visible end of each partition's log."""
 
     id: UUID
     bounds: Mapping[int, OffsetSpan]
 
 
 class CopyPlan(NamedTuple):
-    """What is new since the last run: spans to copy, and spans that are gone; for a first run where each log starts."""
+    """Offsets to copy, and offsets removed since the last run; for a first run also the starts of the logs."""
 
     spans: Mapping[int, OffsetSpan]
     gaps: Mapping[int, OffsetSpan]
@@ -47,7 +47,7 @@ class CopyPlan(NamedTuple):
 
     @property
     def offsets(self) -> int:
-        """How many offsets are to be copied."""
+        """The number of offsets to copy."""
         return sum(span.size for span in self.spans.values())
 
 
@@ -55,19 +55,19 @@ def plan_copy(name: str, log: LogBounds, archived: TopicArchive | None, *, allow
     """Decide what to copy: each partition from where the archive ends to the end of the log."""
     if archived is not None and archived.id != log.id:
         raise OtherTopic(
-            f"topic {name!r} was deleted and made again since it was archived there: the archive holds the old one",
-            hint="archive the new one to another path; the old archive stays as it is, and can still be read",
+            f"topic {name!r} was deleted and created again since it was archived: the archive holds the old topic",
+            hint="archive the new topic to another path; the old archive can still be read",
         )
     spans: dict[int, OffsetSpan] = {}
     gaps: dict[int, OffsetSpan] = {}
     for partition, (start, end) in sorted(log.bounds.items()):
-        # What was removed before the first run is no gap, and what was removed since is one.
+        # # Records removed before the first run are no gap; records removed since are one.
         reached = archived.end(partition) if archived else start
         if reached > end:
             raise OtherTopic(
                 f"partition {partition} of topic {name!r} ends at offset {end}, and is archived up to {reached}: the "
                 "broker has lost records",
-                hint="archive what it has to another path",
+                hint="archive the remaining records to another path",
             )
         if reached < start:
             gaps[partition] = OffsetSpan(reached, start)
@@ -81,22 +81,22 @@ def plan_copy(name: str, log: LogBounds, archived: TopicArchive | None, *, allow
 
 
 def gap_error(name: str, gaps: Mapping[int, OffsetSpan]) -> ArchiveGap:
-    """Return the error for records that are gone."""
+    """Return the error for removed records."""
     return ArchiveGap(
         f"records of topic {name!r} were removed before they were archived: {_told(gaps)}",
-        hint="--allow-gaps notes them as missing and goes on; run the job more often, or raise retention.ms",
+        hint="--allow-gaps notes them as missing and continues; run the job more often, or raise retention.ms",
     )
 
 
 class Split(NamedTuple):
-    """What is to be copied, by whether it is still there."""
+    """Offsets to copy, and offsets removed meanwhile."""
 
     kept: dict[int, OffsetSpan]
     removed: dict[int, OffsetSpan]
 
 
 def split_removed(spans: Mapping[int, OffsetSpan], starts: Mapping[int, int]) -> Split:
-    """Tell what of some spans lies before the starts of the logs by now."""
+    """Split spans at the current starts of the logs."""
     kept: dict[int, OffsetSpan] = {}
     removed: dict[int, OffsetSpan] = {}
     for partition, (start, end) in spans.items():
@@ -113,7 +113,7 @@ def _told(gaps: Mapping[int, OffsetSpan]) -> str:
 
 
 def next_round(topic: str, spans: Mapping[int, OffsetSpan], offsets_max: int) -> dict[int, OffsetSpan]:
-    """Return what the next commit is to cover: as much of everything as fits into a limit."""
+    """Return the spans of the next commit: a share of each partition within a limit."""
     waiting = {TopicPartition(topic, partition): span.size for partition, span in spans.items()}
     shares = share(waiting, offsets_max)
     return {
@@ -123,7 +123,7 @@ def next_round(topic: str, spans: Mapping[int, OffsetSpan], offsets_max: int) ->
 
 
 def rest_of(spans: Mapping[int, OffsetSpan], done: Mapping[int, OffsetSpan]) -> dict[int, OffsetSpan]:
-    """Return what is left after a round."""
+    """Return the spans left after a round."""
     left = {
         number: OffsetSpan(done[number].end if number in done else start, end) for number, (start, end) in spans.items()
     }
@@ -135,8 +135,8 @@ def plan_merges(
 ) -> list[tuple[ArchivedFile, ...]]:
     """Return groups of small files that follow on each other in one partition and date, each to become one file.
 
-    A group is worth it if there are some, and none of them is larger than all others together: otherwise a growing file
-    would be written again with every run.
+    A group needs `files_min` files, none larger than all others together: otherwise every run would rewrite a growing
+    file.
     """
 
     def kind(file: ArchivedFile) -> tuple[int, str]:
@@ -161,7 +161,7 @@ def _is_balanced(group: Sequence[ArchivedFile]) -> bool:
 
 
 def plan_deletions(paths: Iterable[str], archived: TopicArchive, now_ms: int, keep_ms: int) -> list[str]:
-    """Return which of the files that are there can go: replaced ones after a while, and what jobs have left over."""
+    """Return the files to delete: replaced ones after `keep_ms`, and files of failed jobs."""
     named = {file.path for file in archived.files}
     return [path for path in paths if path not in named and _is_over(path, archived, now_ms, keep_ms)]
 
@@ -170,6 +170,6 @@ def _is_over(path: str, archived: TopicArchive, now_ms: int, keep_ms: int) -> bo
     removed_ms = archived.removed.get(path)
     if removed_ms is not None:
         return removed_ms + keep_ms <= now_ms
-    # Whoever has written it cannot commit it any more: see `archive_manifest`.
+    # # No commit can name it any more: see `archive/manifest`.
     number = number_of(path)
     return number is not None and number <= archived.last_commit

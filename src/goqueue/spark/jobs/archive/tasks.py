@@ -1,7 +1,7 @@
-"""What the tasks of an archive job do, and how they are run on Spark.
+"""The Spark tasks of an archive job.
 
-Rows never pass through Java: a task reads its slice from the broker, or its files, and writes files; what comes back is
-their description. A task may run more than once. Each attempt writes files of its own, and those of one alone are told.
+Rows do not pass through Java: a task reads its slice from the broker, or its files, writes files and returns their
+description. A task may run more than once: each attempt writes its own files, and Spark returns those of one attempt.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _RESULT: Final = pa.schema([pa.field("task", pa.int64()), pa.field("result", pa.
 
 
 class JobFailed(Unavailable):
-    """Spark has given up on a task of a job."""
+    """A task of a job has failed too often."""
 
     code = "job_failed"
 
 
 class RecordsLost(JobFailed):
-    """Records that a task was to read are not there."""
+    """Records that a task should read were removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What all tasks of a round have in common."""
+    """The parameters of all tasks of a round."""
 
     path: str
     topic: str
     number: int
-    """The number that the commit is to have."""
+    """The number of the next commit."""
     target_bytes: int
 
     def target(self, partition: int) -> WriteTarget:
-        """Return where the rows of a partition go."""
+        """Return the target of a partition's rows."""
         return WriteTarget(self.topic, partition, self.number, self.target_bytes)
 
 
@@ -79,7 +79,7 @@ def merge_files(
 
 
 def run_tasks(session: SparkSession, do: Callable[[int], object], count: int, kind: type[T]) -> list[T]:
-    """Run something for each number below `count` on Spark; return what each has returned, which JSON can hold."""
+    """Run a function on Spark for each number below `count`; return the results, which must be JSON."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -97,7 +97,7 @@ def run_tasks(session: SparkSession, do: Callable[[int], object], count: int, ki
         raise kind_of_error(f"the job has failed: {failure.reason}", hint=failure.hint) from error
     results = {row.task: row.result for row in rows}
     if len(rows) != count or sorted(results) != list(range(count)):
-        raise JobFailed(f"{count} tasks were to run, and {len(rows)} have answered")
+        raise JobFailed(f"{len(rows)} of {count} tasks have returned a result")
     return [msgspec.json.decode(results[number], type=kind) for number in range(count)]
 
 
@@ -118,12 +118,10 @@ def _merge(work: Work, groups: Sequence[Sequence[ArchivedFile]], number: int) ->
 
 
 def _checked_rows(store: ArchiveStore, file: ArchivedFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file that is what it was when it was written; it is small."""
+    """Verify a small file by its checksum, and yield its rows."""
     raw = store.read(file.path)
     if len(raw) != file.bytes or sha256_of(raw) != file.sha256:
-        raise ArchiveDamaged(
-            f"{file.path} is not what was written", hint="restore it from a copy; --verify finds all that is wrong"
-        )
+        raise ArchiveDamaged(f"{file.path} is damaged", hint="restore it from a copy; --verify finds all damage")
     stored = parquet.ParquetFile(pa.BufferReader(raw))
     for batch in batches_of(stored, range(stored.metadata.num_row_groups), SCHEMA.names):
         yield batch.cast(SCHEMA)

@@ -1,4 +1,4 @@
-"""Checks an archive against its commits: files are what was written, and every row is there once.
+"""Checks an archive against its commits: no file is damaged, and every row is there once.
 
 | checked of                 | what                                                                            |
 |----------------------------|---------------------------------------------------------------------------------|
@@ -36,7 +36,7 @@ Cluster = tuple[ArchivedFile, ...]
 
 
 class Verified(NamedTuple):
-    """What was checked, and what is wrong with it."""
+    """The totals of a check, and its findings."""
 
     files: int
     rows: int
@@ -46,7 +46,7 @@ class Verified(NamedTuple):
 
 
 class Verification:
-    """What of an archive is to be checked; raises if there is no such archive."""
+    """The check of one topic; raises if the archive does not have the topic."""
 
     def __init__(self, topic: str, path: str) -> None:
         store = ArchiveStore(path)
@@ -60,7 +60,7 @@ class Verification:
         self._of_commits = tuple(check_commits(store, state))
 
     def run(self, session: SparkSession) -> Verified:
-        """Read all files, and compare."""
+        """Read all files and compare them with the commits."""
         shares = shares_of(clusters_of(self._archived.files))
         found = run_tasks(session, partial(_check, self._path, self._topic, shares), len(shares), list[str])
         files = self._archived.files
@@ -74,17 +74,17 @@ class Verification:
 
 
 def check_ranges(archived: TopicArchive) -> Iterator[str]:
-    """Yield what is wrong with a state, as far as that can be seen without the files."""
+    """Yield what is wrong with a state, without reading files."""
     for partition, spans in archived.covered.items():
         if twice := overlap(spans, archived.gaps.get(partition, ())):
-            yield f"partition {partition}: offsets from {twice[0].start} on are archived, and noted as missing"
+            yield f"partition {partition}: offsets from {twice[0].start} on are both archived and noted as missing"
     for file in archived.files:
         if missing(archived.covered.get(file.partition, ()), OffsetSpan(file.first, file.last + 1)):
             yield f"{file.path}: not all of its offsets, {file.first} to {file.last}, are covered"
 
 
 def clusters_of(files: Sequence[ArchivedFile]) -> list[Cluster]:
-    """Put files together whose offsets may be the same; most are alone."""
+    """Group files whose offsets overlap; most groups have one file."""
     clusters: list[list[ArchivedFile]] = []
     end = -1
     for _, among in groupby(sorted(files, key=lambda file: (file.partition, file.first)), lambda file: file.partition):
@@ -98,7 +98,7 @@ def clusters_of(files: Sequence[ArchivedFile]) -> list[Cluster]:
 
 
 def shares_of(clusters: Sequence[Cluster]) -> tuple[tuple[Cluster, ...], ...]:
-    """Give each task some files to read."""
+    """Distribute the files to tasks."""
     shares: list[list[Cluster]] = []
     size = _TASK_FILES
     for cluster in clusters:
@@ -116,7 +116,7 @@ def _check(path: str, topic: str, shares: Sequence[Sequence[Cluster]], number: i
 
 
 def check_cluster(store: ArchiveStore, topic: str, cluster: Cluster) -> Iterator[str]:
-    """Yield what is wrong with files whose offsets overlap."""
+    """Yield what is wrong with files whose offset ranges overlap."""
     seen: list[np.ndarray] = []
     for file in cluster:
         offsets, finding = _offsets(store, topic, file)
@@ -131,7 +131,7 @@ def check_cluster(store: ArchiveStore, topic: str, cluster: Cluster) -> Iterator
 
 
 def _offsets(store: ArchiveStore, topic: str, file: ArchivedFile) -> tuple[np.ndarray | None, str]:
-    """Return the offsets in a file, if it can be read, and what is wrong with it."""
+    """Return the offsets in a file, if readable, and what is wrong with it."""
     try:
         raw = store.read(file.path)
     except FileNotFoundError:

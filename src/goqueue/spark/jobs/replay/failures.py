@@ -1,4 +1,4 @@
-"""What people are told if a replay fails: in the words of the command, and what to do then. Pure."""
+"""Rewords failures of a replay for the command's options, with hints. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from goqueue.spark.failures import Failure
 from goqueue.spark.jobs.replay.topics import RESTART_HINT, gone
 
 ARCHIVE_HINT: Final = (
-    "see that the archive can be read from here and from every executor, or name another with --archive PATH; with "
-    "--archive never only what the log has is replayed"
+    "make sure that this machine and every executor can read the archive, or name another with --archive PATH; with "
+    "--archive never only the log is replayed"
 )
-# What the data source advises is about its options, and this command has others.
+# # Hints of the data source name its options, and this command has others.
 _ADVICE_OF_SOURCE: Final = re.compile(r" \((with the option failOnDataLoss|raise max\.message\.bytes).*$")
-# Spark names functions that take any row, `try_cast` for example, in what it says about one that does not.
+# # Spark suggests functions such as `try_cast` in errors about single rows.
 _ROW_MISTAKE: Final = re.compile(r"`?try_\w+`?")
 
 
 def reworded(failure: Failure, job: str, target: str) -> Failure:
-    """Return a failure without what only holds for other ways to read and write."""
+    """Return a failure without hints that do not apply to this command."""
     if failure.reason.startswith("UnknownTopic") and repr(target) in failure.reason:
         lost = gone(job, target)
         return Failure(lost.message, lost.hint, failure.is_hopeless)
@@ -29,15 +29,15 @@ def reworded(failure: Failure, job: str, target: str) -> Failure:
 
 
 def advice(failure: Failure | None, target: str, where: str, again: str) -> str:
-    """Return what to do about a failure, after which `again` is possible."""
+    """Return a hint for a failure; `again` is the text about running the command again."""
     if failure is None:
-        return f"when the cause is removed, {again}"
+        return f"after fixing the cause, {again}"
     if failure.hint == RESTART_HINT:
         return ""
     if failure.reason.startswith("DataLost"):
         if "was deleted" in failure.reason:
-            return "with --skip-lost it ends without the rest"
-        return "with --skip-lost it goes on without what is lost"
+            return "use --skip-lost to end without the rest"
+        return "use --skip-lost to continue without the lost messages"
     if failure.reason.startswith(("ArchiveUnreachable", "WrongArchive")):
         return f"{ARCHIVE_HINT}; {again}"
     if failure.reason.startswith("TooLarge"):
@@ -46,7 +46,7 @@ def advice(failure: Failure | None, target: str, where: str, again: str) -> str:
         )
     if where and _ROW_MISTAKE.search(failure.reason):
         return (
-            "--where fails for a message: write one that does not, with try_cast for example; as it is another job "
-            "then, give it another --name, or --restart, with which messages may be in the target twice"
+            "--where fails for a message: avoid that, for example with try_cast; another condition is another job, so "
+            "give it another --name, or use --restart, after which messages may be in the target twice"
         )
-    return f"when the cause is removed, {again}"
+    return f"after fixing the cause, {again}"

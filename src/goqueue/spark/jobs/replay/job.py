@@ -1,22 +1,20 @@
-"""A replay: messages of a topic are published again, into another topic or the same one, each exactly once.
+"""A replay: publishes messages of a topic again, to another topic or the same one, each exactly once.
 
-It is a stream with an end, from the data source to its sink. Both ends of what is read are found when the job begins,
-and are in the checkpoint from then on; the sink commits each batch once for this checkpoint. So it can be killed at any
-moment and run again, and what comes into the source meanwhile, be it by the replay itself, is not read.
+It is a stream with an end, from the data source to its sink. Start and end are resolved when the job begins and stored
+in the checkpoint; the sink commits each batch once. So the job can be killed at any moment and run again, and messages
+published meanwhile, including its own, are not read.
 
-Without a rate, batches follow each other as fast as they can. With one, a batch of so many offsets begins every second:
-a limit on what is read, which is at least what is published. If a second's worth is less than one for each partition,
-which a batch reads in any case, the interval is longer.
+Without a rate, batches follow each other immediately. With a rate, a batch of that many offsets begins every second.
+The rate limits reads; publishing is at most as fast. A batch reads at least one offset per partition, so for low rates
+the interval is longer.
 
-From the rows of a topic to the messages of another: which are chosen, and what becomes of them. Pure.
-
-Key, value, headers and timestamp stay as they are. Behind the headers of a message come those that say where it was:
+Key, value, headers and timestamp of messages do not change. These headers are appended:
 
 | header                     | value                                                    |
 |----------------------------|----------------------------------------------------------|
-| `goqueue-replay-topic`     | the topic it was read from                               |
-| `goqueue-replay-partition` | its partition there                                      |
-| `goqueue-replay-offset`    | its offset there                                         |
+| `goqueue-replay-topic`     | its topic in the source                               |
+| `goqueue-replay-partition` | its partition in the source                                      |
+| `goqueue-replay-offset`    | its offset in the source                                         |
 """
 
 from __future__ import annotations
@@ -48,14 +46,14 @@ if TYPE_CHECKING:
 FAILURES_MAX: Final = 5
 _COUNT_SCHEMA: Final = "partition INT, offset BIGINT, timestamp TIMESTAMP"
 _SETTINGS: Final = {
-    # By default, Spark waits for ever for a query that does not stop.
+    # # By default, Spark waits forever for a query that does not stop.
     "spark.sql.streaming.stopTimeout": "10000",
-    # Who waits for the end of a job that has nothing left to do hears so at once.
+    # # A finished job is noticed at once.
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
 }
 
 TEXT: Final = "text"
-"""The value as a string, for whoever chooses rows."""
+"""The value as a string, for conditions."""
 
 TOPIC_HEADER: Final = "goqueue-replay-topic"
 PARTITION_HEADER: Final = "goqueue-replay-partition"
@@ -66,18 +64,18 @@ MESSAGE_SCHEMA: Final = (
     f"key BINARY, value BINARY, headers {_HEADERS_TYPE}, topic STRING, partition INT, offset BIGINT"
     ", timestamp TIMESTAMP"
 )
-"""What `messages` needs of the rows of a topic."""
+"""The columns that `messages` needs."""
 
 
 class ReplayFailed(Conflict):
-    """What is to be replayed cannot be read."""
+    """The messages cannot be read."""
 
     code = "replay_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """All that is decided about a replay before Spark begins with it; `bounds` are options of the source."""
+    """A replay as planned before Spark starts; `bounds` are options of the source."""
 
     name: str
     source: str
@@ -86,21 +84,21 @@ class ReplayPlan:
     http_url: str
     bounds: Mapping[str, str]
     archive: str
-    """What is read that the log has not any more: as the source's option says it."""
+    """The source's option for records that the log no longer has."""
     where: str
     keeps_partitions: bool
     has_origin: bool
     fails_on_data_loss: bool
     offsets_per_batch: int
     interval_s: int | None
-    """How often a batch begins; None if they follow each other."""
+    """The interval of batches; None if they follow each other immediately."""
     target_id: str = ""
-    """Which topic of that name it is; empty if that is not known."""
+    """The id of the target; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayStatus:
-    """How far a replay is; `read` and `published` are those of this run, `left` counts offsets, None if not known."""
+    """The progress of a replay; `read` and `published` of this run, `left` in offsets, None if unknown."""
 
     state: RunState
     read: int = 0
@@ -111,30 +109,30 @@ class ReplayStatus:
     seconds: float = 0.0
     failure: Failure | None = None
     missing: int = 0
-    """How many offsets had no message: it is lost, or there was none, but a marker or what was compacted."""
+    """Offsets without a message: lost messages, transaction markers and compacted records."""
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes if it goes on as it went so far."""
+        """Estimated time for the rest at the current rate."""
         if self.left is None or (self.left and not self.rows_per_second):
             return None
         return self.left / self.rows_per_second if self.left else 0.0
 
 
 class ReplayView(Protocol):
-    """Whoever is shown what happens."""
+    """Shows the events of a replay."""
 
     def tell(self, event: Event, status: ReplayStatus) -> None:
-        """Take note of something that has happened."""
+        """Show an event."""
         ...
 
     def refresh(self, status: ReplayStatus) -> None:
-        """Take note of how it is now."""
+        """Show the current status."""
         ...
 
 
 class PartitionCount(NamedTuple):
-    """What would be replayed of a partition; times are milliseconds since 1970, None if no message has one."""
+    """The messages to replay of a partition; times in milliseconds since 1970, None without timestamps."""
 
     partition: int
     messages: int
@@ -145,7 +143,7 @@ class PartitionCount(NamedTuple):
 
 
 def pace(rate: int | None, partitions: int, batch: int) -> tuple[int, int | None]:
-    """Return how many offsets a batch has at most, and every how many seconds one begins; None for at once."""
+    """Return the offsets per batch and the interval of batches in seconds, None for no interval."""
     if rate is None:
         return batch, None
     interval_s = max(1, -(-partitions // rate))
@@ -153,10 +151,9 @@ def pace(rate: int | None, partitions: int, batch: int) -> tuple[int, int | None
 
 
 def ending_of(status: ReplayStatus, *, is_wished: bool) -> tuple[ReplayStatus, bool]:
-    """Return how a replay is that does not go on, and whether all is replayed.
-
-    What is left must be nothing: what was lost and is done without does not count. A run that had nothing to do any
-    more does not know it, and ends by itself. One that was stopped while it waited for its next try has not failed.
+    """Return the final status of a replay, and whether everything is replayed. Nothing may be left; lost offsets that
+    the replay skips do not count. A run that found nothing to do has no lag and ends by itself. A run that was stopped
+    while it waited for a retry has not failed.
     """
     if is_wished and status.state is RunState.FAILED and status.failure and not status.failure.is_hopeless:
         return replace(status, state=RunState.ENDED), False
@@ -168,7 +165,7 @@ def ending_of(status: ReplayStatus, *, is_wished: bool) -> tuple[ReplayStatus, b
 
 
 def check_where(session: SparkSession, plan: ReplayPlan) -> None:
-    """Raise Invalid if the expression that chooses rows is none; nothing is read."""
+    """Raise Invalid if the condition is malformed; reads nothing."""
     try:
         _ = _rows(session, plan, is_stream=False).schema
     except PySparkException as error:
@@ -180,7 +177,7 @@ def check_where(session: SparkSession, plan: ReplayPlan) -> None:
 
 
 def count_messages(session: SparkSession, plan: ReplayPlan) -> list[PartitionCount]:
-    """Return what would be replayed, by partitions that have something of it."""
+    """Return the messages to replay, for each partition that has any."""
     rows = _rows(session, plan, is_stream=False, schema=_COUNT_SCHEMA)
     counted = rows.groupBy("partition").agg(
         F.count("*"),
@@ -196,7 +193,7 @@ def count_messages(session: SparkSession, plan: ReplayPlan) -> list[PartitionCou
 
 
 def start_query(session: SparkSession, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
-    """Begin, or go on; TargetLost if the target is not the one that it began with."""
+    """Start or continue the query; TargetLost if the target is another topic than at the beginning."""
     require_target(plan.http_url, plan.name, plan.target, plan.target_id)
     rows = messages(
         _rows(session, plan, is_stream=True), keeps_partitions=plan.keeps_partitions, has_origin=plan.has_origin
@@ -216,7 +213,7 @@ def start_query(session: SparkSession, plan: ReplayPlan, checkpoint: str) -> Str
 
 
 class ReplayRun:
-    """A replay under way."""
+    """A running replay."""
 
     def __init__(self, session: SparkSession, plan: ReplayPlan, checkpoint: str, clock: Clock) -> None:
         session = session.newSession()
@@ -238,7 +235,7 @@ class ReplayRun:
 
     @property
     def status(self) -> ReplayStatus:
-        """How far it is."""
+        """The current status."""
         progress, failure = self._run.progress, self._run.failure
         seconds = 0.0 if self._began is None else self._clock.monotonic() - self._began
         rate = progress.rows / seconds if seconds else 0.0
@@ -255,9 +252,8 @@ class ReplayRun:
         )
 
     def work(self, stops: SimpleQueue[str], view: ReplayView, *, stop_s: float) -> tuple[ReplayStatus, bool]:
-        """Run to the end, or until somebody wants it to stop; return how it was, and whether all is replayed.
-
-        A second wish to stop ends this at once, with a batch under way, which the next run repeats.
+        """Run until the end or a request to stop; return the status, and whether everything is replayed. A second
+        request ends the run at once; the next run repeats the batch under way.
         """
         is_wished = False
         is_ending = False
@@ -280,7 +276,7 @@ class ReplayRun:
 
     @property
     def _is_through(self) -> bool:
-        """Whether a query that does not end by itself has nothing left to do."""
+        """Whether a query that does not end by itself has reached its end."""
         return self._plan.interval_s is not None and self._run.progress.lag == 0
 
     def _look(self, view: ReplayView) -> None:
@@ -288,9 +284,9 @@ class ReplayRun:
             event = told
             if isinstance(event, BatchDone):
                 if self._offsets is None and event.progress.lag is not None:
-                    # All that this run is to go through, whatever becomes of it meanwhile.
+                    # # The offsets of this run, before any of them are lost.
                     self._offsets = event.progress.offsets + event.progress.lag
-                # The first one has no rows, and with it comes Spark's start, which says nothing about the pace.
+                # # The first batch has no rows and includes Spark's start, so it does not count for the rate.
                 if not event.progress.rows:
                     continue
                 if self._began is None:
@@ -306,7 +302,7 @@ class ReplayRun:
 
 
 def _rows(session: SparkSession, plan: ReplayPlan, *, is_stream: bool, schema: str = MESSAGE_SCHEMA) -> DataFrame:
-    """Return the rows that are to be replayed, with the columns that are needed."""
+    """Return the rows to replay, with the required columns."""
     options = {
         "kafka.bootstrap.servers": plan.bootstrap,
         "topic": plan.source,
@@ -319,20 +315,20 @@ def _rows(session: SparkSession, plan: ReplayPlan, *, is_stream: bool, schema: s
         options["maxOffsetsPerTrigger"] = str(plan.offsets_per_batch)
     reader = (session.readStream if is_stream else session.read).format("goqueue").options(**options)
     if not plan.where:
-        # Who names columns saves making the others; an expression may want any of them.
+        # # Naming columns saves building the others; a condition may use any of them.
         reader = reader.schema(schema)
     return chosen(reader.load(), plan.where)
 
 
 def chosen(rows: DataFrame, where: str) -> DataFrame:
-    """Return the rows for which an expression of SQL is true; all if it is empty."""
+    """Return the rows for which a SQL condition is true; all if it is empty."""
     if not where:
         return rows
     return rows.withColumn(TEXT, F.col("value").cast("string")).where(F.expr(where)).drop(TEXT)
 
 
 def messages(rows: DataFrame, *, keeps_partitions: bool, has_origin: bool) -> DataFrame:
-    """Return rows as messages to write; those that do not keep their partitions go where their keys belong."""
+    """Return rows as messages; without `keeps_partitions` the key chooses the partition."""
     headers = F.col("headers")
     if has_origin:
         origin = {TOPIC_HEADER: "topic", PARTITION_HEADER: "partition", OFFSET_HEADER: "offset"}

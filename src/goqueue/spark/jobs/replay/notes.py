@@ -1,14 +1,13 @@
-"""What a replay notes about itself, so that the same command goes on with it and another one does not.
+"""The stored notes of a replay: the same command continues it, a different one is refused.
 
-    DIR/job.json    what was asked for, and what that was found to mean
-    DIR/query/      the checkpoint of Spark: how far it is, and the id by which the broker knows the query
-    DIR/done.json   when it had reached its end
+    DIR/job.json    the request, and the offsets and topics it resolved to
+    DIR/query/      Spark's checkpoint: positions, and the id by which the broker knows the query
+    DIR/done.json   written when the replay has finished
 
-What was asked for is kept as it was written: `10m ago` means another time with every run, but is the same wish. What
-it meant when the job began is beside it, and holds for all runs: also which topics of these names they were. A
-directory is a path here, or a URL that pyarrow knows; a file of it is whole or not there, and none is ever replaced,
-which Hadoop would refuse. On this machine a note is on the disk before anything else happens: a checkpoint without
-notes could be that of any other job.
+The request is stored as written: `10m ago` means another time in each run, but is the same request. The resolved
+offsets and topic ids are stored beside it and hold for all runs. A directory is a local path or a URL that pyarrow
+knows. Files are created atomically and never replaced, which Hadoop would refuse. Local notes are synced before the job
+begins, since a checkpoint without notes could belong to another job.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _FLAGS: Final = {
 
 
 class ReplayDiffers(Conflict):
-    """A job of that name was begun with other options."""
+    """A job of that name exists with other options."""
 
     code = "replay_differs"
 
 
 class NotesLost(Conflict):
-    """There is the rest of a job, but not what it was about."""
+    """A checkpoint exists, but not the notes of its job."""
 
     code = "replay_notes_lost"
 
@@ -59,13 +58,13 @@ class JobDirectoryUnreachable(Unavailable):
 
 
 class JobDirectoryNotShared(Conflict):
-    """Spark is on a server, and the directory of a job is on this machine."""
+    """Spark runs on a server, and the directory of a job is local."""
 
     code = "job_directory_not_shared"
 
 
 class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What somebody wants to have replayed, as it was written; what differs here is another job."""
+    """The arguments of a replay as written; different arguments are another job."""
 
     source: str
     target: str
@@ -77,7 +76,7 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ReplayNotes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that has begun; `bounds` are options of the source."""
+    """The notes of a job; `bounds` are options of the source."""
 
     wish: ReplayRequest
     bounds: dict[str, str]
@@ -85,7 +84,7 @@ class ReplayNotes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     began_at: str
     source_id: str = ""
     target_id: str = ""
-    """Which topics they were; empty if an earlier release has begun the job."""
+    """The ids of the topics; empty if an earlier release began the job."""
     version: int = _VERSION
 
 
@@ -94,10 +93,10 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDirectory:
-    """Where one job keeps its notes and its checkpoint; it need not be there."""
+    """The directory with the notes and the checkpoint of one job; it need not exist."""
 
     def __init__(self, path: str, *, files: tuple[fs.FileSystem, str] | None = None, disk: Disk | None = None) -> None:
-        """Look at a directory; `files` are a file system and the path in it, if they are known."""
+        """Open a directory; `files` are a file system and the path in it, if known."""
         require_whole_uri(path)
         self._disk: Disk = disk or RealDisk()
         self._is_url = _is_url(path)
@@ -108,44 +107,44 @@ class JobDirectory:
             raise self._unreachable(error) from error
         self._files, self._root = opened
         if isinstance(self._files, fs.LocalFileSystem):
-            # A URL may write a path in several ways, and Spark reads it in another one than pyarrow.
+            # # Spark and pyarrow read some URLs of local paths differently.
             self.path = self._root
 
     @property
     def checkpoint(self) -> str:
-        """Where Spark keeps its checkpoint: what is local here is local for Spark, whose default may be elsewhere."""
+        """The URL of Spark's checkpoint; local paths get a scheme, since Spark's default file system may be remote."""
         return f"file://{self.path}/{_QUERY}" if self.local is not None else f"{self.path}/{_QUERY}"
 
     @property
     def local(self) -> Path | None:
-        """Where it is on this machine; None if it is elsewhere."""
+        """The local path; None if it is remote."""
         return Path(self._root) if isinstance(self._files, fs.LocalFileSystem) else None
 
     def require_shared(self) -> None:
-        """Raise JobDirectoryNotShared if Spark on a server would keep the checkpoint in a directory of its own.
+        """Raise JobDirectoryNotShared if a Spark server would store the checkpoint in its own directory.
 
-        Whoever writes `file:` says that both have the same one.
+        A path with `file:` states that both share the directory.
         """
         if self.local is not None and not self._is_url:
             raise JobDirectoryNotShared(
-                f"Spark is on a server, which does not keep its checkpoint in {self.path} of this machine",
-                hint="name storage that both see with --checkpoint, such as s3://bucket/jobs; if the server has the "
+                f"Spark runs on a server, which cannot store its checkpoint in {self.path} of this machine",
+                hint="name shared storage with --checkpoint, such as s3://bucket/jobs; if the server has the "
                 f"same directory, as file://{self.local.parent}",
             )
 
     @property
     def done_at(self) -> str:
-        """When the job had reached its end; empty if it has not."""
+        """When the job finished; empty if it has not."""
         text = self._content(_DONE_FILE)
         if text is None:
             return ""
         try:
             return msgspec.json.decode(text, type=_Done).done_at
         except msgspec.DecodeError as error:
-            raise Corrupt(f"{self.path}/{_DONE_FILE} is no note of a replay: {error}") from None
+            raise Corrupt(f"{self.path}/{_DONE_FILE} is not a note of a replay: {error}") from None
 
     def read(self) -> ReplayNotes | None:
-        """Return the notes of the job; None if it has not begun. Corrupt if they are not ours."""
+        """Return the notes of the job; None if it has not begun. Corrupt if they are malformed."""
         text = self._content(_FILE)
         if text is None:
             return None
@@ -153,7 +152,7 @@ class JobDirectory:
             notes = msgspec.json.decode(text, type=ReplayNotes)
         except msgspec.DecodeError as error:
             raise Corrupt(
-                f"{self.path}/{_FILE} are no notes of a replay: {error}", hint="name the job otherwise with --name"
+                f"{self.path}/{_FILE} is not the notes of a replay: {error}", hint="choose another --name"
             ) from None
         if notes.version != _VERSION:
             raise Corrupt(f"{self.path}/{_FILE} is of version {notes.version}, and this release knows {_VERSION}")
@@ -161,7 +160,7 @@ class JobDirectory:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing of a job, neither notes nor a checkpoint."""
+        """Whether the directory has neither notes nor a checkpoint."""
         names = [f"{self._root}/{name}" for name in (_FILE, _DONE_FILE, _QUERY)]
         try:
             found = self._files.get_file_info(names)
@@ -170,26 +169,26 @@ class JobDirectory:
         return all(each.type == fs.FileType.NotFound for each in found)
 
     def require_empty(self, name: str) -> None:
-        """Raise NotesLost if a job that has no notes has left something, with which another one must not go on."""
+        """Raise NotesLost if there is a checkpoint without notes, which another job must not use."""
         if not self.is_empty:
             raise NotesLost(
-                f"{self.path} has a checkpoint, but not the notes {_FILE} that say what replay {name} was to do",
-                hint="give this one another --name, or begin anew with --restart: messages may then be in the target "
+                f"{self.path} has a checkpoint, but the notes {_FILE} of replay {name} are missing",
+                hint="give this job another --name, or start over with --restart: messages may then be in the target "
                 "twice",
             )
 
     def begin(self, notes: ReplayNotes) -> None:
-        """Note a job that begins."""
+        """Write the notes of a new job."""
         self._create(_FILE, notes)
 
     def finish(self, done_at: str) -> None:
-        """Note that the job has reached its end."""
+        """Note that the job has finished."""
         self._create(_DONE_FILE, _Done(done_at=done_at))
 
     def forget(self) -> None:
-        """Remove the notes and the checkpoint, and nothing else that may be there."""
+        """Remove the notes and the checkpoint, and no other files."""
         try:
-            # The notes go last: as long as they are there, a job that was cut off in this is one that has begun.
+            # # The notes go last, so that an interrupted removal leaves a job that has begun.
             with suppress(FileNotFoundError):
                 self._files.delete_file(f"{self._root}/{_DONE_FILE}")
             with suppress(FileNotFoundError):
@@ -221,7 +220,7 @@ class JobDirectory:
             raise self._unreachable(error) from error
 
     def _sync(self, path: str) -> None:
-        """Have a file and its name on the disk; storage elsewhere sees to that itself."""
+        """Sync a local file and its name to the disk."""
         if self.local is None:
             return
         opened = self._disk.open(Path(path), writable=False)
@@ -230,7 +229,7 @@ class JobDirectory:
         finally:
             opened.close()
         self._disk.sync_directory(self.local)
-        # The directory of the job may be new, and so may those that it is in; what may not be opened is not.
+        # # The directory of the job and its parents may be new; those that cannot be opened are not.
         for directory in list(self.local.parents)[:2]:
             with suppress(PermissionError):
                 self._disk.sync_directory(directory)
@@ -242,7 +241,7 @@ class JobDirectory:
 
 
 def require_same(name: str, notes: ReplayNotes, wish: ReplayRequest) -> None:
-    """Raise ReplayDiffers if a job that has begun is not the one that is wanted."""
+    """Raise ReplayDiffers if the notes of a job belong to another request."""
     before, now = msgspec.structs.asdict(notes.wish), msgspec.structs.asdict(wish)
     differences = [
         f"{flag} {_shown(before[field])} and not {_shown(now[field])}"
@@ -252,7 +251,7 @@ def require_same(name: str, notes: ReplayNotes, wish: ReplayRequest) -> None:
     if differences:
         raise ReplayDiffers(
             f"replay {name} was begun with {', '.join(differences)}",
-            hint="give this one another --name, or begin anew with --restart: messages may then be in the target twice",
+            hint="give this job another --name, or start over with --restart: messages may then be in the target twice",
         )
 
 

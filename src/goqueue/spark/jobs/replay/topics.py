@@ -1,7 +1,4 @@
-"""What a replay has to know about its source before it begins.
-
-Whether the topic that a replay publishes to is still the one that it began with.
-"""
+"""The source of a replay, looked up before it begins, and the identity of its target."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from goqueue.errors import Conflict, UnknownTopic
 from goqueue.spark.source.lookup import Bounds, connect, look, require_all
 from goqueue.spark.source.options import ARCHIVE, ReadKind, parse_options
 
-RESTART_HINT: Final = "--restart begins anew, and makes the topic if it is not there"
+RESTART_HINT: Final = "--restart starts over, and creates the topic if it is missing"
 
 _TIMEOUT_S: Final = 10.0
 
 
 class SourceFacts(NamedTuple):
-    """The offsets of each partition, and the time of the oldest message, archived or not; None if none has a time."""
+    """The offsets of each partition, and the time of the oldest message, archived or not; None without timestamps."""
 
     id: str
     bounds: Mapping[int, Bounds]
@@ -28,12 +25,12 @@ class SourceFacts(NamedTuple):
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has."""
+        """The number of partitions."""
         return len(self.bounds)
 
 
 def look_at_source(bootstrap: str, topic: str, archive: str) -> SourceFacts:
-    """Ask the broker, and look at the archive if it is needed; UnknownTopic if there is no such topic."""
+    """Ask the broker, and read the archive if it is needed; UnknownTopic if the topic does not exist."""
     options = parse_options({"kafka.bootstrap.servers": bootstrap, "topic": topic, ARCHIVE: archive}, ReadKind.BATCH)
     with connect(options) as data:
         seen = look(data, options)
@@ -48,18 +45,18 @@ def look_at_source(bootstrap: str, topic: str, archive: str) -> SourceFacts:
 
 
 class TargetLost(Conflict):
-    """What a replay has published is not there any more, so to go on would leave a topic without it."""
+    """The target with the earlier messages of a replay is gone, so the replay cannot continue."""
 
     code = "replay_target_lost"
 
 
 def gone(job: str, topic: str) -> TargetLost:
-    """Return the error for a target that was deleted."""
-    return TargetLost(f"topic {topic!r}, to which replay {job} was publishing, is gone", hint=RESTART_HINT)
+    """Return the error for a deleted target."""
+    return TargetLost(f"topic {topic!r}, the target of replay {job}, was deleted", hint=RESTART_HINT)
 
 
 def require_target(http_url: str, job: str, topic: str, topic_id: str) -> None:
-    """Raise TargetLost if a topic is gone, or is another one of that name; an empty id is that of any."""
+    """Raise TargetLost if a topic was deleted, or has another id; an empty id matches any."""
     with Client(http_url, timeout_s=_TIMEOUT_S, patience=Patience(attempts=1)) as client:
         try:
             found = client.send(topics.describe(topic))
@@ -67,6 +64,6 @@ def require_target(http_url: str, job: str, topic: str, topic_id: str) -> None:
             raise gone(job, topic) from None
     if topic_id and found.id != topic_id:
         raise TargetLost(
-            f"topic {topic!r} was deleted and made again since replay {job} began, and what it had published is gone",
+            f"topic {topic!r} was deleted and created again since replay {job} began, so its earlier messages are gone",
             hint=RESTART_HINT,
         )
