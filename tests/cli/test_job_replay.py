@@ -71,7 +71,7 @@ def test_job_refuses_a_target_that_was_deleted_or_recreated(broker: Broker, begu
 
     delete(broker, "again")
     told = goqueue.refused(*arguments(broker, begun, "--skip-lost"))
-    assert "topic 'again', the target of replay one, was deleted (--restart begins anew" in told
+    assert "topic 'again', the target of replay one, was deleted (--restart starts over" in told
 
 
 def test_job_without_its_source_ends_if_lost_messages_are_skipped(broker: Broker, begun: JobDirectory) -> None:

@@ -245,7 +245,9 @@ def test_gaps_and_topics_made_anew_are_told_and_what_to_do(spark: SparkSession, 
     with pytest.raises(PySparkException, match=r"setting goqueue.archive.path names: there is no archive .*=never"):
         reading(spark, broker.bootstrap, topic).load().collect()
     for is_registered in (True, False):
-        with pytest.raises(ArchiveUnreachable, match=r"it is not there \(mount it, .* --unset goqueue.archive.path"):
+        with pytest.raises(
+            ArchiveUnreachable, match=r"which does not exist \(mount it, .* --unset goqueue.archive.path"
+        ):
             job(broker, topic, path, is_registered=is_registered)
     assert not path.exists()
     # Who reads only what the log has needs no archive.

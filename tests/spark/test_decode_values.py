@@ -218,5 +218,5 @@ def test_schemas_are_checked_before_a_query_starts(spark: SparkSession, goqueue_
     with pytest.raises(Invalid, match=r"no message 'shop.Ordr'.*did you mean shop.Order"):
         decode_protobuf(rows.drop("error"), DESCRIPTORS, "shop.Ordr")
     options = {"decode": "json", "decode.schema": "id BIGINT"}
-    with pytest.raises(Exception, match=r"column data of a topic is of another type than struct<id:int>"):
+    with pytest.raises(Exception, match=r"column data of a topic is not of type struct<id:int>"):
         reading(spark, goqueue_session_broker.bootstrap, "any", **options).schema("data STRUCT<id: INT>").load().count()

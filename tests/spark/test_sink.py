@@ -165,7 +165,7 @@ def test_spark_tells_tasks_their_query_and_batch(
 def test_all_mistakes_are_told_at_once_and_nothing_is_written(spark: SparkSession, broker: Broker, topic: str) -> None:
     frame = spark.sql("SELECT 'a' AS valeu, 5 AS key, '5s' AS delay, 7L AS offset, 1 AS color")
     options = {"kafka.compression.type": "best", "transaction.timeout": "1h", "tpoic": topic}
-    with pytest.raises(Exception, match="no topic is named") as caught:
+    with pytest.raises(Exception, match="no topic is set") as caught:
         frame.write.format("goqueue").options(**options).mode("overwrite").save()
     told = str(caught.value)
     for mistake in (
@@ -180,7 +180,7 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_written(spark: SparkSessio
         "column offset cannot be written: the broker gives offsets; drop it",
         "column color is no column of a message: there are value, key",
         "column value is missing",
-        "no topic is named",
+        "no topic is set",
     ):
         assert mistake in told
     assert committed(broker.bootstrap, topic) == []
@@ -193,7 +193,7 @@ NOISE = "array_join(transform(sequence(1, 20000), i -> sha2(string(i), 512)), ''
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("SELECT 'a' AS value, 'no-such-topic' AS topic", "there is no topic 'no-such-topic'.*make it first"),
+        ("SELECT 'a' AS value, 'no-such-topic' AS topic", "there is no topic 'no-such-topic'.*create it first"),
         ("SELECT 'a' AS value, '{topic}' AS topic, 7 AS partition", "has no partition 7, it has 3"),
         ("SELECT 'a' AS value, CAST(NULL AS STRING) AS topic", "a row has no topic"),
         ("SELECT 'a' AS value, '{topic}' AS topic, 5 AS priority", "5 is no priority"),

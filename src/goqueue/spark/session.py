@@ -1,10 +1,8 @@
-"""How much of this machine there is for Spark: cores and memory, as the limits of a container leave them.
+"""Starts Spark sessions: `start_session` is the only way.
 
-The one way to a Spark session: `start_session`.
+The first of these that is set decides where Spark runs:
 
-Where Spark runs is not decided here but found out, the strongest first:
-
-| said by                                                 | target    | what GoQueue adds                              |
+| set by                                                  | target    | GoQueue adds                                   |
 |---------------------------------------------------------|-----------|------------------------------------------------|
 | spark-submit, which has started this program            | submitted | settings of the session                        |
 | a master, as an argument or setting: `sc://...`         | connect   | settings of the session                        |
@@ -12,12 +10,12 @@ Where Spark runs is not decided here but found out, the strongest first:
 | any other master, as an argument or setting             | cluster   | settings of session and driver, Java, Python   |
 | `SPARK_REMOTE`                                          | connect   | settings of the session                        |
 | `PYSPARK_SUBMIT_ARGS`, `SPARK_CONF_DIR` or `SPARK_HOME` | cluster   | settings of session and driver, Java, Python   |
-| nobody                                                  | local     | `local[*]`, and all of what is below           |
+| nothing                                                 | local     | `local[*]`, and all settings below             |
 
-A local Spark listens on loopback only, shows no web pages unless asked, takes a share of the memory, and runs its
-workers with this very Python, so that they find the same packages. A cluster is taken to have its Python where this
-one is, unless `PYSPARK_PYTHON` names another place. Every session keeps time in UTC and hands rows over as Arrow. What
-the caller sets is stronger than all of this. `plan_session` decides and is pure.
+A local Spark listens only on loopback, has no web UI by default, uses a share of the memory, and runs its workers with
+this Python, so that they find the same packages. A cluster must have its Python at the same path, unless
+`PYSPARK_PYTHON` names another. Every session uses UTC and transfers rows as Arrow. Settings of the caller override all
+of this. `plan_session` decides and is pure.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
 _GIB = 1024**3
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-# Rows are in Python and in files for the most part: more heap than this is needed by few jobs, and they can ask for it.
+# # Rows are mostly in Python and in files: few jobs need a larger heap, and they can set it.
 _HEAP_BYTES_MIN, _HEAP_BYTES_MAX = 1 * _GIB, 4 * _GIB
 
 INSTALL_HINT = "pip install 'goqueue[spark]', in the environment that this program runs in"
@@ -52,7 +50,7 @@ SESSION_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-"""What every session has, wherever Spark runs."""
+"""Settings of every session."""
 
 _LOOPBACK = "127.0.0.1"
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
@@ -66,7 +64,7 @@ _EXIT_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class MachineResources:
-    """What a process may use here."""
+    """The cores and memory that a process may use, within the limits of its container."""
 
     cores: int
     memory_bytes: int
@@ -78,7 +76,7 @@ class MachineResources:
 
 
 def this_machine() -> MachineResources:
-    """Look at this machine."""
+    """Return the resources of this machine."""
     is_bound = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if is_bound else os.cpu_count() or 1
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -89,7 +87,7 @@ def this_machine() -> MachineResources:
 
 
 class SparkTarget(StrEnum):
-    """Where the work is done, and so how much there is for us to say."""
+    """Where Spark runs, which decides what GoQueue configures."""
 
     LOCAL = "local"
     CLUSTER = "cluster"
@@ -110,42 +108,43 @@ class SparkNotStarted(Unavailable):
 
 
 class SparkLost(Unavailable):
-    """Spark has ended, or cannot be reached any more, while it was needed."""
+    """Spark ended or became unreachable during use."""
 
     code = "spark_lost"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What a caller wants of its session."""
+    """The caller's settings for a session."""
 
     name: str = "goqueue"
     master: str | None = None
     """A Spark master such as `local[2]` or `spark://host:7077`, or `sc://host:15002` for a Spark Connect server."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Spark's own settings, stronger than ours."""
+    """Settings of Spark, which override ours."""
     has_pages: bool = False
-    """Whether a local Spark shows its web pages."""
+    """Whether a local Spark serves its web UI."""
     output: int | None = None
-    """Keeps Spark apart from the terminal of this program: what it and its Pythons print goes to this file descriptor,
-    and Ctrl-C does not reach them. Only for a Spark that is started by this program."""
+    """A file descriptor for the output of Spark and its Python workers, which are then detached from the terminal:
+    Ctrl-C does not reach them. Only for a Spark that this program starts.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """How a session will be started."""
+    """How to start a session."""
 
     target: SparkTarget
     settings: Mapping[str, str]
     environ: Mapping[str, str | None]
-    """What the environment has to say when Spark starts; None if it must not say it."""
+    """Environment variables for Spark's start; None removes one."""
     needs_java: bool
 
 
 def plan_session(
     request: SessionRequest, environ: Mapping[str, str], machine: MachineResources, python: str
 ) -> SessionPlan:
-    """Decide how to start a session; `python` is the interpreter that workers on this machine use."""
+    """Plan a session; `python` is the interpreter of workers on this machine."""
     master = request.master or request.settings.get("spark.master")
     remote = request.settings.get("spark.remote")
     if master and master.startswith("sc://"):
@@ -158,8 +157,7 @@ def plan_session(
     if target is SparkTarget.CLUSTER:
         changes |= _python_of_cluster(request.settings, environ, python)
         if urlsplit(master or "").hostname in _THIS_MACHINE:
-            # Executors of a master that only this machine can reach are on this machine, and reach a driver that is
-            # closed to all others.
+            # # Executors of a master on loopback are on this machine, so the driver listens only on loopback.
             ours |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
             changes["SPARK_LOCAL_IP"] = environ.get("SPARK_LOCAL_IP", _LOOPBACK)
     if target is SparkTarget.LOCAL:
@@ -194,7 +192,7 @@ def _driver_settings(name: str) -> dict[str, str]:
     log_settings = Path(__file__).with_name("log4j2.properties")
     return {
         "spark.app.name": name,
-        # A bar that Spark draws over whatever the program writes.
+        # # Spark's progress bar overwrites the output of the program.
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
     }
@@ -203,19 +201,19 @@ def _driver_settings(name: str) -> dict[str, str]:
 def _python_of_cluster(settings: Mapping[str, str], environ: Mapping[str, str], python: str) -> dict[str, str | None]:
     """Name one Python for driver and executors.
 
-    Spark runs the tasks of a data source that it has found by itself with the Python that it has found it with, which
-    is `PYSPARK_DRIVER_PYTHON` where that is set: to `jupyter`, on some machines.
+    Spark runs the tasks of a data source with the Python that found the data source: `PYSPARK_DRIVER_PYTHON`, which on
+    some machines is `jupyter`.
     """
     named = environ.get("PYSPARK_PYTHON")
     if named == str(_PYTHON_LAUNCHER):
-        # Left by a local Spark that was started by this program, or by the one that has started it.
+        # # Set for a local Spark by this program or its parent.
         named = None
     chosen = settings.get("spark.pyspark.python") or named or python
     return {"PYSPARK_PYTHON": chosen, "PYSPARK_DRIVER_PYTHON": chosen}
 
 
 def _python_of_this_machine(environ: Mapping[str, str], python: str) -> dict[str, str | None]:
-    """Name this Python, entered through a script that lets it start quickly, if PySpark brings the Spark to it."""
+    """Name this Python, through a script that starts it faster if Spark comes with PySpark."""
     if "SPARK_HOME" in environ:
         return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
     door = str(_PYTHON_LAUNCHER)
@@ -227,7 +225,7 @@ def _local_settings(environ: Mapping[str, str], machine: MachineResources, *, ha
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
         "spark.ui.enabled": "true" if has_pages else "false",
-        # The default is 200 tasks for every join and grouping, however few rows there are.
+        # # Spark's default is 200 tasks for every join and grouping.
         "spark.sql.shuffle.partitions": str(max(machine.cores, _SHUFFLE_PARTITIONS_MIN)),
     }
     if "SPARK_DRIVER_MEMORY" not in environ:
@@ -238,8 +236,8 @@ def _local_settings(environ: Mapping[str, str], machine: MachineResources, *, ha
 def start_session(request: SessionRequest | None = None) -> SparkSession:
     """Return the session of this process, started if there is none yet.
 
-    That takes about ten seconds, so keep it. The environment of this process is changed as the plan says: that is
-    how Spark's start scripts are told. SparkNotInstalled, JavaNotFound or SparkNotStarted if it does not work out.
+    A start takes about ten seconds, so keep the session. Spark's start scripts read environment variables, so this
+    changes the environment of the process. Raises SparkNotInstalled, JavaNotFound or SparkNotStarted.
     """
     try:
         from py4j.protocol import Py4JError
@@ -253,14 +251,14 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
     try:
         if request.output is not None and plan.target in {SparkTarget.LOCAL, SparkTarget.CLUSTER}:
             launch_detached(plan.settings, request.output)
-        # Not `SparkSession.builder`, which keeps the settings of whoever used it before.
+        # # `SparkSession.builder` is shared and keeps settings of earlier sessions.
         return SparkSession.Builder().config(map=dict(plan.settings)).getOrCreate()
     except ImportError as error:
         raise SparkNotInstalled(f"a package is missing: {error}", hint=_missing_hint(plan)) from None
     except (PySparkException, Py4JError) as error:
         from goqueue.spark.failures import reason_in
 
-        # Of an error in Java, the text has the whole stack.
+        # # The text of a Java error has the whole stack.
         reason = reason_in(str(error))
         raise SparkNotStarted(
             f"Spark did not start: {reason}", hint="`goqueue spark doctor` looks for the cause"
@@ -268,18 +266,18 @@ def start_session(request: SessionRequest | None = None) -> SparkSession:
 
 
 def is_remote(session: SparkSession) -> bool:
-    """Tell whether a session is one of Spark Connect: its Spark is another program, and has no Java to talk to."""
+    """Return whether a session uses Spark Connect, which offers no access to Java."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def java_exit(session: SparkSession) -> str | None:
-    """Return how the Java that this program has started has ended, in a sentence; None if it has not, or is another."""
+    """Describe how the Java that this program started has ended; None if it runs or is not ours."""
     if is_remote(session):
         return None
     process = getattr(session.sparkContext._gateway, "proc", None)
     if process is None:
         return None
-    # Java may be on its way out, and its connections are closed before it is gone.
+    # # Java closes its connections before it exits.
     with suppress(subprocess.TimeoutExpired):
         process.wait(_EXIT_WAIT_S)
     code = process.poll()
@@ -290,14 +288,14 @@ def java_exit(session: SparkSession) -> str | None:
 
 
 def release_session(session: SparkSession) -> None:
-    """End a session of Spark Connect, and what it has left in the middle at the server; any other is left alone.
+    """Release a session of Spark Connect with its running work at the server; does nothing for other sessions.
 
-    Not by `stop`, which also ends a server that PySpark has started itself, on which other sessions may be.
+    `stop` would also end a server that PySpark started, with its other sessions.
     """
     if is_remote(session):
         from pyspark.errors import PySparkException
 
-        # A server that is gone has nothing left.
+        # # A dead server has nothing to release.
         with suppress(PySparkException):
             session.client.release_session()
         session.client.close()

@@ -28,8 +28,8 @@ def mistakes(written: dict[str, str], kind: ReadKind = ReadKind.BATCH) -> list[s
 
 def test_without_options_nothing_is_read() -> None:
     assert mistakes({}) == [
-        "kafka.bootstrap.servers is missing: say where the broker is, for example 127.0.0.1:9092",
-        "subscribe, topic, subscribePattern or assign is missing: say what to read, for example topic=orders",
+        "kafka.bootstrap.servers is missing: set the address of the broker, for example 127.0.0.1:9092",
+        "subscribe, topic, subscribePattern or assign is missing: set the topics to read, for example topic=orders",
     ]
 
 

@@ -52,7 +52,7 @@ def test_what_fails_is_logged_once_and_tried_again_later(caplog: pytest.LogCaptu
 
     assert len(asked) == 2
     (told,) = caplog.messages
-    assert "group 'reports' cannot be reported, the query goes on" in told
+    assert "group 'reports' cannot be committed, the query continues" in told
     assert "goqueue.http.url" in told
 
 

@@ -237,7 +237,7 @@ def test_failures_are_told_in_the_words_of_the_command() -> None:
     assert large == "TooLarge: the record takes 7 bytes, 5 are allowed"
     assert what_then.endswith("goqueue topic alter again --config max.message.bytes=BYTES; then run it again")
     cast = 'The value \'x\' of the type "STRING" cannot be cast to "INT". Use `try_cast` to tolerate malformed input.'
-    assert "give it another --name, or --restart" in told(cast, "cast(text AS INT) > 0")[1]
+    assert "give it another --name, or use --restart" in told(cast, "cast(text AS INT) > 0")[1]
     assert told("the broker is away")[1] == "after fixing the cause, run it again"
     assert told("ArchiveUnreachable: there is none")[1].endswith("; run it again")
 

@@ -1,15 +1,15 @@
-"""What the driver does with what the tasks of a write have staged: commit all of it, or drop it.
+"""Commits or aborts, on the driver, the transactions that the tasks of a write have staged.
 
-| what happens                            | then                                                                   |
+| event                            | result                                                                   |
 |-----------------------------------------|------------------------------------------------------------------------|
-| the batch is committed                  | stages of attempts that have lost are aborted: nobody waits for them   |
-| it was committed before                 | the same; what was staged again is aborted by the broker               |
+| the batch is committed                  | transactions of other attempts are aborted, so that readers need not wait |
+| it was committed before                 | the same; the broker aborts the transactions staged again               |
 | a later batch was committed before      | `CheckpointOutdated`: nothing is written                               |
 | a stage is gone: timeout, or taken over | `BatchNotCommitted`: nothing of the batch is visible                   |
-| no answer                               | `BatchNotCommitted` that says so; to ask again, later, changes nothing |
+| no answer                               | `BatchNotCommitted`, unknown; asking again later is harmless |
 
-Aborts name the producer that staged, never only its transactional id, and are refused by the broker for what is
-committed. So an abort that comes after a commit, or after a new attempt has begun, does no harm.
+Aborts name the producer id and epoch, not only the transactional id, and the broker refuses to abort a committed
+transaction. So an abort after a commit, or after a new attempt has begun, is harmless.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _log = logging.getLogger("goqueue.spark")
 
 
 class BatchNotCommitted(Conflict):
-    """A batch of a write is not committed, or nobody knows whether it is."""
+    """A batch of a write is not committed, or its outcome is unknown."""
 
     code = "batch_not_committed"
 
 
 class CheckpointOutdated(Conflict):
-    """A query is at a batch before the last one that it has committed."""
+    """The checkpoint is older than the last committed batch."""
 
     code = "checkpoint_outdated"
 
 
 def commit_staged(options: SinkOptions, batch: int, staged: Iterable[StagedRows], *, again: str) -> None:
-    """Commit what is staged for a batch, unless that has happened; `again` is what to do if it cannot be."""
+    """Commit the staged transactions of a batch once; `again` is the hint for a failure."""
     stages = [each for each in staged if each.producer is not None]
     if not stages:
         return
@@ -63,7 +63,7 @@ def commit_staged(options: SinkOptions, batch: int, staged: Iterable[StagedRows]
     try:
         done = _answered(options, commit)
     except NotFound:
-        # There is no such call, or nobody knows where: no word about the batch.
+        # # The broker or its call was not found: the error is not about the batch.
         raise
     except GoQueueError as error:
         raise _not_committed(error, batch, stages, again) from error
@@ -79,9 +79,9 @@ def commit_staged(options: SinkOptions, batch: int, staged: Iterable[StagedRows]
 
 
 def abort_staged(options: SinkOptions, staged: Iterable[StagedRows], *, ended_sink: str | None = None) -> None:
-    """Abort what is staged, as far as that is possible; what is committed stays.
+    """Abort staged transactions, best effort; committed ones stay.
 
-    Of a sink that nobody uses any more, everything is aborted, also what tasks have staged that told nothing.
+    All transactions of an `ended_sink` are aborted, including those of tasks that returned nothing.
     """
     producers = _producers(staged)
     if producers:
@@ -91,7 +91,7 @@ def abort_staged(options: SinkOptions, staged: Iterable[StagedRows], *, ended_si
 
 
 def _abort_lost(options: SinkOptions, sink: str) -> None:
-    """Abort stages of a sink that nobody will commit, so that readers of their partitions need not wait for them."""
+    """Abort transactions of a sink that will not be committed, so that readers need not wait for them."""
 
     def find(client: Client) -> list[Producer]:
         found = client.send(transactions.list_all(state="Ongoing"))
@@ -107,7 +107,7 @@ def _abort_all(options: SinkOptions, find: Callable[[Client], list[Producer]]) -
             for producer in find(client):
                 _abort(client, producer)
     except GoQueueError as error:
-        _log.warning("what is staged cannot be aborted and ends by its timeout: %s", error)
+        _log.warning("staged transactions cannot be aborted and end by their timeout: %s", error)
 
 
 def _abort(client: Client, producer: Producer) -> None:
@@ -116,7 +116,7 @@ def _abort(client: Client, producer: Producer) -> None:
     except Unavailable:
         raise
     except GoQueueError as error:
-        # It is committed, ended, or somebody else's by now: all of that is as it should be.
+        # # It is committed, ended, or taken over by another attempt: nothing to abort.
         _log.info("%s was not aborted: %s", producer.transactional_id, error)
 
 
@@ -125,7 +125,7 @@ def _producers(stages: Iterable[StagedRows]) -> list[Producer]:
 
 
 def _answered(options: SinkOptions, ask: Callable[[Client], T]) -> T:
-    """Ask until there is an answer, or no time is left; a broker may have moved in between."""
+    """Ask until there is an answer or the time is up; the broker may move meanwhile."""
     waiting = Waiting(SystemClock(), SystemEntropy())
     deadline = waiting.deadline(options.timeout_ms / 1000)
     attempt = 1

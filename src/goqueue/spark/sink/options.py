@@ -1,7 +1,7 @@
-"""The options of a write: parsed once, into one typed value; all mistakes are told at once.
+"""The options of a write: parsed once, into one typed value; all mistakes are reported at once.
 
-Names are those of Spark's Kafka sink where it has such an option, and may be written in any case. What Spark itself
-puts among them (where the checkpoint is, how the query is called) is left to Spark.
+Names are those of Spark's Kafka sink where it has such an option, and may be written in any case. Options of Spark
+itself (checkpoint, query name) are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOO_LARGE: Final = "goqueue.too.large"
 NAMES: Final = (BOOTSTRAP, TOPIC, HTTP_URL, COMPRESSION, BATCH_BYTES, TIMEOUT, TRANSACTION_TIMEOUT, TOO_LARGE)
 
 TRANSACTION_TIMEOUT_MS_MAX: Final = 15 * 60_000
-"""The longest that a broker lets a transaction take, unless it is told otherwise."""
+"""The longest transaction timeout that brokers allow by default."""
 
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 128 * 1024 * 1024
@@ -38,7 +38,7 @@ _TIMEOUT_MS_MAX = 86_400_000
 
 
 class TooLargeUse(StrEnum):
-    """What becomes of a message that its topic does not take: the write fails, or something of it is left out."""
+    """What to do with a message that is too large for its topic: fail, or cut parts of it."""
 
     FAIL = "fail"
     CUT = "cut"
@@ -46,7 +46,7 @@ class TooLargeUse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """All that a write was told; docs/spark.md says what each of them means."""
+    """The options of a write; docs/spark.md describes them."""
 
     bootstrap: str
     topic: str | None
@@ -60,7 +60,7 @@ class SinkOptions:
 
 
 def parse_sink_options(written: Mapping[str, str]) -> tuple[SinkOptions, list[SettingMistake]]:
-    """Return what the options mean, and what is wrong with them; with mistakes, what they mean is of no use."""
+    """Parse options, and return their mistakes; with mistakes, the options are not valid."""
     form = OptionsForm(written)
     options = SinkOptions(
         bootstrap=form.read(BOOTSTRAP, _bootstrap, default=""),
@@ -75,7 +75,7 @@ def parse_sink_options(written: Mapping[str, str]) -> tuple[SinkOptions, list[Se
         too_large=form.read(TOO_LARGE, _too_large, default=TooLargeUse.FAIL),
     )
     if not form.has(BOOTSTRAP):
-        form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
+        form.note(BOOTSTRAP, "is missing: set the address of the broker, for example 127.0.0.1:9092")
     form.check_names(NAMES, of="a write", path_fix=_path_fix, others=_OF_SPARK)
     return options, form.mistakes
 

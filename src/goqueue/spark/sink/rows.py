@@ -1,13 +1,11 @@
-"""From the rows of a write to the rows of each partition, as `encode` takes them. Pure.
+"""Splits the rows of a write by partition, as `encode` takes them. Pure.
 
-Owns what a row says about where it goes and what the columns beside the record mean: the partition is the one that the
-row names, else that of its key, else whose turn it is; a priority is a header. Rows keep their order in a partition.
+The partition is the one in the row, else that of its key, else round-robin; a priority becomes a header. Rows keep
+their order within a partition.
 
-Which partition each row goes to, and the rows of each partition apart.
-
-Owns the choice for whole columns of keys; it is the one of `model.partitioners` (what Kafka's Java client does), so a
-key meets its earlier messages wherever they came from. Keys are hashed in step: the first word of all of them, then
-the second words of those that have one, and so on. Rows without a key take one turn together (the sticky way).
+Keys are hashed as in `model.partitioners` (murmur2, as in Kafka's Java client), so messages of a key share a partition.
+Whole columns are hashed in step: the first word of all keys, then the second words, and so on. Rows of a batch without
+a key go to one partition together (sticky partitioning).
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _RECORD_COLUMNS = ("key", "value", "headers", "timestamp")
 
 Hashes = NDArray[np.uint32]
 
-# Longer keys are rare, and would make all others wait for their many words: they are hashed one by one.
+# # Longer keys are rare and have many words, so they are hashed one by one.
 _KEY_BYTES_MAX = 128
 _WORD_BYTES = 4
 _SEED = np.uint32(0x9747B28C)
@@ -50,10 +48,10 @@ class PlacedRows(NamedTuple):
 
 
 class Router:
-    """Decides where rows go; `partitions_of` tells how many partitions a topic has.
+    """Assigns rows to partitions; `partitions_of` returns the partition count of a topic.
 
-    Rows without a key take turns in each topic, all that come together the same one. Tasks begin with different turns,
-    so that many tasks with few rows do not all write to the first partition.
+    Rows without a key are assigned round-robin, one partition per batch. Tasks start at different partitions, so that
+    many tasks with few rows do not all write to the first one.
     """
 
     def __init__(self, topic: str | None, partitions_of: Callable[[str], int], first_turn: int) -> None:
@@ -63,7 +61,7 @@ class Router:
         self._turns: dict[str, RoundRobin] = {}
 
     def placed(self, rows: pa.RecordBatch) -> Iterator[PlacedRows]:
-        """Yield the rows of each partition; Invalid or UnknownPartition if a row says what cannot be."""
+        """Yield the rows of each partition; Invalid or UnknownPartition for invalid columns."""
         for topic, of_topic in self._by_topic(rows):
             ids = self._partition_ids(topic, of_topic)
             for partition, placed in split_by_partition(_records_of(of_topic), ids):
@@ -110,7 +108,7 @@ def _named_ids(named: pa.Array, topic: str, count: int) -> NDArray[np.int32]:
 
 
 def _records_of(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what becomes part of the records, with each priority as the last header of its row."""
+    """Return the columns of the records, with each priority as the last header of its row."""
     columns = {name: rows.column(name) for name in _RECORD_COLUMNS if name in rows.schema.names}
     if "priority" in rows.schema.names and rows.column("priority").null_count < rows.num_rows:
         columns["headers"] = with_priorities(columns.get("headers"), rows.column("priority"))
@@ -118,7 +116,7 @@ def _records_of(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_priorities(headers: pa.ListArray | None, priorities: pa.Array) -> pa.ListArray:
-    """Return the headers of each row with its priority behind them, so that it counts; none if it has neither."""
+    """Append the priority of each row to its headers, where it overrides earlier ones; null if a row has neither."""
     wrong = pc.filter(priorities, pc.or_(pc.less(priorities, 0), pc.greater(priorities, PRIORITY_MAX)))
     if len(wrong.drop_null()):
         raise Invalid(f"{wrong.drop_null()[0].as_py()} is no priority", hint=f"they go from 0 to {PRIORITY_MAX}")
@@ -137,7 +135,7 @@ def with_priorities(headers: pa.ListArray | None, priorities: pa.Array) -> pa.Li
         pairs = _as_pairs(headers.flatten())
     bounds = np.zeros(len(priorities) + 1, np.int64)
     np.cumsum(counts + has_priority, out=bounds[1:])
-    # Where each pair ends up: the priority is the last of its row, all others lie in front of it in their order.
+    # # The position of each pair: the priority is the last of its row, after the others in order.
     is_added = np.zeros(int(bounds[-1]), np.bool_)
     is_added[bounds[1:][has_priority] - 1] = True
     chosen = np.empty(len(is_added), np.int64)
@@ -158,7 +156,7 @@ def _as_pairs(pairs: pa.StructArray) -> pa.StructArray:
 
 
 def partition_ids(keys: pa.Array, partitions: int, *, turn: RoundRobin) -> NDArray[np.int32]:
-    """Return the partition of each row by its key; rows without a key go together to whose turn it is."""
+    """Return the partition of each row by its key; rows without a key go to the next partition in turn."""
     if partitions < 1:
         raise Invalid(f"a topic of {partitions} partitions can take no rows")
     keys = binaries(keys, "the column key")
@@ -185,7 +183,7 @@ def split_by_partition(rows: pa.RecordBatch, ids: NDArray[np.int32]) -> Iterator
 
 
 def murmur2_hashes(keys: pa.BinaryArray) -> Hashes:
-    """Return the 32-bit MurmurHash2 of each key, with Kafka's seed; that of a null means nothing."""
+    """Return the 32-bit MurmurHash2 of each key, with Kafka's seed; undefined for null."""
     lengths = lengths_of(keys)
     if not len(lengths):
         return np.empty(0, np.uint32)
@@ -198,7 +196,7 @@ def murmur2_hashes(keys: pa.BinaryArray) -> Hashes:
 
 
 def _contents(keys: pa.BinaryArray) -> tuple[Octets, Numbers]:
-    """Return the bytes of all keys, with a word's worth behind them, and where each begins."""
+    """Return the bytes of all keys, padded by one word, and where each key begins."""
     _, bounds_buffer, data = keys.buffers()
     bounds = np.frombuffer(bounds_buffer, np.int32, len(keys) + 1, keys.offset * 4).astype(np.int64)
     first, end = int(bounds[0]), int(bounds[-1])

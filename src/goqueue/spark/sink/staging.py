@@ -1,19 +1,15 @@
-"""What a task of a write does: it stages its rows in a transaction of its own, and leaves it open.
+"""Stages the rows of a task in its own transaction, which stays open.
 
-Rows are gathered until they are worth the work on columns, encoded partition by partition, and sent without waiting
-for each reply, so that the broker works while the next ones are encoded. What is held at a time is a few times
-`GATHERED_BYTES`, however many rows there are.
+Rows are gathered into larger batches, encoded by partition, and sent without waiting for each reply, so that the broker
+works while the next rows are encoded. Memory is a few times `GATHERED_BYTES`, for any number of rows.
 
-The transaction begins with the first row: a task without rows stages nothing. It is not ended here. The driver commits
-it together with those of the other tasks, or nobody does, and it ends by its timeout. A task that fails aborts it on
-the way out, if it still can.
+The transaction begins with the first row: a task without rows stages nothing. The driver commits it together with those
+of the other tasks; otherwise it ends by its timeout. A failing task aborts it, if it still can.
 
-Messages that their topic does not take: what is left out of them so that it does. Pure.
-
-For whoever would rather write less of a message than nothing more at all, as dead letters are. What was added to a
-message (`goqueue-dlq-...`) goes first, its largest header before the others: the message itself then stays as it was.
-If that is not enough, the value goes, and at last key and headers; where the message is from is told by what was added.
-The header `goqueue-dlq-cut` names what was left out, if there is room for it.
+`fitted` cuts messages that are too large for their topic, for dead letters, which must not block the query. It removes
+added headers (`goqueue-dlq-...`) first, the largest before the others, so that the message itself stays unchanged; then
+the value, then the key and the message's own headers, while the added headers still name its origin. The header
+`goqueue-dlq-cut` lists the removed parts, if it fits.
 """
 
 from __future__ import annotations
@@ -37,10 +33,10 @@ from goqueue.spark.sink.rows import Router
 from goqueue.spark.source.columns import HEADER_TYPE
 
 GATHERED_BYTES = 4 * 1024 * 1024
-"""About how many bytes of rows are encoded together."""
+"""The approximate size of rows that are encoded together."""
 
 _LIMIT_SETTING = "max.message.bytes"
-# Enough for a broker that lives, and soon over if there is none: Spark waits for the task to end.
+# # Short, since Spark waits for the task to end.
 _ABORT_TIMEOUT_S = 5.0
 
 ADDED_PREFIX: Final = "goqueue-dlq-"
@@ -51,7 +47,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which attempt of which task this is, in which sink; `turn` is where rows without a key begin."""
+    """An attempt of a task in a sink; `turn` is the first partition for rows without a key."""
 
     sink: str
     task: int
@@ -61,7 +57,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StagedRows(WriterCommitMessage):
-    """What a task tells the driver: in which transaction its rows are, or no transaction if it had none."""
+    """The result of a task: the transaction with its rows, or None without rows."""
 
     sink: str
     task: int
@@ -72,7 +68,7 @@ class StagedRows(WriterCommitMessage):
 
 
 def stage(options: SinkOptions, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> StagedRows:
-    """Stage all rows; they are stored at return, and nobody sees them."""
+    """Stage all rows; they are durable at return, and invisible to committed reads."""
     with Staging(options, attempt) as staging:
         for rows in gathered(batches):
             staging.write(rows)
@@ -80,7 +76,7 @@ def stage(options: SinkOptions, attempt: Attempt, batches: Iterable[pa.RecordBat
 
 
 def gathered(batches: Iterable[pa.RecordBatch], bytes_min: int = GATHERED_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in larger batches, without those that have none."""
+    """Yield the same rows in larger batches, without empty ones."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -102,7 +98,7 @@ def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Staging:
-    """A transaction under way; a context manager that aborts it if it is left by an exception."""
+    """An open transaction; as a context manager, it is aborted on an exception."""
 
     def __init__(self, options: SinkOptions, attempt: Attempt, clock: Clock | None = None) -> None:
         self._options = options
@@ -120,7 +116,7 @@ class Staging:
         self._size_bytes = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Send rows; they are on their way at return."""
+        """Send rows, without waiting for replies."""
         producer = self._producer or self._begin()
         streams: dict[TopicPartition, Iterator[bytearray]] = {}
         new: list[TopicPartition] = []
@@ -137,7 +133,7 @@ class Staging:
         self._rows += rows.num_rows
 
     def finish(self) -> StagedRows:
-        """Wait until everything is stored, and tell where it is."""
+        """Wait until everything is stored, and return the transaction."""
         attempt = self._attempt
         if self._producer is not None:
             with _explained():
@@ -147,7 +143,7 @@ class Staging:
     def _begin(self) -> ProducerIdentity:
         options = self._options
         timeout_s = options.timeout_ms / 1000
-        # A broker that restarts at this moment is waited for.
+        # # The broker may be restarting.
         data = KafkaData(options.bootstrap, timeout_s=timeout_s, connect_timeout_s=timeout_s)
         self._data = self._stack.enter_context(data)
         attempt = self._attempt
@@ -192,8 +188,8 @@ class Staging:
             if isinstance(found.error, UnknownTopic):
                 raise UnknownTopic(
                     f"there is no topic {topic!r}",
-                    hint=f"make it first: goqueue topic create {topic}; a write makes no topics, whatever the broker's "
-                    "setting auto_create_topics says",
+                    hint=f"create it first: goqueue topic create {topic}; writes create none, whatever the broker's "
+                    "setting auto_create_topics",
                 )
             if found.error is not None:
                 raise found.error
@@ -201,7 +197,7 @@ class Staging:
         return known
 
     def _limit_of(self, topic: str) -> int:
-        """Return how large a batch may be: as the write was told, or else what the topic takes."""
+        """Return the largest batch: by the option, or else by the topic's setting."""
         limit = self._options.batch_bytes_max or self._limits.get(topic)
         if limit is None:
             found = self._data.topic_setting([topic], _LIMIT_SETTING)
@@ -209,7 +205,7 @@ class Staging:
         return limit
 
     def _abort(self) -> None:
-        """Abort the transaction, if anything of it was told to the broker; whoever cannot leaves it to its timeout."""
+        """Abort the transaction, if the broker knows it; if that fails, it ends by its timeout."""
         if self._producer is None or not self._writers:
             return
         with (
@@ -231,7 +227,7 @@ class Staging:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Add to an error about sizes which settings decide about them."""
+    """Add the relevant settings to an error about sizes."""
     try:
         yield
     except TooLarge as error:
@@ -243,7 +239,7 @@ def _explained() -> Iterator[None]:
 
 
 def fitted(rows: pa.RecordBatch, *, now_ms: int, bytes_max: int) -> pa.RecordBatch:
-    """Return the rows so that none takes a batch of more than `bytes_max` bytes as it is sent, if that can be."""
+    """Cut rows so that each fits into a batch of `bytes_max` bytes, if possible."""
     if not rows.num_rows or bytes_alone(rows, now_ms).max() <= bytes_max:
         return rows
     if "headers" not in rows.schema.names:
@@ -262,7 +258,7 @@ def _made_smaller(row: pa.RecordBatch, now_ms: int, bytes_max: int) -> pa.Record
         return row
     (written,) = row.to_pylist()
     smaller = (pa.RecordBatch.from_pylist([each], schema=row.schema) for each in _smaller(written))
-    # Whoever cannot be made small enough is refused when it is sent.
+    # # A row that cannot be made small enough is refused when it is sent.
     return next((each for each in smaller if _fits(each, now_ms, bytes_max)), row)
 
 
@@ -275,7 +271,7 @@ def _fits(row: pa.RecordBatch, now_ms: int, bytes_max: int) -> bool:
 
 
 def _smaller(row: Row) -> Iterator[Row]:
-    """Yield a message with less and less of it."""
+    """Yield versions of a message, each smaller than the one before."""
     headers: list[Row] = row["headers"] or []
     added = [each for each in headers if each["key"].startswith(ADDED_PREFIX)]
     own = [each for each in headers if not each["key"].startswith(ADDED_PREFIX)]

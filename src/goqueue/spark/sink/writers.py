@@ -1,17 +1,17 @@
-"""Writing to topics, exactly once: the writers that Spark asks for, one for batches and one for streams.
+"""Writes to topics exactly once: the writers for batches and streams that Spark uses.
 
     task   -> staging       rows into a transaction of their own, which stays open
     driver -> sink_commit   all transactions of a batch are committed together, once
 
-A stream's sink is its query, by the id that its checkpoint holds, and a batch is what Spark numbers so: whatever is
-repeated after a failure meets what was there before. A batch write is a sink of its own with one batch.
+The sink of a stream is its query, identified by the id in its checkpoint, with Spark's batch numbers, so that a
+repeated batch is recognised. A batch write is a sink of its own with one batch.
 
-An attempt is told by the number that Spark gives it within its task. These begin anew with each batch, so that a query
-uses the same few transactional ids for ever; an attempt that begins takes the id from whoever had it. If Spark repeats
-a whole stage, two attempts may have the same number: one of them loses its transaction, and if it is the one that Spark
-wants, the commit is refused and the batch repeated. Nothing is written twice by that.
+An attempt has Spark's attempt number within its task. Numbers restart with each batch, so a query reuses a few
+transactional ids; a new attempt fences the previous holder of its id. If Spark repeats a whole stage, two attempts may
+have the same number: one of them loses its transaction, and if Spark chose that one, the commit is refused and the
+batch repeated. No row is written twice.
 
-Which columns a write takes, and of which types; judged from the schema, before anything is written. Pure.
+The columns of a write are checked by its schema, before it starts:
 
 | column    | type                             | may be missing                 | null in a row       |
 |-----------|----------------------------------|--------------------------------|---------------------|
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-"""What Spark tells the tasks of a stream. It is not documented there; a test holds on to it."""
+"""Properties that Spark sets for the tasks of a stream. They are undocumented; a test covers them."""
 
 _STREAM_AGAIN = (
     "restart the query with the same checkpoint: it repeats the batch, and what is committed is not written again"
@@ -78,7 +78,7 @@ _GIVEN = {
 
 
 def check_write(written: Mapping[str, str], schema: StructType, *, is_overwrite: bool) -> SinkOptions:
-    """Return what a write was told; InvalidSettings with all mistakes in options, columns and mode."""
+    """Parse the options of a write; InvalidSettings with all mistakes in options, columns and mode."""
     options, mistakes = parse_sink_options(written)
     if is_overwrite:
         line = "a topic cannot be overwritten: use mode append for a batch, output mode append or update for a stream"
@@ -91,7 +91,7 @@ def check_write(written: Mapping[str, str], schema: StructType, *, is_overwrite:
 
 
 class GoQueueStreamWriter(DataSourceStreamArrowWriter):
-    """The sink of a query."""
+    """The sink of a streaming query."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -146,12 +146,12 @@ class GoQueueWriter(DataSourceArrowWriter):
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise Invalid("rows are written by the tasks of Spark, and this is none")
+        raise Invalid("rows can be written only in tasks of Spark")
     return context
 
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedRows]:
-    """Return what tasks have told; those that failed have told nothing."""
+    """Return the results of tasks, without failed ones."""
     return [message for message in messages if isinstance(message, StagedRows)]
 
 
@@ -179,7 +179,7 @@ _COLUMNS = {
 
 
 def column_mistakes(schema: StructType, *, has_topic: bool) -> Iterator[SettingMistake]:
-    """Yield all that is wrong with the columns; `has_topic` says that an option names the topic."""
+    """Yield all mistakes in the columns; `has_topic` if an option sets the topic."""
     counts = Counter(schema.fieldNames())
     for name, count in counts.items():
         if count > 1:
@@ -191,11 +191,9 @@ def column_mistakes(schema: StructType, *, has_topic: bool) -> Iterator[SettingM
         elif not column.fits(field.dataType):
             yield _mistake(field.name, f"is of type {field.dataType.simpleString()}, not {column.kind}: cast it")
     if "value" not in counts:
-        yield _mistake("value", "is missing: name what is written so, for example to_json(struct(*)) AS value")
+        yield _mistake("value", "is missing: add it, for example as to_json(struct(*)) AS value")
     if not has_topic and "topic" not in counts:
-        yield SettingMistake(
-            ("topic",), "no topic is named: set the option topic, or have a column topic that says it for each row"
-        )
+        yield SettingMistake(("topic",), "no topic is set: set the option topic, or add a column topic")
 
 
 def _unknown(name: str) -> str:

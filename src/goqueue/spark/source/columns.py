@@ -1,4 +1,4 @@
-"""The columns of a topic's rows, as Arrow types; what they are made of is the business of `decode`.
+"""The columns of a topic's rows, as Arrow types.
 
 | column        | Arrow type                               | null                                                   |
 |---------------|------------------------------------------|--------------------------------------------------------|
@@ -13,8 +13,8 @@
 | trace_id      | string of 32 hex digits                  | if the message carries no well-formed trace context    |
 | schema_id     | int32                                    | if the message names no schema                         |
 
-Spark compares the schema of each batch of rows with what it expects and refuses any difference, so the types, their
-order and even the names inside of the list are exactly those that pyspark derives from its own schema.
+Spark refuses batches whose schema differs from the expected one, so the types, their order and even the names inside
+the list are exactly those that pyspark derives from its own schema.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The data source `goqueue`, as Spark asks for it: a schema, and readers and writers for batches and streams.
 
-Options are parsed where Spark asks for something, so that a mistake is told where it was made. All the rest is
-imported then, too: Spark imports this module just to learn that it exists.
+Options are parsed when Spark asks for a schema, reader or writer, so that mistakes are raised there. Other modules are
+imported then, too: Spark imports this module to discover data sources.
 
-A mistake in options is told in one line. Spark would put the stack trace of its worker in front of it, unless a
-variable of that worker says otherwise; the worker ends with the error, so the variable touches nothing else.
+A mistake in options is shown in one line. Spark would print the stack trace of its worker before it, unless an
+environment variable of that worker prevents it; the worker ends with the error, so the variable affects nothing else.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GoQueueSource(DataSource):
         from goqueue.spark.source.options import ReadKind, parse_options
         from goqueue.spark.source.stream import GoQueueStreamReader
 
-        # With its stack trace: Spark raises an error of its own after ours, and without the trace shows that one alone.
+        # # With the stack trace: Spark raises another error after ours, and without the trace it shows only that one.
         options = parse_options(self.options, ReadKind.STREAM)
         return GoQueueStreamReader(options, _columns(schema, options.decoding))
 
@@ -90,7 +90,7 @@ class GoQueueSource(DataSource):
 
 @contextmanager
 def _told_in_a_line() -> Iterator[None]:
-    """Have an error of ours told without a stack trace, if this is a worker of Spark."""
+    """Show errors of GoQueue without a stack trace, in a worker of Spark."""
     from goqueue.errors import GoQueueError
 
     try:
@@ -115,7 +115,7 @@ def _with_values(options: ReadOptions, decoding: Decoding) -> StructType:
 
 
 def _columns(schema: StructType, decoding: Decoding | None) -> list[str]:
-    """Return the names of the columns that Spark wants; Invalid if one of them is not what a topic has."""
+    """Return the names of the columns that Spark requests; Invalid for an unknown column or another type."""
     from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
     from goqueue.errors import Invalid
@@ -124,7 +124,7 @@ def _columns(schema: StructType, decoding: Decoding | None) -> list[str]:
 
     names = list(schema.fieldNames())
     if not names:
-        # Arrow has no way to say how many rows without columns there are.
+        # # Arrow cannot represent rows without columns.
         raise Invalid("the schema has no column", hint="name one, for example offset BIGINT")
     decoded = {field.name: field for field in fields_of(decoding)} if decoding else {}
     stored = schema_of([name for name in names if name not in decoded])
@@ -135,7 +135,7 @@ def _columns(schema: StructType, decoding: Decoding | None) -> list[str]:
             hint = f"its columns are {_COLUMNS.format(headers=_HEADERS)}"
             if field.name in decoded:
                 hint = f"it is {from_arrow_type(field.type, prefer_timestamp_ntz=True).simpleString()}"
-            raise Invalid(f"column {field.name} of a topic is of another type than {kind}", hint=hint)
+            raise Invalid(f"column {field.name} of a topic is not of type {kind}", hint=hint)
         if not wanted.nullable:
             raise Invalid(f"column {field.name} cannot be NOT NULL", hint="leave that out of the schema")
     return names

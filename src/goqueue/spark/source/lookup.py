@@ -1,7 +1,6 @@
-"""What the broker has at this moment, for whoever plans a read: topics, their partitions, where each starts and ends.
-
-The end is that of what is visible: with committed reads, open transactions lie behind it. What lies before the start of
-a log and is in the archive of its topic is there, too.
+"""Looks up the topics and partitions of a read, with the start and the end of each log. The end is the end of visible
+records: for committed reads, it is before the first open transaction. Archived records before the start of a log are
+included.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _CONNECT_S_MAX = 5.0
 
 
 class Bounds(NamedTuple):
-    """The first offset that the log of a partition still has, the one behind the last visible one, and the archive."""
+    """The first offset in the log of a partition, the end of its visible records, and the archived pieces."""
 
     start: int
     end: int
     archived: Pieces = ()
-    """What lies before the log and can be read nevertheless."""
+    """Archived offsets before the log."""
 
     @property
     def first(self) -> int:
@@ -43,14 +42,16 @@ class Bounds(NamedTuple):
         return self.archived[0].start if self.archived else self.start
 
     def readable_from(self, offset: int) -> int:
-        """Return an offset itself if it can be read, or the next one that can; behind the start of the log, itself."""
+        """Return the next readable offset from an offset on; offsets from the start of the log on are returned
+        unchanged.
+        """
         if offset >= self.start:
             return offset
         return next((max(offset, piece.start) for piece in self.archived if offset < piece.end), self.start)
 
 
 class SeenTopic(NamedTuple):
-    """A topic as it is now, with the partitions that are to be read."""
+    """A topic and its partitions to read."""
 
     id: UUID
     partitions: Mapping[int, Bounds]
@@ -59,24 +60,24 @@ class SeenTopic(NamedTuple):
 Seen = Mapping[str, SeenTopic]
 
 Reached = Callable[[TopicPartition, UUID], int]
-"""From which offset on a partition of a topic will be read; 0 if that is not known."""
+"""The offset from which a partition will be read; 0 if unknown."""
 
 
 def connect(options: ReadOptions, *, is_patient: bool = False) -> KafkaData:
-    """Return a client; somebody who `is_patient` waits longer for a broker that is not there."""
+    """Return a client; one that `is_patient` waits longer for a connection."""
     timeout_s = options.timeout_ms / 1000
     connect_s = timeout_s if is_patient else min(timeout_s, _CONNECT_S_MAX)
     return KafkaData(options.bootstrap, timeout_s=timeout_s, connect_timeout_s=connect_s)
 
 
 def at_end(place: TopicPartition, topic_id: UUID) -> int:
-    """Say that nothing will be read that is there already."""
+    """Return the largest offset: nothing that exists already will be read."""
     del place, topic_id
     return OFFSET_MAX
 
 
 def begins_at(boundary: Boundary) -> Reached:
-    """Return what is known of where a read begins, before anybody was asked."""
+    """Return what is known of the start of a read without asking the broker."""
     if boundary is Place.LATEST:
         return at_end
     offsets = boundary.offsets if isinstance(boundary, AtOffsets) else {}
@@ -86,10 +87,10 @@ def begins_at(boundary: Boundary) -> Reached:
 def look(
     data: KafkaData, options: ReadOptions, archives: Archives | None = None, reached: Reached | None = None
 ) -> Seen:
-    """Return what is subscribed and exists; a named topic that does not exist is left out.
+    """Return the subscribed topics that exist.
 
-    Archives are looked at only for those who have `reached` less than what the logs have, or do not say. Whoever looks
-    more than once keeps the `archives`.
+    Archives are read only for partitions whose `reached` offset is before the log, or unknown. Callers that look
+    repeatedly pass the same `archives`, which are cached.
     """
     ids: dict[str, UUID] = {}
     places: list[TopicPartition] = []
@@ -121,7 +122,7 @@ def look(
 
 
 def _behind(name: str, log: TopicLog, reached: Reached) -> TopicLog:
-    """Return the partitions in which somebody may read what lies before the log."""
+    """Return the partitions whose reads may begin before the log."""
     starts = {
         number: start for number, start in log.starts.items() if reached(TopicPartition(name, number), log.id) < start
     }
@@ -133,7 +134,7 @@ def _of(archived: Mapping[str, Mapping[int, Pieces]], topic: str, partition: int
 
 
 def require_all(seen: Seen, options: ReadOptions) -> None:
-    """Raise UnknownTopic if a topic that is subscribed by its name does not exist, or no topic matches."""
+    """Raise UnknownTopic if a topic that is subscribed by name does not exist."""
     match options.subscription:
         case Named(names):
             wanted: Iterable[str] = names
@@ -145,13 +146,15 @@ def require_all(seen: Seen, options: ReadOptions) -> None:
             assert_never(options.subscription)
     missing = [repr(name) for name in wanted if name not in seen]
     if missing:
-        raise UnknownTopic(f"there is no topic {', '.join(missing)}", hint="make it first; reading makes none")
+        raise UnknownTopic(
+            f"there is no topic {', '.join(missing)}", hint="create it first: reads do not create topics"
+        )
 
 
 def resolve(
     data: KafkaData, options: ReadOptions, boundary: Boundary, seen: Seen, *, name: str, is_end: bool = False
 ) -> dict[TopicPartition, int]:
-    """Return where a boundary lies in each partition; `name` is the option that errors speak of."""
+    """Resolve a boundary to an offset in each partition; `name` is the option in error messages."""
     bounds = {TopicPartition(topic, each): found for topic in seen for each, found in seen[topic].partitions.items()}
     match boundary:
         case Place():
@@ -203,7 +206,7 @@ def _place(place: int, bounds: Bounds) -> int:
 def _at_record(found: FoundOffset, bounds: Bounds, *, is_end: bool) -> int:
     if found.offset is None:
         return bounds.end
-    # The record may have come after the bounds were looked up, and a read ends at these.
+    # # The record may be newer than the bounds, where a read ends.
     return min(found.offset, bounds.end) if is_end else found.offset
 
 
@@ -240,7 +243,7 @@ def _require_same(written: Mapping[TopicPartition, int], bounds: Mapping[TopicPa
     foreign = [str(place) for place in written if place not in bounds]
     mistakes = []
     if missing:
-        mistakes.append(f"nothing is said of {', '.join(missing)}")
+        mistakes.append(f"{', '.join(missing)} is missing")
     if foreign:
         mistakes.append(f"{', '.join(foreign)} is not among what is read")
     if mistakes:
@@ -251,6 +254,6 @@ def _require_records(found: Mapping[TopicPartition, FoundOffset], times: Mapping
     without = [f"{place} at {times[place]}" for place, each in found.items() if each.offset is None]
     if without:
         raise Invalid(
-            f"no record is that young or younger: {', '.join(without)}",
-            hint="set startingOffsetsByTimestampStrategy=latest to begin with what comes next",
+            f"no record has that time or a later one: {', '.join(without)}",
+            hint="set startingOffsetsByTimestampStrategy=latest to begin with the next record",
         )

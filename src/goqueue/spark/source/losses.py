@@ -1,4 +1,4 @@
-"""What a read was to find and does not: told as an error, or, if the read is to go on nevertheless, as a warning."""
+"""Lost records: raised as an error, or logged as a warning if the read may continue."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _log = logging.getLogger("goqueue.spark")
 
 
 class DataLost(NotFound):
-    """Records are gone that the read has not seen."""
+    """Unread records were removed."""
 
     code = "data_lost"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Something that is not there any more, and what a read does that goes on without it."""
+    """A loss, and how a read continues without it."""
 
     what: str
     consequence: str
 
 
 def removed(place: TopicPartition, start: int, end: int, log_start: int, next_offset: int | None = None) -> Loss:
-    """Return the loss of records that retention, or somebody, has removed; `end` is exclusive.
+    """Return the loss of records removed by retention or DeleteRecords; `end` is exclusive.
 
-    The `next_offset` that can be read lies before the log if it is in an archive, which has a gap then.
+    The `next_offset` that can be read is before the log if it is in an archive, which then has a gap.
     """
     next_offset = log_start if next_offset is None else next_offset
     archive = "" if next_offset == log_start else f", and the archive goes on at {next_offset}"
@@ -42,7 +42,7 @@ def removed(place: TopicPartition, start: int, end: int, log_start: int, next_of
 
 
 def cut_off(place: TopicPartition, offset: int, log_end: int, *, is_end: bool = False) -> Loss:
-    """Return the loss of records at the end of a log, which ends before a position, or before the end of the query."""
+    """Return the loss of a log that ends before a position, or before the end of the query."""
     where = f"offset {offset}, where the query is to end" if is_end else f"the position {offset} of the query"
     return Loss(
         f"{place} ends at offset {log_end}, before {where}: the broker has lost records, or "
@@ -52,7 +52,7 @@ def cut_off(place: TopicPartition, offset: int, log_end: int, *, is_end: bool = 
 
 
 def left(place: TopicPartition) -> Loss:
-    """Return the loss of a partition that is there, but not among what is read."""
+    """Return the loss of a partition that is no longer subscribed."""
     return Loss(f"{place} is not subscribed any more", "goes on without it")
 
 
@@ -62,7 +62,7 @@ def deleted(topic: str) -> Loss:
 
 
 def recreated(topic: str, *, is_new_read: bool = True) -> Loss:
-    """Return the loss of a topic that has another one in its place, which is read from now on, or not."""
+    """Return the loss of a topic that was replaced by another one, which is read from now on, or not."""
     return Loss(
         f"topic {topic!r} was deleted and made again since the query read it",
         "reads the new topic from its start" if is_new_read else "goes on without it",
@@ -70,7 +70,7 @@ def recreated(topic: str, *, is_new_read: bool = True) -> Loss:
 
 
 def settle(losses: Sequence[Loss], *, is_failure: bool, told: set[str] | None = None) -> None:
-    """Raise DataLost, or warn of each loss that was not `told` already, which is what the last look has found."""
+    """Raise DataLost, or warn of each loss that is not in `told`, the losses of the last look."""
     if losses and is_failure:
         goes_on = "; ".join(dict.fromkeys(loss.consequence for loss in losses))
         raise DataLost(

@@ -3,10 +3,8 @@
 Offsets per partition are written as Spark's Kafka source has it: `{"orders": {"0": 23, "1": -2}}`, where -2 is the
 earliest offset and -1 the latest.
 
-Options as somebody has written them, in any case, and all that is wrong with them.
-
-Reads and writes fill in the same form: each value is parsed on its own, and a mistake is noted rather than raised, so
-that all of them can be told at once.
+`OptionsForm` reads options, whose names have any case. A mistake is noted and not raised, so that all mistakes are
+reported at once. Reads and writes use the same form.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from goqueue.spark.archive.paths import normal_path
 PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 SLICES_MAX = 100_000
-"""How many tasks a read may have: Spark's driver keeps each of them in memory."""
+"""The most tasks of a read: Spark's driver keeps each of them in memory."""
 
 _OFFSETS_HINT = 'write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}}'
 _TIMES_HINT = 'write JSON such as {"orders": {"0": 1767225600000}}, with milliseconds since 1970'
@@ -87,14 +85,14 @@ Subscription = Named | Matching | Assigned
 
 
 class ArchiveUse(Enum):
-    """Whether records that the log has not any more are read from the archive of their topic, if it has one."""
+    """Whether records that the log no longer has are read from the archive of their topic."""
 
     AUTO = "auto"
     NEVER = "never"
 
 
 def parse_flag(written: str) -> bool:
-    """Return whether it says true."""
+    """Parse true or false."""
     folded = written.strip().lower()
     if folded not in {"true", "false"}:
         raise Invalid(f"{quoted(written)} is neither true nor false")
@@ -118,7 +116,7 @@ def parse_timestamp_ms(written: str) -> int:
 
 
 def parse_text(written: str) -> str:
-    """Return what is not empty."""
+    """Return a text that is not empty."""
     text = written.strip()
     if not text:
         raise Invalid("nothing is written there")
@@ -202,18 +200,18 @@ def _json(written: str, kind: type[T], hint: str) -> T:
 
 
 class OptionsForm:
-    """Options as they were written, and what is wrong with them."""
+    """Options as written, and their mistakes."""
 
     def __init__(self, written: Mapping[str, str]) -> None:
         self._written = {name.lower(): (name, text) for name, text in written.items()}
         self.mistakes: list[SettingMistake] = []
 
     def has(self, name: str) -> bool:
-        """Tell whether an option is there."""
+        """Return whether an option is set."""
         return name.lower() in self._written
 
     def read(self, name: str, parse: Callable[[str], T], *, default: T) -> T:
-        """Return what an option says, or the default if it is not there, or noted as wrong."""
+        """Return the value of an option, or the default if it is not set or malformed, which is noted."""
         if not self.has(name):
             return default
         try:
@@ -223,7 +221,7 @@ class OptionsForm:
             return default
 
     def one_of(self, names: tuple[str, ...]) -> str | None:
-        """Return which one is there; more than one is a mistake."""
+        """Return the option that is set; more than one is a mistake."""
         present = [name for name in names if self.has(name)]
         if len(present) > 1:
             line = f"{' and '.join(present)} contradict each other: keep one of them"
@@ -231,16 +229,16 @@ class OptionsForm:
         return present[0] if present else None
 
     def note(self, name: str, what: str) -> None:
-        """Take note of what is wrong with an option: half a sentence that begins with a verb, or a whole one."""
+        """Note a mistake: a predicate that begins with is, belongs or has, or a whole sentence."""
         separator = " " if what.startswith(("is ", "belongs ", "has ")) else ": "
         self.mistakes.append(SettingMistake((name,), f"{name}{separator}{what}"))
 
     def check_names(
         self, names: Sequence[str], *, of: str, path_fix: Callable[[str], str], others: frozenset[str] = frozenset()
     ) -> None:
-        """Note what is no option `of` a read or a write; `others`, in lower case, are somebody else's business.
+        """Note unknown options `of` a read or a write; `others`, in lower case, are options of Spark.
 
-        `path_fix` says what to do about a path, which Spark's calls take in passing.
+        `path_fix` returns the hint for a path, which Spark's `load` and `save` take as an argument.
         """
         known = {name.lower(): name for name in names}
         for folded, (name, text) in self._written.items():

@@ -1,12 +1,10 @@
 """The options of a read: parsed once, into one typed value.
 
 Names are those of Spark's Kafka source where it has such an option; like all of Spark's they may be written in any
-case. Everything that is wrong is told at once, each with its name and what to do. What has no effect on a read of that
-kind is wrong as well: somebody believes that it has.
+case. All mistakes are reported at once, each with the option and a hint. An option without effect on that kind of read
+is a mistake, too.
 
-The options of a read that say what values are: `decode`, and `decode.*` beside it.
-
-A file is read here, where the options are: Spark asks for that on the driver. Tasks get what was in it.
+Schema files are read here, on the driver. Tasks get their content.
 """
 
 from __future__ import annotations
@@ -108,7 +106,7 @@ Choice = TypeVar("Choice", FormatName, Prefix)
 
 
 class ReadKind(Enum):
-    """What sort of read the options are for, as far as it is known."""
+    """The kind of read, if known."""
 
     UNKNOWN = "read"
     BATCH = "batch read"
@@ -117,7 +115,7 @@ class ReadKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """All that a read was told; docs/spark.md says what each of them means."""
+    """The options of a read; docs/spark.md describes them."""
 
     bootstrap: str
     subscription: Subscription
@@ -126,7 +124,7 @@ class ReadOptions:
     has_end: bool
     """Whether a stream ends there; a batch read always does."""
     needs_start_record: bool
-    """Whether it is an error that no record is as young as the time at which the read starts."""
+    """Whether a start time after the last record is an error."""
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
     trigger_delay_ms_max: int
@@ -137,23 +135,23 @@ class ReadOptions:
     isolation: Isolation
     fetch_bytes: int
     opened_bytes_max: int
-    """How large a batch may be when it is decompressed."""
+    """The largest size of a decompressed batch."""
     timeout_ms: int
     group: str | None
     http_url: str | None
     archive: ArchiveUse | str
-    """Where records are that the log has not any more: where the topic says, nowhere, or in an archive at a path."""
+    """The source of records that the log no longer has: the topic's archive, none, or an archive at a path."""
     decoding: Decoding | None
     """How values are decoded, if they are."""
 
 
 def parse_options(written: Mapping[str, str], kind: ReadKind) -> ReadOptions:
-    """Return what the options mean; InvalidSettings with all mistakes if there are any."""
+    """Parse options; InvalidSettings with all mistakes."""
     form = OptionsForm(written)
     _refuse_table(form)
     bootstrap = form.read(BOOTSTRAP, _bootstrap, default=None)
     if not form.has(BOOTSTRAP):
-        form.note(BOOTSTRAP, "is missing: say where the broker is, for example 127.0.0.1:9092")
+        form.note(BOOTSTRAP, "is missing: set the address of the broker, for example 127.0.0.1:9092")
     subscription = _subscription(form)
     has_end = any(map(form.has, _ENDS))
     begins_with_next = kind is ReadKind.STREAM and not has_end
@@ -188,7 +186,7 @@ def parse_options(written: Mapping[str, str], kind: ReadKind) -> ReadOptions:
 
 
 def _refuse_table(form: OptionsForm) -> None:
-    """Raise if Spark is about to make a table: it would forget the options, and every read of it fail."""
+    """Refuse CREATE TABLE: Spark would forget the options, and every read of the table would fail."""
     if form.has(_TABLE_MARK):
         line = (
             "Spark keeps no options of a table of this source: write CREATE TEMPORARY VIEW ... USING goqueue "
@@ -204,7 +202,7 @@ def _path_fix(path: str) -> str:
 def _subscription(form: OptionsForm) -> Subscription | None:
     present = form.one_of(_WHICH)
     if present is None:
-        line = f"{', '.join(_WHICH[:-1])} or {_WHICH[-1]} is missing: say what to read, for example topic=orders"
+        line = f"{', '.join(_WHICH[:-1])} or {_WHICH[-1]} is missing: set the topics to read, for example topic=orders"
         form.mistakes.append(SettingMistake(_WHICH, line))
     found: Subscription | None = None
     parsers: Mapping[str, Callable[[str], Subscription]] = {
@@ -254,7 +252,7 @@ def _check_together(form: OptionsForm, options: ReadOptions, kind: ReadKind) -> 
 
 
 def _check_effects(form: OptionsForm, options: ReadOptions, kind: ReadKind) -> None:
-    """Note what means nothing without another option, or contradicts it."""
+    """Note options without effect, and contradictions."""
     if isinstance(options.archive, str) and options.isolation is Isolation.UNCOMMITTED:
         form.note(ARCHIVE, f"has no effect with {_ISOLATION}=read_uncommitted: archives hold what was committed")
     least, most = options.offsets_per_trigger_min, options.offsets_per_trigger_max
@@ -319,7 +317,7 @@ def _http_url(written: str) -> str:
 
 
 def decoding_of(form: OptionsForm, *, disk: Disk | None = None) -> Decoding | None:
-    """Return how values are decoded, if they are; what is wrong is noted in the form."""
+    """Return how to decode values, None if they stay bytes; mistakes are noted in the form."""
     if not form.has(DECODE):
         for name in filter(form.has, DECODE_NAMES):
             form.note(name, f"has no effect without {DECODE}: set that, too, or leave it out")

@@ -1,6 +1,6 @@
-"""How offsets become work: ranges into slices, one Spark task each, and a limit shared among partitions.
+"""Plans the work of a read: ranges cut into slices, one Spark task each, and a limit shared among partitions.
 
-Pure. The same ranges always give the same slices, so a batch that is run again reads the same rows.
+Pure. The same ranges always give the same slices, so a repeated batch reads the same rows.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Range(NamedTuple):
     start: int
     end: int
     archived: ArchivedPiece | None = None
-    """Where the rows are if the log has them not any more."""
+    """The archived piece, if the log no longer has the rows."""
 
     @property
     def size(self) -> int:
-        """How many offsets there are; records may be fewer."""
+        """The number of offsets; there may be fewer records."""
         return self.end - self.start
 
 
@@ -55,7 +55,7 @@ def slices_of(
 
 
 def _cut_longest(ranges: Sequence[Range], counts: list[int], slices_min: int) -> None:
-    """Raise the counts, each time that of the range with the longest slices."""
+    """Add slices one by one to the range with the longest slices."""
     missing = slices_min - sum(counts)
     longest = [(-each.size / counts[index], index) for index, each in enumerate(ranges) if each.size > counts[index]]
     heapq.heapify(longest)
@@ -77,10 +77,11 @@ def _equal_pieces(whole: Range, count: int) -> list[Range]:
 
 
 def share(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
-    """Share a limit among partitions in proportion to what each has waiting; return how many offsets each may go on.
+    """Share a limit among partitions in proportion to their backlogs; return the offsets for each.
 
-    Whoever has something waiting gets one in any case, so that a large backlog starves nobody: only if there are more
-    such partitions than the limit allows, the sum is larger than the limit. Otherwise nothing of it is left unused.
+    Each partition with a backlog gets at least one offset, so that a large backlog starves no other partition. Only if
+    more partitions have a backlog than the limit allows does the sum exceed the limit. Otherwise the whole limit is
+    used.
     """
     waiting = {place: size for place, size in sorted(backlog.items()) if size > 0}
     others = sum(waiting.values()) - len(waiting)
@@ -88,7 +89,7 @@ def share(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartit
     if others <= rest:
         return waiting
     shares = {place: 1 + (size - 1) * rest // others for place, size in waiting.items()}
-    # What rounding down has left is less than one for each: those who lost most by it come first.
+    # # Rounding down leaves less than one offset per partition: the largest remainders get one more.
     losers = sorted(waiting, key=lambda place: -((waiting[place] - 1) * rest % others))
     for place in losers[: max(0, limit - sum(shares.values()))]:
         shares[place] += 1

@@ -1,12 +1,12 @@
-"""How far a stream has got, as Spark's checkpoint keeps it:
+"""The position of a stream, as Spark's checkpoint stores it:
 
     {"source": "goqueue", "version": 1,
      "topics": {"orders": {"id": "6b1f...", "offsets": {"0": 23, "1": 5}}},
      "end": {"orders": {"id": "6b1f...", "offsets": {"0": 90, "1": 80}}}}
 
-An offset is that of the next record to read. The id tells a topic from another one that has its name later. Only the
-position of a stream with an end has `end`: the offsets before which it stops. Spark compares such documents as text, so
-equal positions are written in one way only: in the order of names and numbers.
+An offset is the next one to read. The id distinguishes a topic from a later topic of the same name. Only a stream with
+an end has `end`, the offsets at which it stops (exclusive). Spark compares these documents as text, so topics and
+partitions are written in order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _VERSION = 1
 
 
 class ForeignCheckpoint(Conflict):
-    """The checkpoint was written by another kind of query, or by a version that is not understood."""
+    """The checkpoint was written by another kind of query, or by an unknown version."""
 
     code = "foreign_checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPosition:
-    """How far one topic was read: the next offset of each partition."""
+    """The next offset of each partition of a topic."""
 
     id: UUID
     offsets: Mapping[int, int]
@@ -42,7 +42,7 @@ class TopicPosition:
 
 @dataclass(frozen=True, slots=True)
 class StreamPositions:
-    """How far each topic was read, and where the stream ends if it has an end."""
+    """The position in each topic, and the end of the stream, if it has one."""
 
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
     end: StreamPositions | None = None
@@ -54,7 +54,7 @@ class StreamPositions:
                 yield TopicPartition(topic, partition), offset
 
     def reached(self, place: TopicPartition, topic_id: UUID) -> int:
-        """Return the next offset of a partition; 0 if it is that of another topic, or was not read yet."""
+        """Return the next offset of a partition; 0 if the topic has another id, or was not read yet."""
         topic = self.topics.get(place.topic)
         return 0 if topic is None or topic.id != topic_id else topic.offsets.get(place.partition, 0)
 
@@ -87,7 +87,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_positions(document: object) -> StreamPositions:
-    """Return what a document of the checkpoint says; ForeignCheckpoint if it is none of ours."""
+    """Parse a document of the checkpoint; ForeignCheckpoint if another source or version wrote it."""
     hint = "give every query a checkpointLocation of its own"
     if not isinstance(document, dict) or document.get("source") != _SOURCE:
         raise ForeignCheckpoint(

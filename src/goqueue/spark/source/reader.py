@@ -1,7 +1,7 @@
-"""Reading itself: what a task does with its slice, and the batch read that makes the slices.
+"""Reads slices in tasks, and plans the slices of batch reads.
 
-A task opens its own connection, fetches whole batches and turns them into Arrow; no record becomes a Python object.
-Readers are pickled and sent around, so they hold options and column names only.
+A task opens its own connection, fetches whole batches and converts them to Arrow; no record becomes a Python object.
+Readers are pickled, so they hold only options and column names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from goqueue.spark.values.decode import ValueColumns
 
 
 class GoQueueReader(DataSourceReader):
-    """A batch read: everything between two boundaries, both looked up when Spark plans the query."""
+    """A batch read between two boundaries, which are resolved when Spark plans the query."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -65,27 +65,27 @@ class GoQueueReader(DataSourceReader):
 
 
 def tasks_of(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartition]:
-    """Return what Spark is to run, a slice each."""
+    """Return the tasks for Spark, one per slice."""
     slices = slices_of(ranges, slices_min=options.slices_min, slice_records_max=options.slice_records_max)
     return [InputPartition(each) for each in slices]
 
 
 def read_task(options: ReadOptions, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task, with what their values say if they are decoded."""
+    """Yield the rows of a task, with decoded values if requested."""
     values = ValueColumns(columns, options.decoding)
     for batch in _stored_rows(options, values.stored, partition):
         yield from values.add(batch)
 
 
 def _stored_rows(options: ReadOptions, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task; Spark makes one without a slice if there is nothing to read."""
+    """Yield the rows of a task; without anything to read, Spark creates a task without a slice."""
     if not isinstance(partition.value, Range):
         return
     wanted = partition.value
     if wanted.archived is not None:
         yield from _read_archived(wanted, wanted.archived, columns)
         return
-    # A broker that restarts at this moment is waited for.
+    # # The broker may be restarting.
     with connect(options, is_patient=True) as data:
         yield from _read(data, options, columns, wanted)
 
@@ -96,7 +96,7 @@ def _read_archived(wanted: Range, piece: ArchivedPiece, columns: Sequence[str]) 
 
 
 def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Yield what is there of a slice; what is not is settled as the options say."""
+    """Yield the rows of a slice; losses are an error or a warning, by the options."""
     start = wanted.start
     while start < wanted.end:
         loss = _missing_topic(data, wanted)
@@ -120,7 +120,7 @@ def _read(data: KafkaData, options: ReadOptions, columns: Sequence[str], wanted:
 def _read_removed(
     data: KafkaData, options: ReadOptions, columns: Sequence[str], gone: Range, log_start: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is archived of records that were removed since the read was planned; the rest is lost."""
+    """Yield archived rows of records that were removed since the read was planned; the rest is lost."""
     logs = {gone.topic: TopicLog(gone.topic_id, {gone.partition: log_start})}
     pieces = Archives(options).before(data, logs).get(gone.topic, {}).get(gone.partition, ())
     available, losses = within(gone, Bounds(log_start, log_start, pieces))
@@ -143,7 +143,7 @@ def _read_on(data: KafkaData, options: ReadOptions, columns: Sequence[str], want
     place = TopicPartition(wanted.topic, wanted.partition)
     is_committed = options.isolation is Isolation.COMMITTED
     start = wanted.start
-    # Whether it is this topic is known only here for sure: it may become another one after any look at it.
+    # # The fetch checks the topic id: the topic may be replaced after any earlier check.
     fetches = data.read_range(
         place,
         start,

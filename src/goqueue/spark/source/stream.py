@@ -1,12 +1,10 @@
-"""The stream reader: Spark asks it how far there is something to read, and for the slices of each batch.
+"""The stream reader: tells Spark the offsets to read and the slices of each batch.
 
-Spark keeps one of these in a process beside the driver, for as long as the query runs, and others in tasks, which only
-`read`. Positions live in Spark's checkpoint. What to do next is decided by `stream_steps`; here the broker is asked.
+Spark keeps one reader in a process beside the driver while the query runs, and others in tasks, which only `read`.
+Positions are stored in Spark's checkpoint. `stream_plan` decides; this module asks the broker.
 
-Tells the broker how far a stream has got, as offsets of a group: so that people see its lag, and retention waits.
-
-It is a courtesy. The checkpoint alone decides where a query goes on, so nothing that fails here may fail the query: it
-is logged once, and tried again a while later. Offsets travel over HTTP; where that is, an option says, or the broker.
+`Progress` commits the position of a stream as offsets of a group, over HTTP, for its lag and for retention. This is
+best effort: a query continues from its checkpoint, so a failed commit is logged once and retried later.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _log = logging.getLogger("goqueue.spark")
 
 
 class GoQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream over topics; `read` may run anywhere, everything else beside the driver."""
+    """A stream over topics; `read` runs in tasks, all other methods beside the driver."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -99,14 +97,14 @@ class GoQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner = None
 
     def _driver_side(self) -> _Planner:
-        # Not before it is needed: Spark makes readers in tasks as well, and pickles them on their way there.
+        # # Created on demand: Spark pickles readers and sends them to tasks.
         if self._planner is None:
             self._planner = _Planner(self._options)
         return self._planner
 
 
 class _Planner:
-    """What a query keeps while it runs: its connection, where it began, and where it ends if it has an end."""
+    """The state of a running query: its connection, its start, and its end, if it has one."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -126,13 +124,13 @@ class _Planner:
 
     @property
     def last_seen_ends(self) -> StreamPositions | None:
-        """Where the query ends, or where everything ended when the broker was asked last."""
+        """The end of the query, or else the ends of the logs at the last look."""
         if self._end is not None:
             return self._end
         return None if self._last_seen is None else ends_of(self._last_seen)
 
     def initial(self) -> StreamPositions:
-        """Return where the query begins; the same however often Spark asks, but only within one process."""
+        """Return the start of the query; the same for repeated calls within one process."""
         if self._initial is None:
             seen = self._look(begins_at(self._options.start))
             require_all(seen, self._options)
@@ -143,16 +141,16 @@ class _Planner:
         return self._initial
 
     def aim_at_what_is_there(self) -> None:
-        """End the query when it has read what is there now."""
+        """End the query at the current ends of the logs."""
         self._target = ends_of(self._look(at_end))
 
     def latest(self, start: StreamPositions, limit: ReadLimit) -> StreamPositions:
-        """Return how far the next batch goes; `start` itself if there is to be none."""
-        # Whatever lies before the start has been through the sink.
+        """Return the end of the next batch; `start` itself for no batch."""
+        # # The sink has committed everything before the start.
         self.report(start)
         if start == self._initial and not self._is_beginning_logged:
-            # Of batch 0, Spark logs the end alone, and looks up its start again after a failure, which may be another
-            # one by then. So it has no rows, and its end is where the query begins.
+            # # Spark stores only the end of batch 0, and after a failure asks for its start again, which may have
+            # changed. So batch 0 has no rows, and its end is the start of the query.
             self._is_beginning_logged = True
             return start
         position = self._with_end(start)
@@ -165,7 +163,7 @@ class _Planner:
             is_assigned=isinstance(self._options.subscription, Assigned),
         )
         self._settle(step.losses, self._told)
-        # What lies before an end is all there: to wait for more of it would be in vain.
+        # # All records before an end exist, so there is nothing to wait for.
         if position.end is None and self._is_too_little(step.backlog, limit):
             return start
         self._last_advance = self._clock.monotonic()
@@ -173,15 +171,15 @@ class _Planner:
 
     def tasks(self, start: StreamPositions, end: StreamPositions) -> list[InputPartition]:
         """Return the slices between two positions, which may come from a checkpoint."""
-        # A process that plans before it was asked how far to go has a logged batch to repeat: batch 0, or a later one.
+        # # A process that plans a batch before `latest` repeats a logged batch: batch 0, or a later one.
         self._is_beginning_logged = True
         found = readable(start, end, self._look(start.reached))
-        # What the look ahead has told of these records is not told again; what it found itself is not forgotten.
+        # # Losses that `latest` has logged are not logged again, and stay known.
         self._settle(found.losses, set(self._told))
         return tasks_of(self._options, found.ranges)
 
     def report(self, positions: StreamPositions) -> None:
-        """Tell the broker how far the query is, if it has a group; what is not there has no progress."""
+        """Commit the position to the group, if the query has one, without topics that no longer exist."""
         if self._progress is not None:
             self._progress.report(positions if self._last_seen is None else known(positions, self._last_seen))
 
@@ -190,7 +188,7 @@ class _Planner:
         self._data.close()
 
     def _with_end(self, start: StreamPositions) -> StreamPositions:
-        """Return a position with the end that the query has: the one it had before, if it is to have one still."""
+        """Return a position with the end of the query: the stored end, if the option is still set."""
         if not self._options.has_end:
             self._end = None
         else:
@@ -217,7 +215,7 @@ class _Planner:
 
 
 class Progress:
-    """The group of one query; `settings` asks the broker for its settings, which may name its HTTP address."""
+    """Commits offsets of one group; `settings` returns the broker's settings, which name its HTTP address."""
 
     def __init__(
         self,
@@ -236,17 +234,19 @@ class Progress:
         self._is_failure_told = False
 
     def report(self, positions: StreamPositions) -> None:
-        """Commit the offsets of the group, unless they are known already, or it has just failed."""
+        """Commit the offsets, unless they are committed already, or the last commit has just failed."""
         if positions == self._reported or self._clock.monotonic() < self._not_before:
             return
         try:
             self._commit(positions)
         except GoQueueError as error:
             self._not_before = self._clock.monotonic() + _REPORT_PAUSE_S
-            # A broker that has moved tells another one.
+            # # A broker that has moved has another address.
             self._found_url = None
             if not self._is_failure_told:
-                _log.warning("the progress of group %r cannot be reported, the query goes on: %s", self._group, error)
+                _log.warning(
+                    "the progress of group %r cannot be committed, the query continues: %s", self._group, error
+                )
             self._is_failure_told = True
         else:
             self._reported = positions

@@ -1,4 +1,4 @@
-"""What a stream does next, and what it has lost: decided from where it is and what the broker has. Pure.
+"""Decides what a stream reads next and what it has lost, from its position and the broker's topics. Pure.
 
 | the broker shows                                        | the stream                                                |
 |---------------------------------------------------------|-----------------------------------------------------------|
@@ -13,14 +13,13 @@
 | the same topic or partition again                       | goes on in it where it was                                |
 | another topic of the same name                          | loss; otherwise joins it at its first record              |
 
-A loss ends the query unless it was told to go on. The position in what is not seen is kept, since it may be unseen for
-a moment only; another topic of its name ends that. To join means that a position appears in the checkpoint and no row
-is read yet: so a range of rows always lies between two positions that are written down.
+A loss ends the query, unless `failOnDataLoss` is false. The positions of missing topics are kept, since they may be
+missing for a moment only, until another topic of the name appears. Joining a partition adds its position to the
+checkpoint without reading rows, so a range of rows always lies between two stored positions.
 
-A stream with an end, which its position names, reads nothing behind it, joins nothing that it does not name, and has
-lost nothing once it is there. A log that ends before it is a loss, too. Whatever such a stream has lost and goes on
-without, it counts as read, or it would never be at its end: it waits for no topic to come back, and does not read
-another one of the same name.
+A stream with an end, which its position has, reads nothing after it, joins no other partitions, and has no losses once
+it has reached it. A log that ends before the end is a loss, too. Such a stream counts lost records as read, so that it
+reaches its end: it waits for no topic to come back, and does not read another one of the same name.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from goqueue.spark.source.positions import StreamPositions, TopicPosition
 
 
 class StreamStep(NamedTuple):
-    """Where the stream will be next, and what it lost on the way."""
+    """The next position of the stream, and its losses."""
 
     end: StreamPositions
     losses: tuple[Loss, ...]
     backlog: int
-    """How many offsets are there to read, whatever the limit."""
+    """The number of offsets to read, without the limit."""
 
 
 class Readable(NamedTuple):
-    """What of a batch can be read, and what of it is lost."""
+    """The readable ranges of a batch, and its losses."""
 
     ranges: tuple[Range, ...]
     losses: tuple[Loss, ...]
@@ -60,10 +59,10 @@ def next_step(
     target: StreamPositions | None = None,
     is_assigned: bool = False,
 ) -> StreamStep:
-    """Decide how far to read; `target` is where a run ends that reads only what was there when it began.
+    """Decide how far to read; `target` is the end of a run that reads only what existed when it began.
 
-    A position that has an end is stronger than that: no run reads behind it.
-    A stream that `is_assigned` reads partitions that somebody has chosen: what is new to it may be an old one.
+    The end of a position overrides it. A stream that `is_assigned` reads chosen partitions: a partition new to it may
+    be an old one.
     """
     target = start.end or target
     topics, losses = _at_rest(start, seen)
@@ -94,7 +93,7 @@ def next_step(
 
 
 def readable(start: StreamPositions, end: StreamPositions, seen: Seen) -> Readable:
-    """Return what lies between two positions and can still be read."""
+    """Return the ranges between two positions that can still be read."""
     ranges: list[Range] = []
     losses: list[Loss] = []
     for place, last in end.items():
@@ -118,7 +117,7 @@ def readable(start: StreamPositions, end: StreamPositions, seen: Seen) -> Readab
 
 
 def within(wanted: Range, bounds: Bounds | None, *, is_end: bool = False) -> tuple[tuple[Range, ...], tuple[Loss, ...]]:
-    """Return what of a range can be read, from an archive or the log, and what of it is lost.
+    """Return the readable parts of a range, from an archive or the log, and its losses.
 
     If it reaches up to the end of a stream, `is_end` has errors say so.
     """
@@ -140,7 +139,7 @@ def within(wanted: Range, bounds: Bounds | None, *, is_end: bool = False) -> tup
 
 
 def ends_of(seen: Seen) -> StreamPositions:
-    """Return the end of all that the broker shows."""
+    """Return the ends of all logs."""
     return StreamPositions(
         {
             name: TopicPosition(topic.id, {number: bounds.end for number, bounds in topic.partitions.items()})
@@ -150,7 +149,7 @@ def ends_of(seen: Seen) -> StreamPositions:
 
 
 def known(positions: StreamPositions, seen: Seen) -> StreamPositions:
-    """Return the positions in what the broker shows."""
+    """Return the positions in topics that exist."""
     return StreamPositions(
         {
             name: TopicPosition(
@@ -164,7 +163,7 @@ def known(positions: StreamPositions, seen: Seen) -> StreamPositions:
 
 
 def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> StreamPositions:
-    """Return the given offsets as positions in the topics that are there."""
+    """Return offsets as positions in the existing topics."""
     return StreamPositions(
         {
             name: TopicPosition(
@@ -176,7 +175,7 @@ def positions_at(offsets: Mapping[TopicPartition, int], seen: Seen) -> StreamPos
 
 
 def _ends(name: str, start: StreamPositions) -> Mapping[int, int] | None:
-    """Return before which offsets of a topic a stream ends, which reads no other partitions; None if nowhere."""
+    """Return the end offsets of a topic, whose other partitions are not read; None for a stream without an end."""
     if start.end is None:
         return None
     end, position = start.end.topics.get(name), start.topics.get(name)
@@ -184,15 +183,14 @@ def _ends(name: str, start: StreamPositions) -> Mapping[int, int] | None:
 
 
 def _is_done(name: str, start: StreamPositions) -> bool:
-    """Tell whether a stream with an end has read a topic up to there."""
+    """Return whether a stream with an end has read a topic up to its end."""
     ends, offsets = _ends(name, start), start.topics[name].offsets
     return ends is not None and all(offsets.get(number, 0) >= end for number, end in ends.items())
 
 
 def _at_rest(start: StreamPositions, seen: Seen) -> tuple[dict[str, TopicPosition], list[Loss]]:
-    """Return the topics in which a stream does not go on, with where it is in them: those read to their end, and lost.
-
-    One without an end goes on in another topic of the same name; one with an end is through with those that are lost.
+    """Return the positions of topics that the stream does not read further: read to the end, or lost. A stream without
+    an end continues in another topic of the same name; a stream with an end counts lost topics as read.
     """
     topics: dict[str, TopicPosition] = {}
     losses: list[Loss] = []
@@ -210,14 +208,14 @@ def _at_rest(start: StreamPositions, seen: Seen) -> tuple[dict[str, TopicPositio
 
 
 def _through(number: int, offset: int, ends: Mapping[int, int] | None) -> int:
-    """Return where a stream is in a partition of which it has lost the rest: at the end if it has one."""
+    """Return the position in a partition whose rest is lost: its end, if the stream has one."""
     return offset if ends is None else max(offset, ends.get(number, 0))
 
 
 def _without_cut(
     offsets: Mapping[int, int], position: TopicPosition | None, topic: SeenTopic, ends: Mapping[int, int] | None
 ) -> dict[int, int]:
-    """Return where a stream is if it is through with each log that has nothing left before the end."""
+    """Return positions in which partitions without further records count as read to the end."""
     if position is None:
         return dict(offsets)
     return {
@@ -233,7 +231,7 @@ def _is_same(position: TopicPosition | None, topic: SeenTopic) -> bool:
 
 
 def _unseen(position: TopicPosition | None, topic: SeenTopic, ends: Mapping[int, int] | None) -> dict[int, int]:
-    """Return where a stream is in partitions of a topic that are not there."""
+    """Return the positions of missing partitions of a topic."""
     if position is None or position.id != topic.id:
         return {}
     return {
@@ -246,7 +244,7 @@ def _unseen(position: TopicPosition | None, topic: SeenTopic, ends: Mapping[int,
 def _standing(
     name: str, topic: SeenTopic, position: TopicPosition | None, ends: Mapping[int, int] | None, *, is_assigned: bool
 ) -> tuple[dict[int, int], list[Loss]]:
-    """Return where a stream is in a topic before it goes on, and what it lost there."""
+    """Return the positions in a topic before the next batch, and the losses there."""
     if position is None or position.id != topic.id:
         losses = [] if position is None else [recreated(name)]
         return {number: bounds.first for number, bounds in topic.partitions.items()}, losses
