@@ -12,7 +12,7 @@ from goqueue.broker.groups.service import GroupService
 from goqueue.broker.messages.service import MessageService
 from goqueue.broker.queues.service import QueueService
 from goqueue.broker.redrives.service import RedriveService
-from goqueue.broker.runs.service import RunService
+from goqueue.broker.runs import RunService
 from goqueue.broker.share_groups.service import ShareGroupService
 from goqueue.broker.topics.service import TopicService
 from goqueue.broker.transactions.service import TransactionService

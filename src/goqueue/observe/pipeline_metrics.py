@@ -14,7 +14,7 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from goqueue.broker.broker import Broker
-from goqueue.broker.runs.pipelines import seen_pipelines
+from goqueue.broker.runs import seen_pipelines
 from goqueue.machines.runs.values import QueryProgress
 
 QUERIES_MAX = 1000

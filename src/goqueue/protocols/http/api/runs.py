@@ -9,8 +9,16 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.api.fields import Timestamp
-from goqueue.broker.runs.jobs import find_job, list_jobs, report_job
-from goqueue.broker.runs.pipelines import find_pipeline, forget_pipeline, list_pipelines, report_run, stop_pipeline
+from goqueue.broker.runs import (
+    find_job,
+    find_pipeline,
+    forget_pipeline,
+    list_jobs,
+    list_pipelines,
+    report_job,
+    report_run,
+    stop_pipeline,
+)
 from goqueue.errors import Invalid, MalformedRequest, PipelineRunning, UnknownJob, UnknownPipeline
 from goqueue.machines.runs.table import JobView, PipelineView
 from goqueue.machines.runs.values import (

@@ -1,1 +1,0 @@
-"""Runs of pipelines and jobs, as they report to the broker."""
