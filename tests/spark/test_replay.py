@@ -203,7 +203,7 @@ def test_a_replay_that_is_asked_to_stop_ends_its_batch_and_goes_on_with_the_same
         told = replay(source, target, "--rate", 2, exit_code=130)
     (last,) = told["replay"]
     assert last["ending"] == "stopped"
-    assert "the same command goes on where it was" in str(last["advice"])
+    assert "the same command continues from" in str(last["advice"])
     published = values(broker, target).total()
     assert last["published"] == published
     assert 0 < published < 60
@@ -211,7 +211,7 @@ def test_a_replay_that_is_asked_to_stop_ends_its_batch_and_goes_on_with_the_same
 
     # How fast it goes is not part of what is replayed.
     told = replay(source, target)
-    assert any("goes on where it was" in str(row["text"]) for row in told["note"])
+    assert any("continues from its checkpoint" in str(row["text"]) for row in told["note"])
     assert told["replay"][0]["ending"] == "done"
     assert values(broker, target) == Counter(str(number) for number in range(60))
 
@@ -365,7 +365,7 @@ def test_a_replay_into_a_topic_that_is_made_anew_is_not_done_and_begins_anew_wit
     delete_topic(broker, target)
     (tmp_path / f"{source}-to-{target}" / "job.json").unlink()
     told = replay(source, target, "--restart")
-    assert any("begins anew" in str(row["text"]) for row in told["note"])
+    assert any("starts again" in str(row["text"]) for row in told["note"])
     assert (told["replay"][0]["ending"], told["replay"][0]["published"]) == ("done", 13)
     assert values(broker, target) == Counter(written)
     stamps = {row.value: row.timestamp_ms for row in committed(broker.bootstrap, source)}

@@ -72,9 +72,9 @@ def test_an_offset_is_the_nearest_that_a_partition_has() -> None:
     [
         ("end", "end", "--from end"),
         ("beginning", "beginning", "--to beginning"),
-        ("7", "7", "--to is not behind --from"),
-        ("-3", "-5", "--to is not behind --from"),
-        ("10m ago", "20m ago", "--to is not behind --from"),
+        ("7", "7", "--to is not after --from"),
+        ("-3", "-5", "--to is not after --from"),
+        ("10m ago", "20m ago", "--to is not after --from"),
         ("7", "8", ""),
         ("-5", "-3", ""),
         ("-5", "end", ""),
@@ -305,7 +305,7 @@ def test_a_job_goes_on_only_with_the_same_wish() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--from", "end"], "behind the end there is nothing to replay"),
+        (["--from", "end"], "there is nothing to replay after the end"),
         (["--from", "yesterday"], "is neither beginning, end, an offset"),
         (["--rate", "5", "--batch", "7"], "not both: --rate sets the batch size"),
         (["--name", "../x"], "is not a job name"),
@@ -326,13 +326,13 @@ def test_people_see_how_far_it_is_and_how_it_has_ended(capsys: pytest.CaptureFix
     lines.tell(done, status)
     lines.tell(done, status)
     lines.tell(failed, status)
-    lines.finish("one", status, "stopped", "the same command goes on where it was")
+    lines.finish("one", status, "stopped", "the same command continues from the checkpoint")
     assert capsys.readouterr().out.splitlines() == [
         "1,500 read, 700 published, 50 per second, 4,500 left, about 1 min 30 s to go",
         "the replay failed and retries in 2 s: the broker is away",
         "replay one stopped",
         "  1,500 messages read, 700 published in 30 s",
-        "  the same command goes on where it was",
+        "  the same command continues from the checkpoint",
     ]
 
     with ReplayBar(Console(file=text, force_terminal=True, width=150, markup=False, highlight=False)) as bar:

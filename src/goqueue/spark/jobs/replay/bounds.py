@@ -1,7 +1,7 @@
-"""Between which offsets a replay reads: from what people write to options of the data source. Pure.
+"""The offset range of a replay, as options of the data source. Pure.
 
-A time is left to the source, which looks for the first message of that time or later in each partition. An offset is
-meant for each partition, and one that a partition does not have is the nearest that it has.
+The data source resolves times to the first message at or after them in each partition. An offset applies to each
+partition; outside of a partition, it becomes the nearest offset inside.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from goqueue.model.start_position import AtOffset, AtTime, FromEnd, Start
 
 
 class Held(NamedTuple):
-    """The first offset that a partition has, and the one behind its last."""
+    """The offsets of a partition, half-open."""
 
     start: int
     end: int
 
 
 def check_bounds(start: Start, end: Start) -> str:
-    """Return what is wrong with where a replay begins and ends; nothing if it can be."""
+    """Return the mistake in a range; empty if it is valid."""
     if _is_end(start):
-        return "--from end: behind the end there is nothing to replay"
+        return "--from end: there is nothing to replay after the end"
     if _is_beginning(end):
-        return "--to beginning: before the beginning there is nothing to replay"
+        return "--to beginning: there is nothing to replay before the beginning"
     is_backwards = type(start) is type(end) and start[0] >= end[0]
     if isinstance(start, FromEnd) and isinstance(end, FromEnd):
         is_backwards = start.distance <= end.distance
-    return "--to is not behind --from: there is nothing to replay in between" if is_backwards else ""
+    return "--to is not after --from: there is nothing to replay" if is_backwards else ""
 
 
 def bounds_of(topic: str, start: Start, end: Start, held: Mapping[int, Held]) -> dict[str, str]:
-    """Return the options of the source that say where to begin and, exclusively, where to end."""
+    """Return the start and end options of the data source; the end is exclusive."""
     first = "earliest" if _is_beginning(start) else ""
     last = "latest" if _is_end(end) else ""
     return {
@@ -42,7 +42,7 @@ def bounds_of(topic: str, start: Start, end: Start, held: Mapping[int, Held]) ->
     }
 
 
-# Places are tuples, of which those with the same number are equal, whatever they mean.
+# Start positions are tuples, and equal if their numbers are equal, so their types are compared too.
 def _is_beginning(place: Start) -> bool:
     return isinstance(place, AtOffset) and place.offset == 0
 

@@ -1,8 +1,7 @@
-"""One run of `goqueue job replay`: from what it was told to an exit code.
+"""One run of the replay job, from its options to an exit code.
 
-What can be wrong is told before anything is written, and, as far as possible, before Spark is started, which takes ten
-seconds: the notes of the job first, then the broker, then Spark with the expression that chooses messages. Only then
-is the target made, and the job begins.
+Checks come before writes and, where possible, before the ten seconds that Spark takes to start: first the notes of the
+job, then the broker, then Spark with the expression that selects messages. Only then is the target created.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _OF_SPARK = (PySparkException, Py4JError, ConnectionError)
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """The broker and what it has."""
+    """The broker, the source and the target, if it exists."""
 
     bootstrap: str
     http_url: str
@@ -68,26 +67,26 @@ class _Ground:
 
 
 class ReplayScreen(Protocol):
-    """Where things are shown."""
+    """Shows the progress of a replay."""
 
     def say(self, line: str) -> None:
-        """Show a line about the whole."""
+        """Show a line about the whole job."""
         ...
 
     def tell(self, event: Event, status: ReplayStatus) -> None:
-        """Show something that has happened."""
+        """Show an event."""
         ...
 
     def refresh(self, status: ReplayStatus) -> None:
-        """Show how it is now."""
+        """Show the current status."""
         ...
 
     def count(self, counts: Sequence[PartitionCount], target: str) -> None:
-        """Show what would be replayed."""
+        """Show the messages that would be replayed."""
         ...
 
     def finish(self, name: str, status: ReplayStatus, ending: str, advice: str) -> None:
-        """Show how it has ended, and what to do then."""
+        """Show the end of the job, and advice."""
         ...
 
 
@@ -113,7 +112,7 @@ def run_replay(options: ReplayOptions, screens: Callable[[], AbstractContextMana
 
 
 def _lost_source(options: ReplayOptions, notes: ReplayNotes) -> str:
-    """Return what has become of the source of a job that was at work with it; nothing if it is there."""
+    """Return how the source of a resumed job was lost; empty if it exists."""
     try:
         found = _look_at_source(options, options.environment.broker or DEFAULT_BOOTSTRAP)
     except UnknownTopic:
@@ -123,7 +122,7 @@ def _lost_source(options: ReplayOptions, notes: ReplayNotes) -> str:
 
 
 def _end_without(lost: str, options: ReplayOptions, directory: JobDirectory, screen: ReplayScreen) -> int:
-    """End a job whose source is lost, if that is wished for."""
+    """End a job whose source is lost, if its options allow that."""
     what = f"topic {options.source!r}, which replay {options.name} was reading, {lost}, and the rest of it is lost"
     if not options.skips_lost:
         raise UnknownTopic(
@@ -152,12 +151,14 @@ def _replay(
     if is_remote(session):
         directory.require_shared()
     stops: SimpleQueue[str] = SimpleQueue()
-    # Not before: Spark brings a handler of its own when it starts.
+    # After the start of Spark, which installs a handler of its own.
     stack.enter_context(stop_signals(stops))
     check_where(session, plan)
     if options.is_restart and not directory.is_empty:
         directory.forget()
-        screen.say(f"replay {options.name} begins anew: what it has published before may be in the target twice")
+        screen.say(
+            f"replay {options.name} starts again: messages that it has published before may be in the target twice"
+        )
     target = settled_target(options, ground.source, ground.http_url, screen.say)
     if notes is None:
         notes = ReplayNotes(
@@ -169,9 +170,11 @@ def _replay(
             target_id=target.id,
         )
         directory.begin(notes)
-        screen.say(f"replay {options.name} begins, and notes in {directory.path} how far it is")
+        screen.say(f"replay {options.name} begins, with its checkpoint in {directory.path}")
     else:
-        screen.say(f"replay {options.name}, begun at {notes.began_at}, goes on where it was, see {directory.path}")
+        screen.say(
+            f"replay {options.name}, begun at {notes.began_at}, continues from its checkpoint in {directory.path}"
+        )
     plan = replace(plan, target_id=notes.target_id)
     return _work(options, plan, directory, session, stops, screen, reporter)
 
@@ -186,14 +189,14 @@ def _work(
     reporter: JobReporter,
 ) -> int:
     run = ReplayRun(session, plan, directory.checkpoint, SystemClock())
-    again = f"the same command goes on where it was, which {directory.path} knows"
+    again = f"the same command continues from the checkpoint in {directory.path}"
     try:
         status, is_done = run.work(stops, ReplayWatch(screen, reporter), stop_s=options.environment.stop_seconds)
     except _OF_SPARK as error:
-        # What goes wrong with the query is told by its status; this is Spark itself.
-        raise SparkLost(f"Spark does not answer any more: {reason_in(str(error))}", hint=again) from error
+        # The status has errors of the query; this is an error of Spark itself.
+        raise SparkLost(f"lost the connection to Spark: {reason_in(str(error))}", hint=again) from error
     if is_done:
-        # A target that was made anew between two batches has not all of them.
+        # A target that was re-created between two batches lacks messages.
         require_target(plan.http_url, plan.name, plan.target, plan.target_id)
         directory.finish(_now())
         report_replay(reporter, status, "done")
@@ -217,7 +220,7 @@ def _reporting(options: ReplayOptions, http_url: str) -> AbstractContextManager[
 
 
 def _without(status: ReplayStatus) -> str:
-    """Return what a job that goes on without what is lost has done without."""
+    """Return how many offsets a job that skips lost messages did not find."""
     if not status.missing:
         return "nothing was lost"
     return f"{count_text(status.missing, 'offset')} had no message: it was lost, or was only a marker or compacted"
@@ -229,7 +232,7 @@ def _count(options: ReplayOptions, screen: ReplayScreen, stack: ExitStack) -> in
     session = _spark(options, screen, stack)
     check_where(session, plan)
     counts = count_messages(session, plan)
-    made = "" if ground.target else f", which would be made with {count_text(ground.source.partitions, 'partition')}"
+    made = "" if ground.target else f", which would be created with {count_text(ground.source.partitions, 'partition')}"
     screen.count(counts, f"{options.target}{made}")
     return 0
 
@@ -256,7 +259,7 @@ def _look_at_source(options: ReplayOptions, bootstrap: str) -> SourceFacts:
 
 
 def _archive(options: ReplayOptions) -> str:
-    """Return what the source is told of archives: a path as all machines write it."""
+    """Return the archive option of the data source, with a normalised path."""
     use = parse_archive(options.archive)
     return use.value if isinstance(use, ArchiveUse) else use
 
@@ -322,7 +325,7 @@ def _wish(options: ReplayOptions) -> ReplayRequest:
 
 @contextmanager
 def _only_one(directory: JobDirectory, name: str) -> Iterator[None]:
-    """Hold a lock on the directory of the job, if it is here: two runs would share its checkpoint."""
+    """Lock the directory of the job, if it is local, because two runs would share its checkpoint."""
     if (path := directory.local) is None:
         yield
         return

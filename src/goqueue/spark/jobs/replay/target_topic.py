@@ -1,4 +1,4 @@
-"""The topic that a replay publishes to: made if it is not there, and what it will do with old messages is told."""
+"""The target topic of a replay: created if missing, with warnings about settings that affect old messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_PRODUCER, _OF_BROKER = "CreateTime", "LogAppendTime"
 def settled_target(
     options: ReplayOptions, source: SourceFacts, http_url: str, say: Callable[[str], None]
 ) -> topics.Topic:
-    """Return the target, which is there then."""
+    """Return the target topic, which is created if missing."""
     with Client(http_url) as client:
         try:
             target = client.send(topics.describe(options.target))
@@ -43,17 +43,17 @@ def _make(client: Client, options: ReplayOptions, source: SourceFacts, say: Call
 
 
 def target_settings(own: dict[str, str]) -> dict[str, str]:
-    """Return the settings of a target from those of the source: an archive has one topic, and messages their times."""
+    """Return settings for a target: those of the source, without its archive, and with timestamps of producers."""
     kept = {name: text for name, text in own.items() if name != PATH_SETTING}
     return {**kept, _STAMP_SETTING: _OF_PRODUCER}
 
 
 def warnings(options: ReplayOptions, settings: dict[str, str], oldest_ms: int | None, now_ms: int) -> list[str]:
-    """Return what a target will do with messages that are as old as those that it is about to get."""
+    """Return warnings about a target that changes timestamps, or deletes messages of this age."""
     target, lines = options.target, []
     if settings.get(_STAMP_SETTING) == _OF_BROKER:
         lines.append(
-            f"note: topic {target} gives messages the time at which they come, and not their own; to keep those: "
+            f"note: topic {target} replaces timestamps by the time of arrival; to keep them: "
             f"goqueue topic alter {target} --config {_STAMP_SETTING}={_OF_PRODUCER}"
         )
     kept_ms = int(settings.get("retention.ms", "-1"))
@@ -61,7 +61,7 @@ def warnings(options: ReplayOptions, settings: dict[str, str], oldest_ms: int | 
         oldest_ms = max(oldest_ms, options.start.timestamp_ms)
     if not lines and kept_ms >= 0 and oldest_ms is not None and oldest_ms < now_ms - kept_ms:
         lines.append(
-            f"note: messages keep their times, and topic {target} removes what is older than "
+            f"note: messages keep their timestamps, and topic {target} deletes messages older than "
             f"{duration_text(kept_ms)}; to keep all: goqueue topic alter {target} --config retention.ms=-1"
         )
     return lines

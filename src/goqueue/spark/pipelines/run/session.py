@@ -1,6 +1,6 @@
-"""One run of `goqueue pipeline run`: from what was read to an exit code.
+"""One run of pipelines in a Spark session.
 
-The broker is asked first, then Spark is started, which takes ten seconds: what can be wrong is told before that.
+Checks that need only the broker come before the ten seconds that Spark takes to start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TELL_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command was told; empty texts leave it to the files, or to the broker."""
+    """The options of a run; empty texts mean the setting of the files or of the broker."""
 
     master: str = ""
     is_available_now: bool = False
@@ -51,14 +51,14 @@ class RunOptions:
 
 
 class RunScreen(Protocol):
-    """Where things are shown."""
+    """Shows the progress of pipelines."""
 
     def say(self, line: str) -> None:
-        """Show a line about the whole."""
+        """Show a line about the whole run."""
         ...
 
     def tell(self, event: Event) -> None:
-        """Show something that has happened."""
+        """Show an event."""
         ...
 
     def show_rows(self, shown: ShownRows) -> None:
@@ -66,22 +66,22 @@ class RunScreen(Protocol):
         ...
 
     def wait_for(self, what: str, waited_s: float) -> None:
-        """Show that something is waited for; called from a thread, and the less often the longer it takes."""
+        """Show that the run waits for something; called from a thread every few seconds."""
         ...
 
     def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
-        """Show how everything is now."""
+        """Show the current status."""
         ...
 
     def finish(self, pipelines: tuple[PipelineStatus, ...]) -> None:
-        """Show how everything has ended."""
+        """Show the end of the run."""
         ...
 
 
 def run_all(
     readings: Sequence[LoadedFile], options: RunOptions, screens: Callable[[], AbstractContextManager[RunScreen]]
 ) -> bool:
-    """Run pipelines until they have ended; tell whether all have ended well."""
+    """Run pipelines until they end; return whether all ended without an error."""
     specs = [_chosen(reading, options) for reading in readings]
     settings_of_spark = _spark_settings(specs)
     require_spark()
@@ -98,10 +98,10 @@ def run_all(
         with _telling(screen, "Spark is starting"):
             session = start_session(request)
         if is_remote(session):
-            # Otherwise the server would go on with what is left in the middle.
+            # Otherwise the server would continue interrupted queries.
             stack.callback(session.stop)
         elif not options.has_spark_logs:
-            # Why a query fails is told by ourselves, and in a sentence.
+            # The run reports failures of queries itself, in a sentence.
             session.sparkContext.setLogLevel("OFF")
         watch = _Watch(screen, reporters, _live_ends(specs, settings, stack))
         with stop_signals(stops):
@@ -134,21 +134,21 @@ def _run(
             for spec, setting in zip(specs, settings, strict=True)
         ]
     except (PySparkException, Py4JError) as error:
-        # Spark looks at some settings only when a session is used.
+        # Spark checks some settings only when a session is used.
         raise SparkNotStarted(
-            f"Spark does not take its settings: {reason_in(str(error))}", hint="correct them under spark: in the file"
+            f"Spark refuses its settings: {reason_in(str(error))}", hint="correct them under spark: in the file"
         ) from None
     try:
         return run_pipelines(runs, stops, watch, clock, stop_s=options.stop_seconds)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        # What goes wrong with a query is the query's; this is Spark itself.
-        what = java_exit(session) or f"Spark does not answer any more: {reason_in(str(error))}"
+        # The status has errors of queries; this is an error of Spark itself.
+        what = java_exit(session) or f"lost the connection to Spark: {reason_in(str(error))}"
         lost = tuple(_lost(run.status, what) for run in runs)
         watch.refresh(lost)
         watch.screen.finish(lost)
         raise SparkLost(
-            f"{what}; the pipelines have stopped, and what they have committed is kept",
-            hint="run the same command again: it goes on from the checkpoints",
+            f"{what}; the pipelines have stopped, and committed work is kept",
+            hint="run the same command again: it continues from the checkpoints",
         ) from error
     finally:
         for run in runs:
@@ -156,7 +156,7 @@ def _run(
 
 
 def _lost(status: PipelineStatus, what: str) -> PipelineStatus:
-    """Return how a pipeline is when Spark is gone: what has not ended has failed."""
+    """Return the status of a pipeline after Spark was lost: running queries have failed."""
     from goqueue.spark.failures import Failure
     from goqueue.spark.pipelines.run.query import RunState
 
@@ -170,7 +170,7 @@ def _lost(status: PipelineStatus, what: str) -> PipelineStatus:
 
 @contextmanager
 def _telling(screen: RunScreen, what: str) -> Iterator[None]:
-    """Show every few seconds that something is still waited for."""
+    """Show every few seconds that the run still waits."""
     is_over = threading.Event()
     clock = SystemClock()
     began = clock.monotonic()
@@ -189,7 +189,7 @@ def _telling(screen: RunScreen, what: str) -> Iterator[None]:
 
 
 class _Watch:
-    """Hands on what happens, to people and to the broker, with the lag of now."""
+    """Passes events and status to the screen and to the broker, with the current lag."""
 
     def __init__(self, screen: RunScreen, reporters: Sequence[Reporter], ends: Mapping[str, LiveEnds]) -> None:
         self.screen = screen
@@ -220,10 +220,10 @@ class _Watch:
         problem = silent.problem if silent else None
         if silent is not None and self._problem is None:
             self.screen.say(
-                f"the broker at {silent.server} does not answer: {problem}; queries that need it fail, start again by "
-                f"themselves, and go on from their checkpoints when it is back"
+                f"the broker at {silent.server} does not answer: {problem}; queries that need it fail and restart, "
+                f"and continue from their checkpoints when it is back"
                 if silent.is_unreachable
-                else f"the broker at {silent.server} is not told how it goes: {problem}"
+                else f"the broker at {silent.server} refuses reports: {problem}"
             )
         elif silent is None and self._problem is not None:
             self.screen.say(f"the broker at {self._reporters[0].server} answers again")
@@ -248,7 +248,7 @@ def _spark_settings(specs: Sequence[PipelineSpec]) -> dict[str, str]:
             if found.setdefault(name, text) != text:
                 raise Invalid(
                     f"the pipelines want {name} to be {found[name]} and {text}, but they share one Spark",
-                    hint="run them with a command each",
+                    hint="run each with a command of its own",
                 )
     return found
 
@@ -271,7 +271,7 @@ def _settings(spec: PipelineSpec, reading: LoadedFile, options: RunOptions, scre
 
 
 def _live_ends(specs: Sequence[PipelineSpec], settings: Sequence[RunSettings], stack: ExitStack) -> dict[str, LiveEnds]:
-    """Begin to ask where the topics of pipelines end."""
+    """Start to poll the ends of the topics of pipelines."""
     from goqueue.spark.pipelines.run.topics import LiveEnds, topics_of
 
     found = {spec.name: LiveEnds(made.bootstrap, topics_of(spec)) for spec, made in zip(specs, settings, strict=True)}
@@ -288,7 +288,7 @@ def _reporters(
     stops: SimpleQueue[str],
     stack: ExitStack,
 ) -> list[Reporter]:
-    """Begin to report, of those pipelines whose broker is known; PipelineRunning if one of them runs elsewhere."""
+    """Start to report pipelines whose broker is known; PipelineRunning if one runs elsewhere."""
     from goqueue.spark.pipelines.run.report import Reporter
 
     reporters: list[Reporter] = []
