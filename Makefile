@@ -128,7 +128,7 @@ bench-peers: $(BENCH_STAMP) ## Compare with the peers that are installed (bench/
 	$(BENCH_BIN)/python -m goqueue_bench.peers --output bench/results/peers.json
 	$(BENCH_BIN)/python -m goqueue_bench.peers.chart bench/results/peers.json docs/images/peers.png docs/images/peers.svg
 
-readme: $(STAMP) ## Put the stored results into README.md
+readme: $(STAMP) ## Write the stored results into README.md and docs/benchmarks.md
 	$(BIN)/python -m goqueue_bench.readme
 
 clean: ## Remove what the commands above made

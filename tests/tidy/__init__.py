@@ -1,1 +1,1 @@
-"""Tidiness is a test: `rules` says what it means, `test_tidy` that the repository keeps it."""
+"""Tests that the repository is tidy: `rules` for code, `prose` for words."""

@@ -38,7 +38,9 @@ _FORBIDDEN = {
         + "".join(rf"(?<!\b{word}\sbehind)" for word in _LAGS)
         + rf"(?=\s[\w`]|(?<=\bthose\sbehind))(?!\s(?:a|an|the|one|its)\s(?:\w+\s)?(?:{_COVERS})\b)"
     ): "after an offset, a message or a word; `behind` is for lag",
-    re.compile(r"\b(?:is|are|was|were|be|been|being)\stold\b"): "say what the caller gets, or sees",
+    re.compile(
+        r"\b(?:is|are|was|were|be|been|being)\stold\b(?!\s(?:from|apart)\b)"
+    ): "say what the caller gets, or sees",
     re.compile(r"\bSay\sthat\b"): "a docstring begins with what the function does: Acknowledge, Return, Report",
     re.compile(r"\b[Hh]a(?:ve|s)\s(?!not\b|been\b|already\b|never\b|to\b)(?:[\w`]+\s){1,4}?done\b"): "do it",
 }

@@ -1,8 +1,7 @@
-"""The rules of tidiness, each a function from one file to what is wrong with it.
+"""Rules of tidiness: each is a function that takes a file and yields findings.
 
-Owns the rules and their limits; knows neither the tree nor the exceptions, which are in `test_tidy`. Rules about
-code look at the syntax tree, rules about words at the text. Formatting, unused names, complexity and which room
-imports which are the business of the linters.
+Owns the rules and their limits; knows neither the files nor the exceptions, which are in `test_tidy`. Rules about code
+look at the syntax tree, rules about text at the text. Linters check formatting, unused names, complexity and imports.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _SLEEPS = frozenset({"asyncio.sleep", "time.sleep"})
 _BROAD_ERRORS = frozenset({"Exception", "BaseException"})
 # Each pattern has a bracket in the middle, so that this file keeps its own rules.
 _FORBIDDEN_TEXT = {
-    re.compile(r"\b(?:T[O]DO|F[I]XME)\b"): "a note to come back later is done now, or not written",
-    re.compile(r"(?<![\w.~}])/(?:h[o]me|U[s]ers|r[o]ot|w[o]rk)/\w"): "a path of somebody's machine means nothing here",
+    re.compile(r"\b(?:T[O]DO|F[I]XME)\b"): "do it now, or leave the note out",
+    re.compile(r"(?<![\w.~}])/(?:h[o]me|U[s]ers|r[o]ot|w[o]rk)/\w"): "a path of one machine means nothing on another",
     re.compile(
         r"py[p]i\.org|files\.python[h]osted|npm[j]s\.|repo1\.mav[e]n|deb\.deb[i]an|https?://\S*index[/]simple"
-    ): "where packages come from is the setting of a machine, not of the project",
+    ): "the source of packages is a setting of the machine, not of the project",
 }
 _MARKDOWN_LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
 _MARKDOWN_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
@@ -39,7 +38,7 @@ _HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Python file; its path is relative to the root of the repository."""
+    """A Python file, with its path from the root of the repository."""
 
     path: PurePosixPath
     text: str
@@ -51,7 +50,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken rule: where, and in a sentence what the rule is."""
+    """A broken rule: its line, and the rule in a sentence."""
 
     line: int
     rule: str
@@ -61,20 +60,20 @@ Rule = Callable[[Module], Iterator[Finding]]
 
 
 def starts_with_a_docstring(module: Module) -> Iterator[Finding]:
-    """A module says what it is about."""
+    """Require a docstring."""
     if not ast.get_docstring(module.tree):
         yield Finding(1, "a module begins with a docstring: what it owns and what it refuses to know")
 
 
 def is_short(module: Module) -> Iterator[Finding]:
-    """A file tells one story."""
+    """Limit the lines of a file."""
     count = len(module.text.splitlines())
     if count > FILE_LINES_MAX:
         yield Finding(FILE_LINES_MAX, f"a file has at most {FILE_LINES_MAX} lines, this one has {count}: split it")
 
 
 def has_short_functions(module: Module) -> Iterator[Finding]:
-    """A function fits on a screen, its docstring not counted."""
+    """Limit the lines of a function, without its docstring."""
     for function in _functions(module):
         first, *_ = function.body
         docstring_lines = _line_count(first) if ast.get_docstring(function) else 0
@@ -84,7 +83,7 @@ def has_short_functions(module: Module) -> Iterator[Finding]:
 
 
 def has_flat_functions(module: Module) -> Iterator[Finding]:
-    """Blocks inside of blocks end soon; a function inside of a function starts anew."""
+    """Limit nested blocks; an inner function counts from its own start."""
     for function in _functions(module):
         for block, depth in _blocks(function.body, 1):
             if depth == NESTING_MAX + 1:
@@ -94,7 +93,7 @@ def has_flat_functions(module: Module) -> Iterator[Finding]:
 
 
 def stays_behind_the_seams(module: Module) -> Iterator[Finding]:
-    """Time, chance, files and output come from the seams that were passed in."""
+    """Require that time, randomness, files and output come from seams."""
     for node, name in _imports(module):
         if name.split(".")[0] in _OUTSIDE_MODULES and name != "uuid.UUID":
             yield Finding(node.lineno, f"{name} is reached through a seam, not imported")
@@ -105,7 +104,7 @@ def stays_behind_the_seams(module: Module) -> Iterator[Finding]:
 
 
 def never_sleeps(module: Module) -> Iterator[Finding]:
-    """Code waits for a fact or a deadline, never for a while."""
+    """Forbid sleeping: code waits for a fact or a deadline."""
     imported = {name.rpartition(".")[2]: name for _, name in _imports(module) if name in _SLEEPS}
     for call, called in _calls(module):
         name = imported.get(called, called)
@@ -114,7 +113,7 @@ def never_sleeps(module: Module) -> Iterator[Finding]:
 
 
 def sleeps_in_virtual_time_only(module: Module) -> Iterator[Finding]:
-    """A test sleeps only where it costs nothing: on the simulated loop, and not in a blocking call."""
+    """Allow sleeping only on the simulated loop, where it takes no time."""
     is_simulated = any(
         name.startswith("goqueue.testing") and name.endswith(".simulate") for _, name in _imports(module)
     )
@@ -124,14 +123,14 @@ def sleeps_in_virtual_time_only(module: Module) -> Iterator[Finding]:
 
 
 def catches_what_it_names(module: Module) -> Iterator[Finding]:
-    """A handler names the errors that it expects; a broad one raises again what it caught."""
+    """Require that handlers name the errors they expect, or raise them again."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node):
             yield Finding(node.lineno, "only the edge of a task or connection may catch every error")
 
 
 def has_telling_names(module: Module) -> Iterator[Finding]:
-    """A name says what a thing is, in a word of the domain."""
+    """Forbid vague names of files and classes."""
     if _VAGUE_NAME.search(module.path.stem):
         yield Finding(1, f"a file named {module.path.name} can hold anything; name what it owns")
     for node in ast.walk(module.tree):
@@ -140,7 +139,7 @@ def has_telling_names(module: Module) -> Iterator[Finding]:
 
 
 def documents_what_is_public(module: Module) -> Iterator[Finding]:
-    """A public class or function says what it is for; methods may leave that to their protocol."""
+    """Require docstrings of public classes and functions; methods may leave that to their protocol."""
     for node in module.tree.body:
         if not isinstance(node, _Function | ast.ClassDef) or node.name.startswith("_"):
             continue
@@ -149,14 +148,14 @@ def documents_what_is_public(module: Module) -> Iterator[Finding]:
 
 
 def is_fit_to_publish(text: str) -> Iterator[Finding]:
-    """No text of the repository carries notes to oneself, paths of a machine, or sources of packages."""
+    """Forbid notes to come back later, paths of a machine, and addresses of package indexes."""
     for pattern, rule in _FORBIDDEN_TEXT.items():
         for match in pattern.finditer(text):
             yield Finding(_line_of(text, match.start()), f"{match.group()!r}: {rule}")
 
 
 def has_working_links(path: Path, text: str) -> Iterator[Finding]:
-    """A relative link of a Markdown file leads to a file."""
+    """Require that relative links of a Markdown file lead to files."""
     blanked = _MARKDOWN_CODE.sub(lambda code: re.sub(r"[^\n]", " ", code.group()), text)
     for match in _MARKDOWN_LINK.finditer(blanked):
         target = match.group(1).partition("#")[0]

@@ -66,6 +66,7 @@ def test_roundabout_sentence_is_found_wherever_it_stands(sentence: str) -> None:
         "It runs behind a reverse proxy.",
         "Time stays behind the seams.",
         "What does it cost?",
+        "The two can be told apart.",
         "The reply says what is missing.",
         "Messages that have not been done return.",
         "It says that `nobody whoever` may.",

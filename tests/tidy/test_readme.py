@@ -92,7 +92,7 @@ def test_readme_shows_a_few_figures() -> None:
     ]
 
 
-def test_a_line_tells_what_was_measured_and_what_its_reply_waits_for() -> None:
+def test_row_names_workload_and_durability_of_its_reply() -> None:
     publish = document({"acks": "all"}, publish={})
     replay = document({"client": "raw"}, replay_raw={"broker_cpu_us_per_msg": None})
     latency = document({"acks": "1", "flush": "interval"}, some_day_new={"p50_ms": 0.25, "p99_ms": 12.345})
@@ -111,7 +111,7 @@ def test_only_a_reply_to_acks_all_waits_for_the_disk() -> None:
     assert "| acks=1, fsync soon |" in render_broker({"publish": document({"acks": "1"}, publish={})})
 
 
-def test_what_was_measured_elsewhere_or_with_other_messages_has_a_table_of_its_own() -> None:
+def test_each_machine_and_message_size_has_its_own_table() -> None:
     results = {
         "publish": document({"acks": "all"}, publish={}),
         "replay": document({}, replay_raw={}, cores=64),
@@ -124,7 +124,7 @@ def test_what_was_measured_elsewhere_or_with_other_messages_has_a_table_of_its_o
     assert tables[2].startswith("1,000 bytes")
 
 
-def test_groups_and_transactions_follow_with_their_goals() -> None:
+def test_groups_and_transactions_have_a_table_with_goals() -> None:
     details = {"requests": 100, "connections": 16, "requests_per_second": 543.2, "broker_cpu_us_per_request": 45.67}
     commits = result("offsets committed", 5432.1, "offsets/s", ("at least 20000", False), **details)
     details = {"memory_bytes": 123_456_789, "empty_seconds": 0.5, "committed_per_second": 100_000}
@@ -151,7 +151,7 @@ def test_groups_and_transactions_follow_with_their_goals() -> None:
     ]
 
 
-def test_spark_follows_with_what_it_ran_on() -> None:
+def test_spark_table_names_its_settings() -> None:
     details = {"rows": 5_000_000, "rounds": 3, "min_rows_per_second": 900_000, "cpu_us_per_row": 1.5}
     read = result("batch read", 1_234_567.0, "rows/s", ("at least 1e+06", True), **details)
     details = {"batches": 20, "batch_seconds": 0.4, "floor_seconds": 0.15}
@@ -167,7 +167,7 @@ def test_spark_follows_with_what_it_ran_on() -> None:
     ]
 
 
-def test_a_spark_that_was_not_measured_is_not_mentioned() -> None:
+def test_missing_result_of_spark_is_left_out() -> None:
     assert "Spark" not in render_broker({"publish": document({"acks": "all"}, publish={})})
 
 

@@ -1,4 +1,4 @@
-"""Every rule of tidiness bites on the smallest breach, on the right line, and lets the tidy form pass."""
+"""Every rule finds the smallest breach on the right line, and accepts the tidy form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole repository keeps the rules of `rules`; the few exceptions stand here, each with its reason."""
+"""The whole repository follows `rules`; the few exceptions are listed here, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The examples in README.md and docs/ do what they say.
+"""The examples in README.md and docs/ print what the page shows.
 
 The blocks of one document are one session, in a directory of its own and in the order of the text:
 
-- a `python` block is a program of its own; a `text` block right behind it is what it prints;
-- a `console` block holds commands behind a `$`, each followed by what it prints. One that ends with `&` runs on until
-  the end of the session; the next one is typed when it has printed its first line;
+- a `python` block is a program; a `text` block right after it is its output;
+- a `console` block has commands after a `$`, each followed by its output. A command that ends with `&` runs until the
+  end of the session; the next one starts when it has printed its first line;
 - a `yaml` block that begins with `# NAME.yaml` is that file.
 
-In what is printed, `...` stands for anything, and the width of gaps does not matter. A program may end by killing
-itself if its text says so. Documents use the usual ports; here each session gets ports of its own.
+In outputs, `...` stands for anything, and the width of gaps does not matter. A program may kill itself if its text
+says so (SIGKILL). Pages use the default ports; here each session gets its own ports.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SECONDS_MAX = 900
 
 
 class Step(NamedTuple):
-    """One thing that a reader would type, and what they are told to expect; None if the text does not say."""
+    """One command of a reader, and its expected output; None if the page does not show it."""
 
     command: list[str]
     shown: str
@@ -53,32 +53,32 @@ class Step(NamedTuple):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_example_of_a_document_prints_what_the_document_says(document: Path, tmp_path: Path) -> None:
+def test_examples_of_a_page_print_what_it_shows(document: Path, tmp_path: Path) -> None:
     text = document.read_text("utf-8")
     if any(step.shown.startswith("curl ") for step in steps_of(text)) and not is_installed(CURL):
         without(CURL)
     play(text, tmp_path)
 
 
-def test_an_example_that_prints_something_else_is_found(tmp_path: Path) -> None:
+def test_example_with_another_output_fails(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="prints something else"):
         play('```python\nprint("one")\n```\n\n```text\ntwo\n```\n', tmp_path)
 
 
-def test_an_example_that_fails_is_found(tmp_path: Path) -> None:
+def test_example_that_exits_with_an_error_fails(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="ends with 3"):
         play("```python\nraise SystemExit(3)\n```\n", tmp_path)
     with pytest.raises(pytest.fail.Exception, match="ends with 3"):
         play("```console\n$ exit 3\n```\n", tmp_path)
 
 
-def test_a_command_in_the_background_runs_until_the_end_of_its_document(tmp_path: Path) -> None:
+def test_background_command_runs_until_the_end_of_its_page(tmp_path: Path) -> None:
     told = f"ready kafka=127.0.0.1:{KAFKA_PORT} http=127.0.0.1:{HTTP_PORT}"
     play(f"```console\n$ goqueue serve &\n{told}\n$ goqueue topic list\n...\n```\n", tmp_path)
 
 
 def play(text: str, directory: Path) -> None:
-    """Do all that a document shows."""
+    """Run all examples of a page."""
     with ExitStack() as stack:
         session = Session(directory, stack)
         for step in steps_of(text):
@@ -86,7 +86,7 @@ def play(text: str, directory: Path) -> None:
 
 
 def steps_of(text: str) -> Iterator[Step]:
-    """Yield what the examples of a document do, in order."""
+    """Yield the commands of a page, in order."""
     for block in _BLOCK.finditer(text):
         if block["language"] == "python":
             yield Step([sys.executable, "-W", "error", "-c", block["body"]], block["body"], block["output"])
@@ -102,7 +102,7 @@ def steps_of(text: str) -> Iterator[Step]:
 
 
 class Session:
-    """A reader at a terminal: a directory, an environment, ports, and what they have started."""
+    """A terminal session: a directory, an environment, ports, and background processes."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         ports = free_ports(3)
@@ -123,7 +123,7 @@ class Session:
         }
 
     def run(self, step: Step) -> None:
-        """Do one step; a command of `goqueue` may exit with 1, which is how it says that it found something."""
+        """Run one step; a command of `goqueue` may exit with 1, as checks do that find something."""
         if step.shown.endswith(" &"):
             self._check(step, self._stack.enter_context(self._in_background(step)))
             return
@@ -142,7 +142,7 @@ class Session:
             expected = {-signal.SIGKILL}
         if ended.returncode not in expected:
             pytest.fail(f"{step.shown}\nends with {ended.returncode}:\n{printed}", pytrace=False)
-        # Libraries of others have a word to say on stderr now and then; commands of ours are told with theirs.
+        # Third-party libraries of programs may write to stderr; the pages show stderr of commands only.
         self._check(step, printed if step.command[0] == "bash" else ended.stdout)
 
     @contextmanager
@@ -172,12 +172,12 @@ class Session:
     def _check(self, step: Step, printed: str) -> None:
         for usual, own in self._ports.items():
             printed = printed.replace(f":{own}", f":{usual}")
-        if step.output is not None and not is_as_told(step.output, printed):
+        if step.output is not None and not is_expected(step.output, printed):
             pytest.fail(f"{step.shown}\nprints something else:\n{printed}", pytrace=False)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses at the moment."""
+    """Return ports that are free at the moment."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -185,6 +185,6 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def is_as_told(told: str, printed: str) -> bool:
-    """Tell whether a program printed what a document says."""
+def is_expected(told: str, printed: str) -> bool:
+    """Return whether a program printed what the page shows."""
     return OutputChecker().check_output(told, printed, ELLIPSIS | NORMALIZE_WHITESPACE)

@@ -1,8 +1,8 @@
-"""The calls in docs/http.md answer what it says.
+"""The calls in docs/http.md return what the page shows.
 
-They are `shell` blocks: a call of curl behind a `$`, with `>` before its further lines, followed by what it prints, in
-which `...` stands for anything and white space does not count. A broker takes the place of `localhost:8080`, and the
-receipt that was printed last that of `RECEIPT`.
+They are `shell` blocks: a call of curl after a `$`, with `>` before its further lines, followed by its output, in which
+`...` stands for anything and white space does not count. The address of a broker replaces `localhost:8080`, and the
+receipt that was printed last `RECEIPT`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECONDS_MAX = 180
 
 
 class Call(NamedTuple):
-    """A call of curl, and what is printed."""
+    """A call of curl, and its output."""
 
     command: str
     output: str
@@ -47,12 +47,12 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-def is_as_told(told: str, printed: str) -> bool:
-    """Tell whether a call printed what the document says."""
+def is_expected(told: str, printed: str) -> bool:
+    """Return whether a call printed what the page shows."""
     return OutputChecker().check_output(squeezed(told) + "\n", squeezed(printed) + "\n", ELLIPSIS)
 
 
-def test_every_call_answers_what_the_document_says() -> None:
+def test_every_call_returns_what_the_page_shows() -> None:
     if not is_installed(CURL):
         without(CURL)
     found = list(calls(DOCUMENT.read_text("utf-8")))
@@ -63,18 +63,18 @@ def test_every_call_answers_what_the_document_says() -> None:
             command = shlex.split(call.command.replace(ADDRESS, broker.http).replace("RECEIPT", receipt))
             assert command[0] == "curl"
             ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
-            if not is_as_told(call.output, ended.stdout):
+            if not is_expected(call.output, ended.stdout):
                 pytest.fail(f"{call.command}\nprints something else:\n{ended.stdout}", pytrace=False)
             for printed in re.findall(r'"receipt_handle": ?"([^"]+)"', ended.stdout):
                 receipt = printed
 
 
-def test_another_answer_is_noticed() -> None:
-    assert is_as_told('{"a": ..., "b": 2}', '{"a":[1],"b":2}\n')
-    assert not is_as_told('{"a": ..., "b": 2}', '{"a":[1],"b":3}\n')
+def test_another_reply_fails() -> None:
+    assert is_expected('{"a": ..., "b": 2}', '{"a":[1],"b":2}\n')
+    assert not is_expected('{"a": ..., "b": 2}', '{"a":[1],"b":3}\n')
 
 
-def test_the_codes_of_errors_in_the_document_exist_with_their_status() -> None:
+def test_error_codes_of_the_page_exist_with_their_status() -> None:
     rows = re.findall(r"^\| (\d{3}) +\| (.*) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
     told = {code: int(status) for status, text in rows for code in re.findall(r"`([a-z_]+)`", text)}
     assert told.pop("internal_error") == 500
