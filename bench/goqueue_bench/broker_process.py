@@ -1,7 +1,7 @@
 """The broker that is measured: a private one in a process of its own, or one that runs already.
 
-A private broker keeps its data in a directory that does not outlive the benchmark, listens on ports that nobody chose,
-and has to end well: a broker that does not stop when told to has failed the benchmark, whatever its figures.
+A private broker keeps its data in a directory that does not outlive the benchmark, listens on free ports, and
+has to stop cleanly: otherwise the benchmark has failed, whatever its figures.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Broker:
 
 
 def running_broker(bootstrap: str, pid: int | None) -> Broker:
-    """Return the broker that somebody else runs at HOST:PORT."""
+    """Return the broker that already runs at HOST:PORT."""
     host, port = split_address(bootstrap)
     return Broker(host, port, pid)
 

@@ -1,7 +1,7 @@
-"""What it costs to verify the checksum of each batch that is opened: the same work with and without it.
+"""Cost of verifying the checksum of each opened batch: the same work with and without it.
 
-Measured in one process, in CPU time, without network and disk, on batches as producers send them: so the share that is
-told is the largest that a client can meet. The two are measured in turn, and the fastest round of each counts.
+Measures CPU time in one process, without network and disk, on batches as producers send them, so the result is an upper
+bound for clients. The two are measured in turn, and the fastest round of each counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a process and its children cost, from the books of the kernel in /proc; Linux only.
+"""CPU time of a process and its children, from /proc; Linux only.
 
-The kernel books user and system time in ticks of 10 ms, so a measurement has to be long enough for a tick not to
-matter. Children that have ended are in the books of the parent that waited for them; children that live are looked
-for. What the rest of the machine does meanwhile is measured as well, since it decides whether a rate means anything.
+The kernel counts user and system time in ticks of 10 ms, so a measurement must be much longer than a tick. Ended
+children are counted with the parent that waited for them; running ones are searched. The CPU time of the rest of the
+machine is measured as well, since rates on a busy machine mean little.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 PROC = Path("/proc")
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-# Positions behind the name of the process, which is in parentheses and may hold anything.
+# Positions after the name of the process, which is in parentheses and may hold anything.
 _PARENT = 1
 _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 11, 12, 13, 14
 # Of the first line of /proc/stat: user, nice, system, then idle and waiting for a disk, then interrupts.
@@ -87,7 +87,7 @@ def _all_processes(proc: Path) -> dict[int, ProcessTimes]:
 
 @dataclass(slots=True)
 class Usage:
-    """What a measured block took; the server's time is None if nobody knows which process it is."""
+    """Resources that a measured block used; the server's time is None if its process is unknown."""
 
     seconds: float = field(default=0.0, init=False)
     server_cpu_seconds: float | None = field(default=None, init=False)

@@ -15,7 +15,7 @@ from goqueue_bench.cpu import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of one workload; MB are a million bytes, of payload."""
+    """Figures of one workload; an MB is a million bytes of payload."""
 
     messages: int
     seconds: float

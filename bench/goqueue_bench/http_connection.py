@@ -1,6 +1,6 @@
 """One HTTP connection over a bare socket: sends a request, reads its reply, and does as little else as possible.
 
-Whoever has other things to do in between sends first, and takes the reply later.
+A caller with other work in between sends first, and takes the reply later.
 """
 
 from __future__ import annotations

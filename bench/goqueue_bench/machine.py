@@ -1,4 +1,4 @@
-"""What a benchmark ran on: enough to compare numbers, nothing that names a host, a user or a path."""
+"""Describe the machine of a benchmark: enough to compare numbers, without names of hosts, users or paths."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What one can choose when a broker is measured, in the words of Kafka clients and of the topic settings.
+"""Options of the benchmarks of a broker, named as in Kafka clients and topic settings.
 
-Imports nothing that measures, so that the command line can name the choices without waiting for it.
+Imports no benchmark, so that the command line can show the choices quickly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Flush(StrEnum):
 
 
 class Acks(StrEnum):
-    """What a producer waits for: every replica in sync, the leader, nothing."""
+    """Acknowledgement of a publish: by all in-sync replicas, by the leader, or none."""
 
     ALL = "all"
     LEADER = "1"
@@ -24,7 +24,7 @@ class Acks(StrEnum):
 
 
 class Answer(StrEnum):
-    """What a producer waits for where there has to be an answer to wait for."""
+    """Acknowledgement for benchmarks that need a reply."""
 
     ALL = "all"
     LEADER = "1"
@@ -53,7 +53,7 @@ class Client(StrEnum):
 
 
 class GroupPart(StrEnum):
-    """What is measured of groups."""
+    """Parts of the benchmark of groups."""
 
     COMMITS = "commits"
     JOINER = "joiner"
@@ -62,7 +62,7 @@ class GroupPart(StrEnum):
 
 
 class QueuePart(StrEnum):
-    """What is measured of queues."""
+    """Parts of the benchmark of queues."""
 
     BATCHES = "batches"
     SINGLES = "singles"
@@ -70,7 +70,7 @@ class QueuePart(StrEnum):
 
 
 class Neighbour(StrEnum):
-    """What a heavy client does while a modest one is measured."""
+    """Workload of a heavy client while a modest one is measured."""
 
     BULK_KAFKA = "bulk_kafka"
     BULK_HTTP = "bulk_http"

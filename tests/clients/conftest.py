@@ -109,7 +109,7 @@ def admin(request: pytest.FixtureRequest, admins: dict[str, Admin]) -> Admin:
 
 @pytest.fixture
 def new_name(request: pytest.FixtureRequest) -> Callable[[], str]:
-    """Make names of topics that nobody has used, also in earlier runs against the same broker."""
+    """Return unused names of topics, also with a broker that earlier runs have used."""
     test = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:150]
 
     def make() -> str:
@@ -144,7 +144,7 @@ def kafkajs_bridge(bootstrap: str) -> Iterator[Bridge]:
 
 @pytest.fixture
 def members() -> Iterator[list[Member]]:
-    """Members that have joined in a test; whoever has not left at its end does so then."""
+    """Members that have joined in a test; the end of the test closes those that are left."""
     joined: list[Member] = []
     yield joined
     for member in joined:

@@ -1,4 +1,4 @@
-"""What the tests ask of every Kafka client: one vocabulary and two interfaces, whatever library is behind them.
+"""Interface of every Kafka client in the tests: one vocabulary and two protocols, for all libraries.
 
 Owns the words (message, record, place, setting) and what a client cannot do by its own nature; knows no library. An
 adapter translates, and hides nothing that the broker said: a refusal of the broker becomes `Refused` with its code.
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class Acks(StrEnum):
-    """What a producer waits for: nothing, the leader, or all replicas in sync."""
+    """Acknowledgement of a write: none, by the leader, or by all in-sync replicas."""
 
     NONE = "0"
     LEADER = "1"
@@ -60,7 +60,7 @@ class Edge(Enum):
 
 
 class Reset(StrEnum):
-    """What a reader does when its offset does not exist."""
+    """Reaction of a reader to an offset that does not exist."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -76,7 +76,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes in. Without a partition the client's partitioner decides, without a timestamp its clock."""
+    """A record to write. Without a partition the client's partitioner decides, without a timestamp its clock."""
 
     value: bytes | None
     key: bytes | None = None
@@ -87,7 +87,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What comes out."""
+    """A record as a client reads it."""
 
     topic: str
     partition: int
@@ -123,7 +123,7 @@ FROM_BEGINNING = Reading()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What a client can do; where it cannot, the reason lies in the client and no test can ask for it."""
+    """Features of a client; tests do not ask for those that it lacks."""
 
     codecs: frozenset[Codec] = frozenset(Codec)
     writes_timestamps: bool = True
@@ -142,7 +142,7 @@ class Traits:
 
 
 class Bounds(NamedTuple):
-    """The first offset of a partition, and the one behind its last record."""
+    """The first offset of a partition, and the one after its last record."""
 
     earliest: int
     latest: int
@@ -193,7 +193,7 @@ class NewTopic:
 
 
 class PartitionView(NamedTuple):
-    """Who keeps a partition."""
+    """Replicas of a partition."""
 
     partition: int
     leader: int

@@ -1,4 +1,4 @@
-"""What tests and adapters wait for: a refusal, a number of records, a fact; each with a deadline."""
+"""Wait for a refusal, a number of records, or a fact, each with a deadline."""
 
 from __future__ import annotations
 

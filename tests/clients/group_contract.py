@@ -1,7 +1,7 @@
-"""What the tests ask of every client that joins groups: one vocabulary, whatever library is behind it.
+"""Interface of every client that joins groups in the tests: one vocabulary for all libraries.
 
 A member is polled, as a program polls it, and does what its library does then: some rebalance in the background, some
-only while somebody polls them. `Together` polls several in turn, so that none of them waits for another.
+only during polls. `Together` polls several in turn, so that none of them waits for another.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Member(Protocol):
 
 
 class SeekingMember(Member, Protocol):
-    """A consumer in a group that can also be told where to read."""
+    """A consumer in a group that can also seek."""
 
     def seek(self, place: Place, offset: int) -> None:
         """Go on from an offset of a partition that is assigned."""

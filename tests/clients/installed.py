@@ -18,7 +18,7 @@ import pytest
 KAFKAJS: Final = "kafkajs"
 KCAT: Final = "kcat"
 CURL: Final = "curl"
-# What npm writes last when it installs.
+# The last file that npm writes when it installs.
 _KAFKAJS_INSTALLED: Final = Path(__file__).parent / "kafkajs" / "node_modules" / ".package-lock.json"
 
 Started = TypeVar("Started")

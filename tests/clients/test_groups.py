@@ -1,4 +1,4 @@
-"""Groups with clients that nobody here wrote: members share partitions, commit, come and go."""
+"""Groups with third-party clients: members share partitions, commit, join and leave."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def send(clients: dict[str, Client]) -> Send:
     return write
 
 
-def test_a_member_reads_everything_and_the_next_run_goes_on_behind_its_commit(
+def test_next_run_continues_at_the_commit(
     join: Join, new_topic: Callable[..., str], new_name: Callable[[], str], send: Send
 ) -> None:
     topic, group = new_topic(PARTITIONS), new_name()
@@ -40,7 +40,7 @@ def test_a_member_reads_everything_and_the_next_run_goes_on_behind_its_commit(
     assert values(Together(join(group, topic)).take(20)) == second
 
 
-def test_members_share_partitions_and_nobody_reads_twice(
+def test_members_share_partitions_without_reading_twice(
     join: Join, new_topic: Callable[..., str], new_name: Callable[[], str], send: Send
 ) -> None:
     topic, group = new_topic(PARTITIONS), new_name()
@@ -79,7 +79,7 @@ def test_a_joiner_gets_its_share_and_the_share_of_a_leaver_goes_to_the_others(
 
 
 @pytest.mark.parametrize("client", ["confluent", "confluent-broker-assigns", "aiokafka", "kafka-python", "kafkajs"])
-def test_a_member_reads_from_where_it_is_told_and_commits_where_it_is(
+def test_member_reads_from_a_seek_and_commits_its_position(
     client: str,
     join_as: Callable[..., SeekingMember],
     new_topic: Callable[..., str],
@@ -101,7 +101,7 @@ def test_a_member_reads_from_where_it_is_told_and_commits_where_it_is(
     ]
     assert member.committed(place) == 10
     member.seek(place, 3)
-    # What is committed is what was read last, be it before what was committed earlier.
+    # The last position is committed, even if it is before an earlier commit.
     together.until(lambda: any(record.offset == 3 for record in together.read), "offset 3 is read")
     member.commit()
     assert member.committed(place) == max(record.offset for record in together.read) + 1

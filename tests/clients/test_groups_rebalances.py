@@ -1,4 +1,4 @@
-"""What moves when a group changes, and what does not: static members, cooperative ones, partitions that are new."""
+"""Which partitions move when a group changes: static members, cooperative ones, new partitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def join_with(bootstrap: str, members: list[Member]) -> Callable[..., ConfluentM
 
 
 @pytest.mark.parametrize("client", ["confluent", "confluent-broker-assigns", "kafka-python"])
-def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(
+def test_returning_static_member_keeps_its_partitions_without_a_rebalance(
     client: str,
     join_as: Callable[..., ConfluentMember | KafkaPythonMember],
     clients: dict[str, Client],
@@ -65,7 +65,7 @@ def test_only_what_moves_is_given_back(
 ) -> None:
     topic, group = new_topic(PARTITIONS), new_name()
     first = join_with(settings, group, topic)
-    # It commits what it gives back once it has heard of its new generation, and nobody may mind.
+    # It commits the partitions that it gives back once it knows its new generation, which must be accepted.
     first.commits_at_revocation = True
     together = Together(first)
     together.share(topic, PARTITIONS)
@@ -77,7 +77,7 @@ def test_only_what_moves_is_given_back(
     assert set(first.revoked) == second.assigned()
     assert len(first.revoked) == PARTITIONS // 2
     clients["confluent"].send(topic, numbered(40, 80, PARTITIONS))
-    # Whoever has them now goes on behind the commit.
+    # Their new member continues at the commit.
     assert values(together.take(40)) == values(numbered(40, 80, PARTITIONS))
 
 
@@ -119,9 +119,9 @@ def test_topics_that_match_a_pattern_reach_the_members(
     assert {place.topic for place in member.assigned()} == set(topics)
 
 
-# What was read is committed when it is to be given back, and must not hold that up.
+# The commit of positions must not delay giving back partitions.
 @pytest.mark.parametrize("commits", [True, False], ids=["auto-commit", "no-commit"])
-def test_a_topic_that_is_made_anew_is_read_from_its_beginning(
+def test_recreated_topic_is_read_from_its_start(
     commits: bool,
     join_with: Callable[..., ConfluentMember],
     admins: dict[str, Admin],

@@ -43,7 +43,7 @@ def test_every_client_reads_what_one_of_them_wrote(
 @pytest.mark.parametrize(
     ("writer_name", "codec"), [each for each in _WRITERS_AND_CODECS if Codec.NONE not in each.values]
 )
-def test_what_a_client_compressed_is_stored_compressed(
+def test_compressed_batches_are_stored_compressed(
     writer_name: str, codec: Codec, clients: dict[str, Client], bootstrap: str, new_topic: Callable[..., str]
 ) -> None:
     place = Place(new_topic(), 0)

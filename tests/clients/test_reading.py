@@ -65,7 +65,7 @@ def test_a_waiting_reader_gets_a_record_as_soon_as_it_is_written(
         started_s = monotonic()
         writer.send(place.topic, [Message(b"soon")])
         assert [record.value for record in waiting.result()] == [b"soon"]
-        # Nobody waits for the end of the fetch, which is at 5 s.
+        # The test does not wait for the end of the fetch, after 5 s.
         assert monotonic() - started_s < 2.5
 
 
@@ -157,7 +157,7 @@ def _offsets(records: list[Record]) -> list[int]:
 
 
 def _send_until_seen(writer: Client, place: Place, reader: Reader) -> Record:
-    """Write until the reader, which finds its place at a time nobody knows, sees one; return the first it saw."""
+    """Write until the reader, which seeks at an unknown time, sees a record; return the first."""
     deadline = monotonic() + DEADLINE_S
     while monotonic() < deadline:
         writer.send(place.topic, [Message(b"probe")])

@@ -9,7 +9,7 @@ import pytest
 from tests.clients.contract import Admin, Client, ErrorCode, Message, Setting, Source
 from tests.clients.expect import eventually, refused
 
-# What both our broker and Apache Kafka have by default.
+# Defaults that our broker shares with Apache Kafka.
 _DEFAULTS = {
     "cleanup.policy": "delete",
     "retention.ms": "604800000",

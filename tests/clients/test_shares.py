@@ -32,7 +32,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def share(broker: Broker) -> Iterator[Callable[..., ConfluentShare]]:
-    """Let members of a group join; whoever has not left at the end does so then."""
+    """Let members join a group; the end of the test closes those that are left."""
     joined: list[ConfluentShare] = []
 
     def join(*topics: str, group: str = GROUP, is_explicit: bool = False) -> ConfluentShare:
@@ -65,7 +65,7 @@ def _values(got: list[Got]) -> list[str]:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_members_share_a_topic_and_nobody_gets_what_another_has(
+def test_members_share_a_topic_without_duplicates(
     partitions: int, broker: Broker, share: Callable[..., ConfluentShare]
 ) -> None:
     _create(broker, "orders", partitions)
@@ -73,7 +73,7 @@ def test_members_share_a_topic_and_nobody_gets_what_another_has(
     values = _fill(broker, 200)
     shares: Counter[ConfluentShare] = Counter()
     got = take(200, *members, done=lambda member, some: shares.update({member: len(some)}))
-    # More of them, a few at a time, until everybody had some.
+    # More of them, a few at a time, until every member had some.
     for round_ in range(100):
         if len(shares) == 3:
             break
@@ -105,7 +105,7 @@ def test_the_next_poll_accepts_what_the_one_before_has_brought(
     assert _values(take(1, share())) == values
 
 
-def test_what_was_not_acknowledged_when_a_member_leaves_comes_again(
+def test_unacknowledged_messages_of_a_leaving_member_come_again(
     broker: Broker, share: Callable[..., ConfluentShare]
 ) -> None:
     values = _fill(broker, 10)
@@ -165,7 +165,7 @@ def test_an_offset_can_be_acknowledged_by_its_number(broker: Broker, share: Call
     assert [(each.value, each.deliveries) for each in take(1, member)] == [("1", 2)]
 
 
-def test_an_asynchronous_commit_is_told_to_a_callback(broker: Broker, share: Callable[..., ConfluentShare]) -> None:
+def test_asynchronous_commit_calls_its_callback(broker: Broker, share: Callable[..., ConfluentShare]) -> None:
     _create(broker, "orders", 1)
     _fill(broker, 5)
     member = share(is_explicit=True)
@@ -273,7 +273,7 @@ def test_of_a_large_transaction_nothing_is_passed_however_few_messages_a_member_
         producer.begin_transaction()
         for number in range(first, first + 25):
             producer.produce("orders", f"{number:02}")
-        # In one batch, behind which comes a marker.
+        # In one batch, followed by a marker.
         producer.flush(DEADLINE_S)
         if first == 25:
             producer.abort_transaction(DEADLINE_S)

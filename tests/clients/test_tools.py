@@ -1,4 +1,4 @@
-"""What administration tools ask of a cluster, by the admin clients that offer it."""
+"""Requests of administration tools, by the admin clients that support them."""
 
 from __future__ import annotations
 

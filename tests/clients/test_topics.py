@@ -143,7 +143,7 @@ def test_writing_to_an_unknown_topic_creates_it(
     assert client.send(name, [Message(b"first")]) == [0]
     with client.reader([Place(name, 0)]) as reader:
         assert [record.value for record in reader.take(1)] == [b"first"]
-    # Apache Kafka has one partition unless it is told otherwise.
+    # Apache Kafka has one partition by default.
     assert len(admins["kafka-python"].describe(name)) == 3 or not is_goqueue
 
 

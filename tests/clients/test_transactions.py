@@ -1,4 +1,4 @@
-"""Transactions of clients that nobody here wrote: commit, abort, offsets, zombies, timeouts, and what readers see."""
+"""Transactions of third-party clients: commit, abort, offsets, zombies, timeouts, and what readers see."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_readers_wait_for_a_transaction_whose_first_records_are_deleted(
         producer.send(place, b"deleted", b"deleted too")
         clients["confluent"].send(place.topic, [Message(b"plain")])
         assert admins["confluent"].delete_records(place, 1) == 1
-        # Whoever asks for the end is sent to where it can read on.
+        # A read at the end is sent to the next readable offset.
         assert committed_bounds(bootstrap, place) == (1, 1)
         assert [read(bootstrap, place, COMMITTED) for read in READERS] == [[], [], []]
         producer.abort()
@@ -52,7 +52,7 @@ def committed_bounds(bootstrap: str, place: Place) -> tuple[int, int]:
     return start, end
 
 
-def test_what_was_committed_is_read_though_compaction_has_taken_an_older_abort_away() -> None:
+def test_committed_messages_are_read_after_compaction_removed_an_older_abort() -> None:
     place = Place("compacted", 0)
     with Broker() as broker:
         admin, client = ConfluentAdmin(broker.bootstrap), ConfluentClient(broker.bootstrap)

@@ -1,4 +1,4 @@
-"""What a producer is promised: acknowledgements, order, exactly once, sizes, and the partition of a key."""
+"""Guarantees for producers: acknowledgements, order, exactly once, sizes, and the partition of a key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a broker has stored, seen without any client: a Fetch request of version 4, written by hand.
+"""Read stored batches without a client, by a Fetch request of version 4 written by hand.
 
-Clients decompress before anybody can look, and librdkafka sends uncompressed without a word if it finds that the
-broker lacks something. So whether batches are stored compressed has to be read from their headers.
+Clients decompress before a test can look, and librdkafka silently sends uncompressed batches if the broker lacks a
+feature. So whether batches are stored compressed has to be read from their headers.
 """
 
 from __future__ import annotations

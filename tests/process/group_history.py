@@ -1,4 +1,4 @@
-"""What members of a group wrote down, and what must be true of it. Knows nothing of what was done to them."""
+"""History that members of a group recorded, and checks of it. Knows nothing of the injected faults."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class History:
         return sorted(found, key=lambda commit: commit.ended)
 
     def read_offsets(self) -> dict[int, set[int]]:
-        """Return which offsets of each partition were read by anybody."""
+        """Return the offsets of each partition that any member has read."""
         found: dict[int, set[int]] = {}
         for events in self.events.values():
             for event in events:
@@ -94,7 +94,7 @@ def check(history: History) -> None:
 
 
 def _check_owner(commit: Commit, owned: Sequence[Owned]) -> None:
-    """See that nobody else had got the partition when an acknowledged commit began."""
+    """Check that no other member had the partition when an acknowledged commit began."""
     mine = [each.start for each in owned if each[:2] == commit[:2] and each.start <= commit.ended]
     assert mine, f"{commit} is of a partition that the member never had"
     others = [each for each in owned if each.partition == commit.partition and each.member != commit.member]

@@ -21,7 +21,7 @@ def note(event: str, **facts: object) -> None:
 
 
 def main(bootstrap: str, group: str, topic: str, protocol: str) -> None:
-    """Be a member until somebody ends the process."""
+    """Be a member until the process is killed."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,

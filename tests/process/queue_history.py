@@ -1,4 +1,4 @@
-"""What workers of a queue group wrote down, put together, and what has to be true of it.
+"""History that workers of a queue group recorded, and checks of it.
 
 Knows nothing of who was killed and when: whatever happened, no message is handled after it was confirmed to be done,
 and no two handlers have a message under one lease.

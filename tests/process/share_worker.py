@@ -24,7 +24,7 @@ def note(event: str, values: list[int]) -> None:
 
 
 def main(bootstrap: str, group: str, topic: str, holds: str = "") -> None:
-    """Be a member until somebody ends the process; with `holds`, keep the first messages that come for ever."""
+    """Be a member until the process is killed; with `holds`, keep the first messages that come for ever."""
     consumer = ShareConsumer(
         {
             "bootstrap.servers": bootstrap,

@@ -36,7 +36,7 @@ class Workers:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
-        """Start a worker, which takes its transactional id from whoever had it."""
+        """Start a worker, which takes over its transactional id."""
         path = self._directory / f"{name}-{len(self.paths)}.jsonl"
         self.paths.append(path)
         command = [sys.executable, "-m", "tests.process.txn_worker", self._bootstrap, name, GROUP, SOURCE, TARGET]
@@ -44,7 +44,7 @@ class Workers:
             self._running[name] = subprocess.Popen(command, stdout=output, stderr=errors)
 
     def maintain(self) -> None:
-        """Start those again that have given up; nobody may end in another way."""
+        """Restart workers that have given up; no worker may end in another way."""
         for name, process in list(self._running.items()):
             status = process.poll()
             if status is not None:
@@ -73,7 +73,7 @@ class Workers:
 
 
 class World:
-    """The broker, the workers, and somebody who looks at the group's offsets all the time."""
+    """The broker, the workers, and an observer that polls the offsets of the group."""
 
     def __init__(self, broker: ServeProcess, workers: Workers) -> None:
         self.broker = broker
@@ -198,7 +198,7 @@ def world_of(directory: Path) -> Iterator[World]:
 
 
 def scenario(world: World, random: Random, rounds: int) -> None:
-    """Let everybody die in the middle of their work."""
+    """Kill all workers in the middle of their work."""
     names = ["one", "two"]
     for name in names:
         world.workers.start(name)
@@ -231,11 +231,11 @@ def play(directory: Path, seed: int, rounds: int) -> None:
     assert world.history.aborted, "nothing was ever aborted"
 
 
-def test_each_input_has_one_output_whoever_is_killed(tmp_path: Path) -> None:
+def test_each_input_has_one_output_after_any_kill(tmp_path: Path) -> None:
     play(tmp_path, seed=0, rounds=1)
 
 
 @pytest.mark.long
 @pytest.mark.seeds(5, long_count=10)
-def test_each_input_has_one_output_however_often_somebody_is_killed(seed: int, tmp_path: Path) -> None:
+def test_each_input_has_one_output_after_many_kills(seed: int, tmp_path: Path) -> None:
     play(tmp_path, seed, rounds=4)

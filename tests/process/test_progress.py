@@ -1,4 +1,4 @@
-"""`goqueue log verify` shows how far it is to a person at a terminal, and to nobody else."""
+"""`goqueue log verify` shows its progress on a terminal, and nowhere else."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Workers:
 
 @contextmanager
 def scene(directory: Path, kind: str) -> Iterator[tuple[ServeProcess, Workers, Client]]:
-    """A broker with a topic, whose address stays the same when it is started again, and nobody at work yet."""
+    """A broker with a topic, whose address stays the same after a restart, and no workers yet."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     server = f"http://127.0.0.1:{port}"
@@ -128,14 +128,14 @@ def test_messages_of_a_killed_worker_go_to_another_one(kind: str, tmp_path: Path
         history = workers.look()
     check(history)
     assert history.places == places(600)
-    # What was begun and not done is begun again by the other one, as the second delivery.
+    # The other worker begins unfinished messages again, as their second delivery.
     open_ones = {each.place for each in history.handled if each.worker == victim} - {
         each.place for each in history.handled if each.worker == victim and each.receipt in history.acked
     }
     begun_again = {each.place: each.delivery for each in history.handled if each.worker == left}
     unheard = open_ones - set(begun_again)
     assert {begun_again[place] for place in open_ones - unheard} == {2}
-    # The last ack may have been carried out, and nobody heard of it.
+    # The last ack may have been stored without its reply arriving.
     assert len(unheard) <= 200
 
 

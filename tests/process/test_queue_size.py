@@ -13,7 +13,7 @@ from goqueue_bench.cpu import process_cpu_seconds
 from tests.protocols.kafka.process import ServeProcess
 
 SHARE = 1_000
-# What is done must cost nothing, and each message in flight about what a dictionary takes for it.
+# Done messages must take no memory, and each message in flight about an entry of a dictionary.
 BYTES_PER_FLIGHT_MAX = 400
 FREE_BYTES = 32 * 1024 * 1024
 START_CPU_S_MAX = 10.0

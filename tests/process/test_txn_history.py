@@ -19,7 +19,7 @@ FINE = History(
 )
 
 
-def test_what_is_as_it_should_be_is_fine() -> None:
+def test_correct_history_passes() -> None:
     check(FINE)
 
 
@@ -36,6 +36,6 @@ def test_what_is_as_it_should_be_is_fine() -> None:
         (replace(FINE, stable={0: 3}), "stuck"),
     ],
 )
-def test_what_must_not_be_is_seen(bad: History, finding: str) -> None:
+def test_violations_are_found(bad: History, finding: str) -> None:
     with pytest.raises(AssertionError, match=finding):
         check(bad)

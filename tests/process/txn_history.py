@@ -1,4 +1,4 @@
-"""What transactions left behind, and what must be true of it. Knows nothing of what was done to those who wrote it."""
+"""History of transactions, and checks of it. Knows nothing of the injected faults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 @dataclass
 class History:
-    """Inputs, the outputs `INPUT/ATTEMPT` that readers of what is committed see, and what was told of transactions.
+    """Inputs, committed outputs `INPUT/ATTEMPT`, and acknowledged ends of transactions.
 
-    `offsets` has what the group's offsets were whenever somebody looked, in order. `stable` and `ends` are, by
-    partition, up to where readers of what is committed see, and where the log ends.
+    `offsets` has the offsets of the group at each poll of the observer, in order. `stable` and `ends` are, by
+    partition, the last stable offset and the end of the log.
     """
 
     inputs: set[str] = field(default_factory=set)

@@ -2,9 +2,9 @@
 
     python -m tests.process.txn_worker BOOTSTRAP NAME GROUP SOURCE TARGET
 
-What it writes is `INPUT/NAME/NUMBER`: the input, and which attempt this was. Each line of its output is one event in
+It writes `INPUT/NAME/NUMBER`: the input, and which attempt this was. Each line of its output is one event in
 JSON: `committed` or `aborted` with the values of a transaction whose end was acknowledged. Now and then it aborts for
-no reason. What it cannot go on after ends it with status 3: somebody has to start it again.
+no reason. Errors that it cannot recover from end it with status 3: the test has to restart it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Worker:
 
 
 def positions(messages: list[Message]) -> list[TopicPartition]:
-    """Return the offset behind the last message of each partition."""
+    """Return the offset after the last message of each partition."""
     last: dict[tuple[str, int], int] = {}
     for message in messages:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -115,7 +115,7 @@ def note(event: str, values: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Work until somebody ends the process."""
+    """Work until the process is killed."""
     try:
         worker = Worker(*arguments)
         while True:

@@ -27,10 +27,6 @@ def test_no_file_has_more_to_reword_than_its_debt() -> None:
         pytest.fail("\n".join([*worse, hint]), pytrace=False)
 
 
-def test_debt_is_sorted_so_that_branches_merge() -> None:
-    assert list(read_debt()) == sorted(read_debt())
-
-
 @pytest.mark.parametrize(
     "sentence",
     [
@@ -69,6 +65,7 @@ def test_roundabout_sentence_is_found_wherever_it_stands(sentence: str) -> None:
         "The two can be told apart.",
         "The reply says what is missing.",
         "Messages that have not been done return.",
+        "The broker has confirmed that they are done.",
         "It says that `nobody whoever` may.",
     ],
 )

@@ -24,9 +24,9 @@ BootstrapOption = Annotated[
 PidOption = Annotated[
     int | None, typer.Option(min=1, help="The process of that broker, for its CPU time; it runs on this machine.")
 ]
-FlushOption = Annotated[Flush, typer.Option(help="Flush policy of the topic: fsync before the answer, or soon.")]
-AcksOption = Annotated[Acks, typer.Option(help="What the client waits for.")]
-AnswerOption = Annotated[Answer, typer.Option("--acks", help="What the client waits for.")]
+FlushOption = Annotated[Flush, typer.Option(help="Flush policy of the topic: fsync before the reply, or soon after.")]
+AcksOption = Annotated[Acks, typer.Option(help="Acknowledgement that the client waits for.")]
+AnswerOption = Annotated[Answer, typer.Option("--acks", help="Acknowledgement that the client waits for.")]
 SizeOption = Annotated[int, typer.Option(min=1, help="Bytes of a message.")]
 MessagesOption = Annotated[int | None, typer.Option(min=1, help="How many messages, instead of the usual number.")]
 DataDirOption = Annotated[

@@ -1,4 +1,4 @@
-"""What a benchmark with goals found: measured with a line that says what is going on, shown as a table or as JSON."""
+"""Run a benchmark with goals, show its progress in one line, and print results as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def show(machine: Machine, results: Sequence[Result]) -> None:
     from rich.table import Table
 
     screen = console()
-    # What a value was made from is for wide terminals; the JSON output has it anyway.
+    # Details are for wide terminals; the JSON output always has them.
     is_wide = screen.width >= _WIDE_COLUMNS
     table = Table(title=f"{machine.cpu}, {machine.cores} cores, {machine.file_system}, {machine.python}")
     for name in ("measured", "value", "goal", "", *(["from"] if is_wide else [])):

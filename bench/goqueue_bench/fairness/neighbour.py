@@ -67,7 +67,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done between `go` and `stop`: requests, messages where there are any, and how many were refused."""
+    """Work between `go` and `stop`: requests, messages if there are any, and refusals."""
 
     requests: int = 0
     messages: int = 0

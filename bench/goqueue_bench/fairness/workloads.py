@@ -128,7 +128,7 @@ def measure_neighbour(
         _prepare(broker, heavy, neighbour, size)
         order = _order(broker, heavy, neighbour, size)
         with ModestClient(broker, modest, pause_s=size.pause_s) as client, _process(order) as process:
-            # What is done for the first time takes longer.
+            # First calls take longer.
             client.run(min(size.rounds, 20))
             reports = []
             for _ in range(size.cycles):

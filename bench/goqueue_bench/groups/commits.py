@@ -44,7 +44,7 @@ def measure_commits(broker: Broker, topic: str, commits: Commits) -> Result:
             for group, share in zip(groups, shares, strict=True)
         ]
         with pipes(broker, frames, every_commit_succeeds(commits.partitions)) as opened:
-            # What is made for the first commit of a group is not what is measured.
+            # The first commit of a group creates it, which is not measured.
             _warm_up(broker, topic, groups, commits)
             with metered(broker.pid) as usage:
                 drain(opened)

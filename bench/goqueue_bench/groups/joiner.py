@@ -7,7 +7,7 @@ must not be asked to give such a partition back, and reads every message of it o
 pause of its own, though: while it gives one partition back it fetches none, and its thread may sleep for up to 0.4 s
 before it begins again.
 
-All of it happens in one thread, so that nobody waits for another's interpreter.
+Everything runs in one thread, so that no client waits for the interpreter of another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STEADY_SECONDS = 0.5
 
 
 class GroupProtocol(StrEnum):
-    """Who assigns: the broker, or one of the members."""
+    """Protocol of a group: the broker assigns, or one of the members."""
 
     CONSUMER = "consumer"
     CLASSIC = "classic"
@@ -73,7 +73,7 @@ def measure_joiner(broker: Broker, topic: str, protocol: GroupProtocol, rounds: 
 
 
 class _Reader:
-    """A consumer with what it has, what it was told to give back, and how late the messages were."""
+    """A consumer, its partitions, those it has to give back, and the delays of its messages."""
 
     def __init__(self, broker: Broker, topic: str, group: str, protocol: GroupProtocol) -> None:
         self.owned: set[int] = set()
@@ -158,8 +158,8 @@ class _Stream:
 
 
 def _join(stream: _Stream, readers: Sequence[_Reader], newcomer: Callable[[], _Reader]) -> tuple[float, float]:
-    """Let another one join, and leave again; return how long the join took, and the longest pause of the others."""
-    # Whoever got a partition a moment ago may have messages to catch up with.
+    """Let a third consumer join and leave; return the duration of the join, and the longest pause of the others."""
+    # A consumer that has just got a partition may have to catch up first.
     _run_for(stream, readers, _STEADY_SECONDS)
     before = {partition: reader for reader in readers for partition in reader.owned}
     for reader in readers:

@@ -1,7 +1,7 @@
 """Loading: how long a broker takes to start that many groups have left their offsets with, and how much memory.
 
-The offsets are committed, the broker is stopped and started again on the same data. What it tells then is compared
-with what was committed, for some of the groups.
+The offsets are committed, and the broker is restarted on the same data. Then the offsets of some of the groups are
+compared with the commits.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def measure_load(workspace: Path, load: Load) -> Result:
 
 
 class _Start(NamedTuple):
-    """What it took until a broker was ready."""
+    """Resources that a broker used until it was ready."""
 
     seconds: float
     cpu_seconds: float

@@ -1,8 +1,8 @@
 """A rebalance of a large group whose broker assigns: from one more member's first word until all have what is theirs.
 
-The members are bare sockets in one thread. Each comes back when it was told to, and at once if it was told something
-new, as clients do: to say that it has given partitions back, or taken them. Their heartbeats are spread over the
-interval, which is how those of members look that did not start together.
+The members are bare sockets in one thread. Each sends heartbeats at the interval of the broker, and one at once after
+a change of its assignment, as clients do, to confirm it. Their heartbeats are spread over the interval, like those of
+members that did not start together.
 
 A member that gives a partition back is heard of at its next heartbeat, and the newcomer gets it at its own next one. So
 a rebalance takes about one interval, whatever the broker does, and more if the broker is slow. At no time may two
@@ -103,7 +103,7 @@ class _Group:
         self._selector = selectors.DefaultSelector()
 
     def add(self, connection: Connection) -> _Member:
-        """Let somebody join as soon as the group goes on."""
+        """Add a member, which joins when the group continues."""
         member = _Member(connection)
         self._members.append(member)
         self._selector.register(connection.socket, selectors.EVENT_READ, member)
@@ -138,7 +138,7 @@ class _Group:
     def settle(self) -> None:
         """Let members come and go on until each knows the newest target, has all of it, and has said so."""
         deadline = time.monotonic() + _SETTLE_SECONDS_MAX
-        # Nobody's epoch says anything yet about what has changed a moment ago.
+        # No epoch reflects the latest change yet.
         is_changed = False
         epoch = max(member.epoch for member in self._members)
         while not (is_changed and self._is_settled()):
@@ -184,7 +184,7 @@ class _Group:
         self.interval_ms = reply.interval_ms
         self._topic_id = reply.topic_id or self._topic_id
         member.epoch = reply.epoch
-        # What it said with this heartbeat is known now.
+        # The broker now knows the news of this heartbeat.
         member.has_news = False
         if reply.partitions is not None and reply.partitions != member.owned:
             self._take(member, reply.partitions)

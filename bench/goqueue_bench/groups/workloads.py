@@ -58,9 +58,9 @@ QUICK_TRANSACTIONS = 100
 def run_groups(
     target: Target, workspace: Path, size: GroupSize, parts: Collection[GroupPart], announce: Announce
 ) -> Iterator[Result]:
-    """Yield the results of some parts one by one; `announce` is told what comes next."""
+    """Yield the results of some parts one by one; `announce` gets the name of the next one."""
     if GroupPart.LOAD in parts and not target.is_private:
-        raise BenchmarkFailed("a broker that somebody else runs cannot be stopped and started to measure how it loads")
+        raise BenchmarkFailed("only a private broker can be restarted to measure how it loads")
     if set(parts) - {GroupPart.LOAD}:
         with broker_of(target, workspace) as broker:
             yield from _run_groups(broker, size, parts, announce)

@@ -69,7 +69,7 @@ def private_topic(broker: Broker, *, partitions: int, settings: Mapping[str, str
     try:
         yield topic
     except BaseException:
-        # What went wrong in the block is what matters now, not that the broker may be gone as well.
+        # The error of the block matters, not that the broker may be gone too.
         with suppress(OSError, BenchmarkFailed):
             _delete_topic(broker, topic)
         raise

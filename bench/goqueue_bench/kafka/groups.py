@@ -22,7 +22,7 @@ _GONE = {0, 69}
 
 @contextmanager
 def private_groups(broker: Broker, count: int = 1) -> Iterator[list[str]]:
-    """Make names of groups once there is somebody to look after them; remove the groups however the block ends."""
+    """Yield names of groups once their coordinator is available; delete the groups at the end of the block."""
     run = f"goqueue-bench-{secrets.token_hex(4)}"
     groups = [f"{run}-{number}" for number in range(count)]
     with Connection(broker) as connection:
@@ -30,7 +30,7 @@ def private_groups(broker: Broker, count: int = 1) -> Iterator[list[str]]:
     try:
         yield groups
     except BaseException:
-        # What went wrong in the block is what matters now, not that the broker may be gone as well.
+        # The error of the block matters, not that the broker may be gone too.
         with suppress(OSError, BenchmarkFailed):
             _delete(broker, groups)
         raise
@@ -52,7 +52,7 @@ def _wait_for_coordinator(connection: Connection, group: str) -> None:
         if error not in _NOT_YET or time.monotonic() > deadline:
             break
         time.sleep(_POLL_SECONDS)
-    require(error == 0, f"somebody looks after groups (error {error})")
+    require(error == 0, f"the coordinator of groups is available (error {error})")
 
 
 def _delete(broker: Broker, groups: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a topic holds for those who read committed messages only, all of it, with the stock client."""
+"""Read all committed messages of a topic with the stock client."""
 
 from __future__ import annotations
 

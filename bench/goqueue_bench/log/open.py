@@ -1,7 +1,7 @@
 """Opening a large log after a clean stop and after a kill, and the memory that opening and reading it takes.
 
 A log is written by a process of its own, which ends as that part of the benchmark asks: by closing the log, or by
-killing itself with bytes written since the last checkpoint. What the parent then opens is what that process left.
+killing itself with bytes written since the last checkpoint. The parent then opens that log.
 """
 
 from __future__ import annotations

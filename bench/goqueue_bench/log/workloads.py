@@ -52,7 +52,7 @@ QUICK = Scale(
 
 
 def run(workspace: Path, scale: Scale, announce: Callable[[str], None]) -> Iterator[Result]:
-    """Yield each result as it is measured; `announce` is told what comes next."""
+    """Yield each result as it is measured; `announce` gets the name of the next one."""
     announce("appending 1 MiB batches")
     yield from measure_large_appends(workspace, rounds=scale.rounds, round_bytes=scale.append_bytes)
     announce("appending 1 KB batches")
@@ -70,7 +70,7 @@ def run(workspace: Path, scale: Scale, announce: Callable[[str], None]) -> Itera
 
 @contextmanager
 def private_workspace(parent: Path | None) -> Iterator[Path]:
-    """Make a directory to work in, on a real disk if nobody chose where, and remove it however the block ends."""
+    """Make a directory to work in, by default on a real disk, and remove it at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="goqueue-bench-", dir=parent or _temp_directory()) as path:
         yield Path(path)
 

@@ -58,7 +58,7 @@ def replay_raw(broker: Broker, topic: str, messages: int, *, with_children: bool
 
 
 def follow(records: memoryview, offset: int) -> int:
-    """Check that the batches go on at an offset without a gap; return the offset behind them."""
+    """Check that batches start at an offset and have no gaps; return the offset after them."""
     for _, header in headers(records):
         if header.base_offset != offset or header.next_offset - offset != header.record_count:
             raise BenchmarkFailed(

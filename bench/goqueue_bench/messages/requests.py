@@ -40,7 +40,7 @@ def measure_requests(broker: Broker, topic: str, probe: Probe) -> Figures:
             pipe.connection.socket.close()
     offsets = sorted(offset for pipe in pipes for offset in pipe.offsets)
     require(offsets == list(range(start, start + probe.messages)), "every message has an offset of its own")
-    require(end_offsets(broker, topic, 1) == [start + probe.messages], "the partition ends behind the last message")
+    require(end_offsets(broker, topic, 1) == [start + probe.messages], "the partition ends after the last message")
     return figures(probe.messages, probe.size_bytes, usage)
 
 

@@ -40,7 +40,7 @@ QUICK = Size(publish=100_000, replay=100_000, latency=500, end_to_end=200, reque
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is measured: a private broker, or the one at an address, with which flush policy for the topic."""
+    """Broker to measure, private or at an address, and the flush policy of the topic."""
 
     bootstrap: str | None = None
     pid: int | None = None

@@ -31,7 +31,7 @@ class Connection:
         self._expect(10, 10)
         self._send(0, 10, 11, _table({}) + _short("PLAIN") + _long(b"\0guest\0guest") + _short("en_US"))
         channels_max, frame_bytes_max, _ = struct.unpack(">HIH", self._expect(10, 30))
-        # No heartbeats: nobody would answer them while messages are pumped.
+        # No heartbeats: this client would not answer them while it sends messages.
         self._send(0, 10, 31, struct.pack(">HIH", channels_max, frame_bytes_max, 0))
         self._send(0, 10, 40, _short("/") + _short("") + b"\0")
         self._expect(10, 41)

@@ -1,4 +1,4 @@
-"""GoQueue itself, as anybody would start it, in both durability groups."""
+"""GoQueue with its default settings, in both durability groups."""
 
 from __future__ import annotations
 

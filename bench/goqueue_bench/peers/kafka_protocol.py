@@ -1,4 +1,4 @@
-"""What GoQueue and Apache Kafka have in common here: the same clients, the same topic, the same code.
+"""Shared by GoQueue and Apache Kafka: the same clients, the same topic, the same code.
 
 The stock client, librdkafka under confluent-kafka, is fast enough to be used for bulk work. Replay is measured with a
 bare socket as well, because making an object of each message costs that client far more than any of the servers.

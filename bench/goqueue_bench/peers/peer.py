@@ -1,4 +1,4 @@
-"""What a peer has to offer to be compared, and how a server's process is started and ended.
+"""The interface of a peer, and how the process of its server is started and stopped.
 
 A peer is a broker in one of two durability groups. Its server is fresh for each round: started in an empty directory,
 measured, stopped, removed. The clients are part of the peer, since no client speaks to all of them.
@@ -35,14 +35,14 @@ _SHOWN_BYTES = 1500
 
 
 class Durability(StrEnum):
-    """What an answered publish has survived: nothing but a crash of the server, or a loss of power."""
+    """Durability of a confirmed publish: it survives a crash of the server, or a power loss."""
 
     LAZY = "lazy"
     FSYNC = "fsync"
 
 
 class Workload(StrEnum):
-    """What every peer is asked to do."""
+    """Workload of the comparison."""
 
     PUBLISH = "publish"
     REPLAY = "replay"
@@ -84,7 +84,7 @@ class Peer(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in results."""
+        """Name in results."""
 
     @property
     def settings(self) -> Mapping[Durability, str]:
@@ -105,7 +105,7 @@ class Peer(Protocol):
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

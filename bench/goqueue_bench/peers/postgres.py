@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # Where Debian puts servers, one directory for each major version; none of their programs is on the path.
 DEBIAN = Path("/usr/lib/postgresql")
 
-# The server refuses to run as root; whoever is root becomes the user that comes with the package.
+# The server refuses to run as root; then it runs as the user that the package has created.
 _USER = "postgres"
 _COMMIT = {Durability.LAZY: "off", Durability.FSYNC: "on"}
 _SETTINGS = {

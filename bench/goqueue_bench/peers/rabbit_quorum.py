@@ -70,7 +70,7 @@ class _Server:
 
     def queue(self, count: int) -> Measured:
         count = min(count, self._stored - self._acked) // QUEUE_BATCH * QUEUE_BATCH
-        # What was delivered ahead goes back to the queue with the connection.
+        # Prefetched messages return to the queue when the connection closes.
         with connect(self._port) as opened, metered(self._pid, with_children=True) as usage:
             consumer = Connection(opened)
             consumer.consume(_QUEUE, QUEUE_BATCH)

@@ -112,7 +112,7 @@ class _Client:
         require(code == _OK, f"the server grants request {key}, not {code}")
 
     def declare_publisher(self, stream: str) -> None:
-        """Say that messages will come; waits until the stream has a leader."""
+        """Declare a publisher; wait until the stream has a leader."""
         deadline = time.monotonic() + _DECLARE_SECONDS_MAX
         while (code := self._try(_DECLARE_PUBLISHER, b"\0" + _string("") + _string(stream))) != _OK:
             require(time.monotonic() < deadline, f"the stream takes a publisher ({code})")
@@ -123,7 +123,7 @@ class _Client:
         self.call(_SUBSCRIBE, b"\0" + _string(stream) + struct.pack(">HH", _FROM_FIRST, chunks) + _no_properties())
 
     def take_chunk(self, offset: int) -> int:
-        """Receive the chunk that begins at an offset; return the offset behind it."""
+        """Receive the chunk that starts at an offset; return the offset after it."""
         key, fields = self._take_frame()
         require(key == _DELIVER, f"the server delivers, instead of {key}")
         _, _, _, records, _, _, first = _CHUNK.unpack_from(fields, 1)

@@ -36,7 +36,7 @@ from goqueue_bench.peers.pump import Pipeline, publish_pipelined, publish_singly
 _STREAM = b"bench"
 _FSYNC = {Durability.LAZY: "everysec", Durability.FSYNC: "always"}
 _RANGE_MESSAGES = 10_000
-# What stands between the id of an entry and its payload: one field named d.
+# Bytes between the id of an entry and its payload: one field named d.
 _FIELD = b"\r\n*2\r\n$1\r\nd\r\n$%d\r\n" % MESSAGE_BYTES
 _GROUP = b"bench"
 _NOTHING = b"*-1\r\n"

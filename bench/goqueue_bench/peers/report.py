@@ -1,4 +1,4 @@
-"""What a comparison leaves behind: medians over the rounds with their range, and everything needed to judge them."""
+"""Report of a comparison: medians over the rounds with their range, and everything needed to judge them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m goqueue_bench.queues.client ORDER
 
-It says `ready` when all are connected, begins when it is told to, and ends with what was done, as JSON. Messages are
+It prints `ready` when all are connected, starts on command, and prints its results as JSON at the end. Messages are
 looked at only as far as is needed to settle them and to know which they were.
 
 | part      | what it does                                                                                          |
@@ -41,7 +41,7 @@ _ACK_PATH = "/v1/messages/ack"
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is to do, and on how many connections; `first` is the number of its first one."""
+    """Task of a process, and its number of connections; `first` is the number of its first one."""
 
     part: Literal["publish", "pace", "consume", "watch"]
     host: str
@@ -58,7 +58,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process has done: how many requests, which messages (ranges of offsets by partition), and how late."""
+    """Results of a process: requests, messages (ranges of offsets by partition), and delays."""
 
     requests: int = 0
     ranges: dict[int, list[tuple[int, int]]] = {}
@@ -144,7 +144,7 @@ def _require_stored(reply: bytes, count: int) -> None:
 
 
 class _Tally:
-    """What the consumers of a process have got so far, and by how many receives."""
+    """Messages that the consumers of a process have received so far, and the number of receives."""
 
     def __init__(self) -> None:
         self.receives = 0

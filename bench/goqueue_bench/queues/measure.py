@@ -160,9 +160,9 @@ def _consume(place: QueueTopic, load: QueueLoad) -> tuple[Figures, dict[str, flo
 
 
 def measure_delivery(place: QueueTopic, load: QueueLoad) -> Iterator[Result]:
-    """Publish at a steady pace to consumers that wait; the value is the p99 from when a message was due.
+    """Publish at a steady pace to waiting consumers; the value is the p99 of the delay after the planned time.
 
-    Of several stretches in a row it is the median: a bad second of the machine is told beside it, in the p99 of all.
+    It is the median of several periods; a single bad second of the machine shows in the p99 of all.
     """
     # Each of them has two connections.
     watch = place.order(part="watch", batch=_WATCHED_AT_ONCE, connections=2 * _WATCHERS)

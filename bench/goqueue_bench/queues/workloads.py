@@ -42,7 +42,7 @@ QUICK = QueueSize(batches=20_000, singles=500, delivery=500)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTarget:
-    """What is measured: a private broker, or the one whose HTTP port is at HOST:PORT."""
+    """Broker to measure: private, or with its HTTP port at HOST:PORT."""
 
     server: str | None = None
     pid: int | None = None
@@ -57,7 +57,7 @@ def run_queue(
     parts: list[QueuePart],
     announce: Announce,
 ) -> Iterator[Result]:
-    """Yield the results of some parts one by one; `announce` is told what comes next."""
+    """Yield the results of some parts one by one; `announce` gets the name of the next one."""
     with _broker_of(target, workspace) as broker:
         for part in parts:
             announce(f"queues: {part}")

@@ -1,4 +1,4 @@
-"""What a micro-batch costs that has hardly any rows: our source against the cheapest one that Spark has itself.
+"""Cost of a micro-batch with few rows: our source against the cheapest one of Spark itself.
 
 The difference is ours: asking the broker for offsets, and Python workers that connect, fetch and answer. The first
 batches of a query are left out, since they start what the others use.

@@ -1,8 +1,7 @@
-"""What is measured of Spark with all rows: batch reads beside those of Parquet, stream reads, and writes.
+"""Benchmarks of Spark with all rows: batch reads compared with Parquet, stream reads, and writes.
 
-The time of a case begins where a program would ask for the rows and ends when Spark says that it is done; a write is
-done when it is committed. What is needed before, such as an empty topic, and the check that the result is right, are
-not in it.
+The time of a case starts when a program asks for the rows and ends when Spark is done; a write is done when it is
+committed. Preparations, such as an empty topic, and checks of the result are not included.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def write_stream(lab: Lab, rows: Rows) -> Pass:
 
 
 def discard(rows: DataFrame) -> None:
-    """Have Spark make every column of every row, for nobody."""
+    """Let Spark compute every column of every row, and discard them."""
     rows.write.format("noop").mode("overwrite").save()
 
 

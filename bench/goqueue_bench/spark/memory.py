@@ -16,7 +16,7 @@ from goqueue_bench.measure import Aim, Goal, Result, require
 MIB = 1024 * 1024
 MORE_MIB_GOAL = 50
 
-# What is on the command line of workers: they are forks of a daemon that Spark starts by this name.
+# On the command line of workers, which are forks of a daemon that Spark starts under this name.
 _WORKER = b"pyspark.daemon"
 
 

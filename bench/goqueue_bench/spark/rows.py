@@ -33,7 +33,7 @@ Groups = Mapping[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """What a case works with."""
+    """Inputs of a case."""
 
     spark: SparkSession
     broker: Broker

@@ -61,7 +61,7 @@ QUICK = SparkSize(rows=200_000, rounds=1, batches=5)
 
 
 def run_spark(workspace: Path, size: SparkSize, codec: str, announce: Announce) -> Iterator[Result]:
-    """Yield all results; `announce` is told what comes next. BenchmarkFailed if Spark fails at something."""
+    """Yield all results; `announce` gets the name of the next one. BenchmarkFailed if Spark fails at something."""
     announce("starting Spark")
     with _session(workspace) as spark, private_broker(workspace) as broker, _failures():
         yield from _run(Lab(spark, broker, workspace, codec), size, announce)
@@ -69,7 +69,7 @@ def run_spark(workspace: Path, size: SparkSize, codec: str, announce: Announce) 
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Say that the work was not done where Spark says why."""
+    """Raise BenchmarkFailed with the reason if Spark fails."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -141,7 +141,7 @@ def _peak_bytes(lab: Lab, rows: Rows) -> int:
 def _session(workspace: Path) -> Iterator[SparkSession]:
     settings = {"spark.sql.warehouse.dir": str(workspace / "warehouse")}
     spark = start_session(SessionRequest(name="goqueue bench", master=MASTER, settings=settings))
-    # What fails is raised; what is logged besides would be about queries that were stopped on purpose.
+    # Errors are raised; the log would be about queries that were stopped on purpose.
     spark.sparkContext.setLogLevel("FATAL")
     try:
         yield spark

@@ -114,7 +114,7 @@ class ConfluentClient:
 
 
 class _Report:
-    """What became of one message."""
+    """Outcome of one message."""
 
     def __init__(self) -> None:
         self._error: KafkaError | None = None
@@ -158,7 +158,7 @@ def refusal_of(error: KafkaError) -> Refused:
     """Return what an error of the library says of the broker."""
     code = error.code()
     if code == KafkaError._AUTO_OFFSET_RESET:
-        # The library's own code for "and I was told not to reset"; the broker's error is in the text only.
+        # The library's own code if a reset is not allowed; the broker's error is in the text only.
         assert "Offset out of range" in error.str()
         code = ErrorCode.OFFSET_OUT_OF_RANGE
     return Refused(code, error.str())

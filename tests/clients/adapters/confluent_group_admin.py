@@ -33,7 +33,7 @@ class GroupView(NamedTuple):
 
     @property
     def shares(self) -> dict[str, frozenset[Place]]:
-        """What each member reads."""
+        """Return the partitions of each member."""
         return {member.id: member.assigned for member in self.members}
 
 

@@ -51,7 +51,7 @@ class ConfluentShare:
         return found
 
     def say(self, kind: AcknowledgeType, got: Iterable[Got]) -> None:
-        """Say what became of messages; the broker is told with the next poll or commit."""
+        """Acknowledge messages; the next poll or commit sends it to the broker."""
         for each in got:
             self.consumer.acknowledge(each.message, kind)
 
@@ -76,7 +76,7 @@ class ConfluentShare:
 def take(
     count: int, *members: ConfluentShare, done: Callable[[ConfluentShare, list[Got]], None] | None = None
 ) -> list[Got]:
-    """Poll members in turn until there are so many messages; `done` is told of each poll that brought some."""
+    """Poll members in turn until there are so many messages; `done` gets each poll with messages."""
     found: list[Got] = []
     deadline = monotonic() + 2 * DEADLINE_S
     while len(found) < count:

@@ -147,7 +147,7 @@ class KafkajsClient:
 
 
 class KafkajsReader:
-    """Positions, and a fetch of all of them whenever somebody takes."""
+    """Positions, and a fetch of all of them for each take."""
 
     def __init__(self, bridge: Bridge, offsets: dict[Place, int], reading: Reading) -> None:
         self._bridge = bridge

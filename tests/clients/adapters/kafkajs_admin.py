@@ -1,4 +1,4 @@
-"""kafkajs's admin client, behind the same bridge."""
+"""kafkajs's admin client, over the same bridge."""
 
 from __future__ import annotations
 

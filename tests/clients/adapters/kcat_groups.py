@@ -1,4 +1,4 @@
-"""kcat -G: a process per member. It commits what it has printed by itself, often here, and when it is told to end."""
+"""kcat -G: a process per member. It commits what it has printed by itself, often here, and when it ends."""
 
 from __future__ import annotations
 
