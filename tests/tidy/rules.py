@@ -155,12 +155,24 @@ def is_fit_to_publish(text: str) -> Iterator[Finding]:
 
 
 def has_working_links(path: Path, text: str) -> Iterator[Finding]:
-    """Require that relative links of a Markdown file lead to files."""
+    """Require that relative links of a Markdown file lead to files, and to headings that these have."""
     blanked = _MARKDOWN_CODE.sub(lambda code: re.sub(r"[^\n]", " ", code.group()), text)
     for match in _MARKDOWN_LINK.finditer(blanked):
-        target = match.group(1).partition("#")[0]
-        if target and not _HAS_SCHEME.match(target) and not (path.parent / target).exists():
+        if _HAS_SCHEME.match(match.group(1)):
+            continue
+        target, _, anchor = match.group(1).partition("#")
+        file = path.parent / target if target else path
+        if not file.exists():
             yield Finding(_line_of(text, match.start()), f"the link to {target} leads nowhere")
+        elif anchor and file.suffix == ".md" and anchor not in _anchors(file.read_text("utf-8")):
+            yield Finding(_line_of(text, match.start()), f"{file.name} has no heading #{anchor}")
+
+
+def _anchors(text: str) -> set[str]:
+    """Return the anchors of a Markdown text: its headings as GitHub names them, and those that are set by hand."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    named = (re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)
+    return {*named, *re.findall(r'<a id="([^"]+)"', text)}
 
 
 def _functions(module: Module) -> Iterator[_Function]:

@@ -116,7 +116,13 @@ def test_ordinary_text_is_fit_to_publish(text: str) -> None:
 
 def test_a_link_that_leads_nowhere_is_found_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "there.md").touch()
-    text = "[good](docs/there.md#part) [web](https://example.com) [here](#x)\n`[code](a.md)`\n[bad](docs/gone.md)"
+    (tmp_path / "docs" / "there.md").write_text('# A `part`: two\n<a id="old"></a>\n```\n# no heading\n```\n')
+    text = (
+        "[good](docs/there.md#a-part-two) [set](docs/there.md#old) [web](https://example.com#x)\n"
+        "`[code](a.md)`\n[bad](docs/gone.md)\n[worse](docs/there.md#no-heading)"
+    )
     found = list(rules.has_working_links(tmp_path / "README.md", text))
-    assert found == [Finding(3, "the link to docs/gone.md leads nowhere")]
+    assert found == [
+        Finding(3, "the link to docs/gone.md leads nowhere"),
+        Finding(4, "there.md has no heading #no-heading"),
+    ]
