@@ -68,7 +68,7 @@ class Call(Generic[T_co]):
         return self.is_repeatable or self.method == "GET"
 
     def is_answered_by(self, reply: Reply) -> bool:
-        """Tell whether a reply is a result rather than an error."""
+        """Return whether a reply is a result rather than an error."""
         if reply.media_type == PROBLEM_TYPE:
             return False
         return reply.status < 300 or (self.tells_failures and reply.media_type == JSON_TYPE)

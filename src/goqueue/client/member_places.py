@@ -59,7 +59,7 @@ class Places:
             return {each for each in assigned if each not in self._now}
 
     def finish(self) -> None:
-        """Take note that all is done that polls have brought."""
+        """Record that all is done that polls have brought."""
         with self._lock:
             self._done = dict(self._now)
 
@@ -147,7 +147,7 @@ class Places:
             return {each: offset for each, offset in wanted.items() if self._committed.get(each) != offset}
 
     def saved(self, each: GroupPartition, offset: int) -> None:
-        """Take note of a commit."""
+        """Record a commit."""
         with self._lock:
             self._committed[each] = offset
 

@@ -356,7 +356,7 @@ class MemberScript:
         self._settling.append(settle)
 
     def saved(self, offsets: Iterable[PartitionOffset]) -> None:
-        """Take note of offsets that a transaction has committed."""
+        """Record offsets that a transaction has committed."""
         for each in offsets:
             self._places.saved(GroupPartition(each.topic, each.partition), each.offset)
 

@@ -246,7 +246,7 @@ def _as_base64(data: bytes | None) -> str | None:
 
 
 def _is_plain(headers: Sequence[Header]) -> bool:
-    """Tell whether an object of texts says all about headers: no name repeats, and each value is text."""
+    """Return whether an object of texts says all about headers: no name repeats, and each value is text."""
     names = {name for name, _ in headers}
     return len(names) == len(headers) and all(_as_text(value) is not None for _, value in headers)
 

@@ -97,7 +97,7 @@ def error_of_reply(status: int, body: bytes) -> GoQueueError:
 
 
 def is_from_broker(error: GoQueueError) -> bool:
-    """Tell whether a broker has said so, and not somebody in between, such as a proxy."""
+    """Return whether a broker has said so, and not somebody in between, such as a proxy."""
     return not isinstance(error.__cause__, BadReply)
 
 

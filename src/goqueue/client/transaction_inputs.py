@@ -96,7 +96,7 @@ class Inputs:
         self._named: dict[MemberScript, list[PartitionOffset]] = {}
 
     def name(self, script: MemberScript | None, offsets: Iterable[PartitionOffset] = ()) -> None:
-        """Take note that a consumer was named, with offsets to commit; None is one that is not of this process."""
+        """Record that a consumer was named, with offsets to commit; None is one that is not of this process."""
         if script is not None:
             script.enter_transaction()
             self._known.add(script)
@@ -109,6 +109,6 @@ class Inputs:
         return [*self._named, *(each for each in unnamed if each.has_unsaved)]
 
     def committed(self) -> None:
-        """Take note that all offsets that were sent are committed."""
+        """Record that all offsets that were sent are committed."""
         for script, offsets in self._named.items():
             script.saved(offsets)

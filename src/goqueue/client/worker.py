@@ -159,7 +159,7 @@ def _stopped_by_signals(stop: Callable[[], object], *, is_wanted: bool) -> Itera
 
 
 def _is_of_a_loop(handler: object) -> bool:
-    """Tell whether a handler is what `loop.add_signal_handler` puts in place of one."""
+    """Return whether a handler is what `loop.add_signal_handler` puts in place of one."""
     return "sighandler" in getattr(handler, "__name__", "")
 
 

@@ -163,7 +163,7 @@ class Crew:
         self._start_handlers(tasks)
 
     def _is_at_work(self, job: Job) -> bool:
-        """Tell whether the task of a handler goes on; one whose loop is gone is closed from outside."""
+        """Return whether the task of a handler goes on; one whose loop is gone is closed from outside."""
         task = self._handling[job]
         return asyncio.current_task(task.get_loop()) is task
 

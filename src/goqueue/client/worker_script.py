@@ -170,7 +170,7 @@ class WorkerScript:
         return None
 
     def finish(self, job: Job, error: BaseException | None) -> None:
-        """Take note of how a handler has ended, and of what is to be said about it."""
+        """Record how a handler has ended, and of what is to be said about it."""
         self._running.remove(job)
         took_s = self._clock.monotonic() - job.since
         before_s = took_s if self._handling_s is None else self._handling_s
@@ -179,7 +179,7 @@ class WorkerScript:
             self._outbox.put(self._statement(job, error), job)
 
     def cut(self, job: Job, *, goes_on: bool) -> None:
-        """Take note that the worker ends before a handler; if that goes on all the same, its lease runs out."""
+        """Record that the worker ends before a handler; if that goes on all the same, its lease runs out."""
         job.is_cut = True
         job.is_lost = job.is_lost or goes_on
         self._sink.emit(WorkCut(Place.of(job.message)))
@@ -213,7 +213,7 @@ class WorkerScript:
         return max(0.0, min([*moments, now + third_s]) - now)
 
     def woken(self, late_s: float) -> None:
-        """Take note of how much later than that it was asked what is due; told if leases may have ended meanwhile."""
+        """Record how much later than that it was asked what is due; told if leases may have ended meanwhile."""
         if late_s > self.limits.visibility_s / 3:
             self._sink.emit(LoopBlocked(round(late_s, 3)))
 
@@ -315,7 +315,7 @@ class WorkerScript:
         self._waiting.clear()
 
     def failed(self, act: str, error: GoQueueError) -> float:
-        """Take note that a request has failed; return how long to pause before the next one."""
+        """Record that a request has failed; return how long to pause before the next one."""
         # It comes when a receive has waited for the topic in vain; messages of others should not wait for longer.
         is_missing = act == "receive" and isinstance(error, UnknownTopic)
         attempt = self._failures[act] = 1 if is_missing else self._failures.get(act, 0) + 1
@@ -332,17 +332,17 @@ class WorkerScript:
         return pause_s
 
     def succeeded(self, act: str) -> None:
-        """Take note that a request was answered."""
+        """Record that a request was answered."""
         self._failures.pop(act, None)
 
 
 def is_final(error: GoQueueError) -> bool:
-    """Tell whether a request that was refused so can never succeed; a topic may still come, and a proxy may go."""
+    """Return whether a request that was refused so can never succeed; a topic may still come, and a proxy may go."""
     return isinstance(error, Invalid | Conflict | Fenced) and is_from_broker(error)
 
 
 def is_unanswered(error: GoQueueError) -> bool:
-    """Tell whether no broker has answered a request; a proxy may have said that there is none."""
+    """Return whether no broker has answered a request; a proxy may have said that there is none."""
     is_lost = isinstance(error, RequestTimedOut | ServerUnreachable)
     return is_lost or (isinstance(error, Unavailable) and not is_from_broker(error))
 

@@ -5,6 +5,6 @@
                                  transactions, leader epochs, producers; always rebuildable from the .log
     checkpoint                   how far the log is durable, and where it starts
 
-`log.Log` is the door. Everything that blocks for long is handed out as a value with a `run` method (a `Flush`, an
-`Upkeep`, a `Compaction`) that any thread may run while the owner goes on reading and appending.
+`log.Log` is the interface. Long blocking work is a value with a `run` method (a `Flush`, an `Upkeep`, a `Compaction`)
+that any thread may run while the owner keeps reading and appending.
 """

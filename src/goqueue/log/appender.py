@@ -1,4 +1,4 @@
-"""Writes batches to the last segment, all of them or none, and takes note of what they mean."""
+"""Writes batches to the last segment, all of them or none, and records their producers and epochs."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
-"""What a log must remember that its records do not tell: where it starts, how far it is durable, its leader epoch.
+"""Stores what the records of a log do not say: where it starts, how far it is durable, its leader epoch.
 
 There are two slots of 512 bytes, one sector each. A write goes to the one that is not the last committed, so a torn
-write costs what was noted since then, and no more:
+write loses only the changes since then:
 
     magic u32 | version u32 | generation u64 | start offset i64 | durable end i64 | segment base i64 | position i64
     | chain u32 | truncation target i64 | is clean u32 | leader epoch i32 | checksum u32, then zeros
 
 Version 1 had no leader epoch, and is still read.
 
-`note` follows every flush and is not synced itself: whichever version of it survives a crash, it was true when it
-was written, and that is all recovery needs. With it recovery knows which bytes must be there: what is wrong below
-the durable end is damage, what is wrong above it is a write that a crash cut short. `commit` is for facts that
-must survive and writes both slots.
+`note` follows every flush and is not synced itself: any version of it that survives a crash was true when it was
+written, and recovery needs no more. It tells recovery which bytes must exist: a fault below the durable end is damage,
+a fault above it is a write that a crash cut short. `commit` is for facts that must survive and writes both slots.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class CheckpointFile:
     def begin(self, checkpoint: Checkpoint) -> None:
         """Write the first entry of a new log, whose name is durable, to both slots at once, so that it survives.
 
-        If the write is torn, the log is still one of which nothing was ever said to be durable.
+        If the write is torn, the log has never reported anything as durable.
         """
         if self._file is None:
             self._file = self._disk.open(self._path, create=True)
@@ -116,7 +115,7 @@ class CheckpointFile:
         self._committed_slot = 1
 
     def settle(self) -> None:
-        """Make durable what `load` has found, which a killed process may have left in the page cache only."""
+        """Make the entry that `load` found durable: a killed process may have left it only in the page cache."""
         if self._file is None:
             self._file = self._open()
 
@@ -140,9 +139,9 @@ class CheckpointFile:
     def _open(self) -> File:
         file = self._disk.open(self._path, create=True)
         if self._generation == 0:
-            # An entry is written only once the name of its file is durable, so whoever finds one may rely on that.
+            # An entry is written only once the name of its file is durable, so an existing entry proves that.
             self._disk.sync_directory(self._path.parent)
-        # What is there already must not be the sole good slot, yet in the page cache only, while the other is written.
+        # The existing entry must be durable before the other slot is written: it may be the only good one.
         file.sync()
         return file
 

@@ -6,9 +6,9 @@
 | a later record has the same key              | goes                                                             |
 | tombstone (no value), the last of its key    | stays for `delete.retention.ms` after it was first met here      |
 | of an aborted transaction                    | goes, and replaces nothing                                       |
-| transaction marker                           | goes `delete.retention.ms` after its transaction's records went, |
+| transaction marker                           | goes `delete.retention.ms` after its transaction's records,  |
 |                                              | and with it the word that the transaction was aborted            |
-| in a batch that nobody can open              | stays                                                            |
+| in a batch that cannot be opened | stays                                                            |
 
 Offsets and order never change. A batch that loses all its records goes too, unless it is its producer's last: then
 its header stays, because the producer's sequence is known from it. The active segment, open transactions and records
@@ -58,7 +58,7 @@ class Replacement:
 class Compaction:
     """One pass: `segments` are rewritten, the last `dirty` of them for the first time.
 
-    `is_from_start` says that nothing lies before them, so that every transaction's batches are seen before its marker.
+    `is_from_start`: no segment precedes them, so every transaction's batches are seen before its marker.
     """
 
     disk: Disk
@@ -71,7 +71,7 @@ class Compaction:
     is_from_start: bool
 
     def run(self, breathe: Pause = no_pause) -> list[Replacement]:
-        """Write the compacted segments; an OSError, or Corrupt where a batch is damaged, leaves nothing behind."""
+        """Write the compacted segments; an OSError, or Corrupt where a batch is damaged, leaves no files."""
         latest = self._latest_offsets(breathe)
         unmarked: set[int] = set()
         done: list[Replacement] = []
@@ -109,14 +109,14 @@ def plan(
 ) -> Compaction | None:
     """Decide what to compact of the sealed segments that end at or before `end_offset`; None if it is not worth it.
 
-    `aborted` tells the aborted transactions between two offsets, and is asked only if there is something to do.
+    `aborted` returns the aborted transactions between two offsets; it is called only if there is work to do.
     """
     eligible: list[Segment] = []
     for segment in sealed:
         is_young = segment.max_timestamp > now_ms - settings.min_compaction_lag_ms
         if segment.next_offset > end_offset or segment.covered != segment.size or is_young:
             break
-        # A damaged segment is left as it is, and so is what lies before: its records may be replaced in the damage.
+        # A damaged segment and those before it are left alone: later records of their keys may be in the damage.
         eligible = [] if segment.damages else [*eligible, segment]
     clean = next((number for number, segment in enumerate(eligible) if not segment.is_compacted), len(eligible))
     dirty = eligible[clean:]
@@ -154,8 +154,8 @@ class _Rewriter:
     ) -> None:
         self._compaction = compaction
         self._latest = latest
-        # Producers of which a transactional batch was kept since their last marker: without the next marker that
-        # transaction would look open.
+        # Producers with a kept transactional batch since their last marker. Without the next marker, that transaction
+        # would look open.
         self._unmarked = unmarked
         self._group = group
         first = group[0]
@@ -256,8 +256,8 @@ class _Rewriter:
         segment, group, disk = self._segment, self._group, self._compaction.disk
         bodies = [sidecar.read_body(disk, old.path) for old in group]
         assert segment.details is not None
-        # Readers hide what a producer wrote until they meet its abort marker: a transaction that was told without one
-        # would take the producer's later ones with it. Of its records none is left where the marker is gone.
+        # Readers hide a producer's records until its abort marker: an aborted transaction without a marker would hide
+        # the producer's later transactions too. Where the marker is gone, none of the records is left.
         segment.details.aborted = [
             entry for body in bodies for entry in body.details.aborted if entry.last_offset in self._marker_offsets
         ]
@@ -280,7 +280,7 @@ def _batches(disk: Disk, segment: Segment) -> Iterator[Batch]:
 
 
 def _open(batch: Batch) -> list[Record] | None:
-    """Return the records of a batch; None if a producer has put in what nobody can open."""
+    """Return the records of a batch; None if it cannot be opened."""
     try:
         return batch.open().records()
     except GoQueueError:
@@ -339,7 +339,7 @@ class AbortedRanges:
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
     def hold(self, header: BatchHeader) -> bool:
-        """Tell whether a batch belongs to one of them."""
+        """Return whether a batch belongs to one of them."""
         if not header.is_transactional:
             return False
         own = self._by_producer.get(header.producer_id, ())

@@ -23,7 +23,7 @@ _REWRITE_BYTES = 1024 * 1024
 
 
 class LogDirectory:
-    """The files of one log while it is being opened; nobody else touches them then."""
+    """The files of one log while it is being opened; nothing else touches them meanwhile."""
 
     def __init__(self, disk: Disk, path: PurePath, sink: Sink) -> None:
         self._disk = disk
@@ -33,7 +33,7 @@ class LogDirectory:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Change something on the disk, or take note that it cannot be changed."""
+        """Change something on the disk; on a read-only disk, set `is_read_only`."""
         try:
             yield
         except OSError as error:
@@ -59,11 +59,11 @@ class LogDirectory:
         return self._disk.size_of(self.segment_path(base_offset))
 
     def has_index(self, segment: PurePath) -> bool:
-        """Tell whether a segment has an index file, good or bad."""
+        """Return whether a segment has an index file, good or bad."""
         return self._disk.exists(names.index_path(segment))
 
     def has_checkpoint(self) -> bool:
-        """Tell whether anything was ever written to the checkpoint, readable or not."""
+        """Return whether anything was ever written to the checkpoint, readable or not."""
         path = self._path / names.CHECKPOINT
         return self._disk.exists(path) and self._disk.size_of(path) > 0
 
@@ -84,10 +84,10 @@ class LogDirectory:
                 file.close()
 
     def make_durable(self, segment: PurePath, start: int, end: int) -> None:
-        """Make a segment durable, and write its bytes from `start` on anew before that.
+        """Rewrite a segment's bytes from `start` on, and make the segment durable.
 
-        Where a sync has failed, the page cache may hold bytes that count as written but never were: no later sync
-        would bring them to the disk.
+        After a failed sync, the page cache may hold bytes that count as written but were not: no later sync would write
+        them.
         """
         with self.changing():
             file = self._disk.open(segment)
@@ -137,8 +137,8 @@ def tidy(disk: Disk, directory: PurePath, sink: Sink) -> list[int]:
 def finish_swap(disk: Disk, swap: PurePath, replaced: Iterable[PurePath] | None = None) -> PurePath:
     """Put a committed `.log.swap` in the place of the segments whose offsets it covers; return its new path.
 
-    Each step is durable before the next, and all may be done again. So is what was done before: a killed process may
-    have left even the name of the swap in the page cache only.
+    Each step is durable before the next, and all can be repeated. The first sync covers a killed process, which may
+    have left the name of the swap only in the page cache.
     """
     disk.sync_directory(swap.parent)
     target = swap.with_name(swap.name.removesuffix(names.SWAP))

@@ -1,8 +1,8 @@
 """Shows what is stored in a log as rows, without opening the log: the core of `goqueue log dump`.
 
 Reads files only and trusts none of them, so it works on damaged logs and on logs that a broker is writing to. Every
-function yields its rows one by one and holds no more than one batch or one index at a time. How a row is shown is the
-caller's business; each is a named tuple of plain values.
+function yields its rows one by one and holds no more than one batch or one index at a time. Each row is a named tuple
+of plain values; the caller formats it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CheckpointRow(NamedTuple):
 
 
 class SegmentRow(NamedTuple):
-    """A segment; the fields from `covered_bytes` on are what its index file says, which `index_state` is about."""
+    """A segment; the fields from `covered_bytes` on come from its index file, whose state is `index_state`."""
 
     file: str
     base_offset: int
@@ -81,7 +81,7 @@ class ProducerRow(NamedTuple):
 
 
 class BatchRow(NamedTuple):
-    """A batch, or a stretch of bytes that is none (`fault` says why): the fields are then what its header claims."""
+    """A batch, or bytes that are no valid batch (`fault` says why); the fields are then what the header claims."""
 
     file: str
     position: int

@@ -1,11 +1,11 @@
-"""How far a log is durable, and what it still owes its disk.
+"""Tracks how far a log is durable, and which writes are still owed to the disk.
 
 | debt                     | paid by | may be paid once                                                              |
 |--------------------------|---------|-------------------------------------------------------------------------------|
 | unsynced bytes and names | flush   | at any time                                                                   |
 | a new start of the log   | flush   | at any time                                                                   |
 | an index file            | upkeep  | what it describes is durable                                                  |
-| removal of a segment     | upkeep  | the start behind it is durable, and the first segment left has an index file, |
+| removal of a segment     | upkeep  | the new start is durable, and     the first segment left has an index file, |
 |                          |         | since until then its producers are known from those that are to go            |
 | swap of compacted files  | upkeep  | at any time                                                                   |
 """
@@ -46,7 +46,7 @@ class Durability:
         # Whether a sync outside of flushes is under way or has failed; read by the threads that flush.
         self.is_in_doubt = False
         self.is_touched = False
-        # Whether the log has no files yet; and whether the names of those it got since are not durable.
+        # Whether the log has no files yet, and whether the names of its first files are not durable yet.
         self.is_unmade = False
         self._is_new = False
 
@@ -61,16 +61,16 @@ class Durability:
         return bool(self._swaps)
 
     def owe_sync(self, segment: Segment) -> None:
-        """Take note that a segment has unsynced bytes."""
+        """Record that a segment has unsynced bytes."""
         if not self._unsynced or self._unsynced[-1] is not segment:
             self._unsynced.append(segment)
 
     def owe_names(self) -> None:
-        """Take note that a file was created."""
+        """Record that a file was created."""
         self._has_new_names = True
 
     def owe_new(self) -> None:
-        """Take note that the log got its directory and its first files."""
+        """Record that the log got its directory and its first files."""
         self.is_unmade = False
         self._is_new = self._has_new_names = True
 
@@ -80,7 +80,7 @@ class Durability:
         return self.wants_flush or bool(self._index_writes or self._removals or self._swaps)
 
     def owe_start(self) -> None:
-        """Take note that the log starts later."""
+        """Record that the log starts later."""
         self._is_start_moved = True
 
     @property
@@ -89,17 +89,17 @@ class Durability:
         return bool(self._unsynced) or self._has_new_names or self._is_start_moved
 
     def owe_index(self, write: IndexWrite) -> None:
-        """Take note that a segment's index file is to be written, instead of an older one of the same segment."""
+        """Record that a segment's index file is to be written, instead of an older one of the same segment."""
         self._forgive_indexes([write.segment])
         self._index_writes.append(write)
 
     def owe_removals(self, gone: Sequence[Segment]) -> None:
-        """Take note that segments have left the log: their files go."""
+        """Record that segments have left the log: their files go."""
         self._forgive_indexes(gone)
         self._removals.extend(Removal(segment.path, segment.next_offset) for segment in gone)
 
     def owe_swap(self, compacted: Segment, replaced: Sequence[Segment]) -> None:
-        """Take note that a compacted segment takes the place of others."""
+        """Record that a compacted segment takes the place of others."""
         self._forgive_indexes(replaced)
         self._swaps.append(Swap(compacted, tuple(segment.path for segment in replaced)))
 
@@ -134,7 +134,7 @@ class Durability:
         return self._flush
 
     def flushed(self, flush: Flush, active: Segment) -> None:
-        """Take note that a flush has run."""
+        """Record that a flush has run."""
         assert flush is self._flush
         self._flush = None
         self.end = flush.end_offset
@@ -146,12 +146,12 @@ class Durability:
             self.owe_index(flush.index_write)
 
     def flush_was_in_vain(self, flush: Flush) -> None:
-        """Take note that a flush has ended, but that the log has failed meanwhile: nothing of it can be relied on."""
+        """Record that a flush has ended after the log has failed: it made nothing durable."""
         assert flush is self._flush
         self._flush = None
 
     def upkeep(self, first: Segment) -> Upkeep | None:
-        """Return what can be paid by now of what upkeep pays; `first` is the log's first segment."""
+        """Return the upkeep that can be done now; `first` is the log's first segment."""
         if self._upkeep is not None:
             return None
         writes = tuple(write for write in self._index_writes if write.end_offset <= self.end)
@@ -164,7 +164,7 @@ class Durability:
         return self._upkeep
 
     def upkept(self, upkeep: Upkeep, *, has_failed: bool) -> None:
-        """Take note that upkeep has run, or that it failed and is still owed."""
+        """Record that upkeep has run, or that it failed and is still owed."""
         assert upkeep is self._upkeep
         self._upkeep = None
         if has_failed:

@@ -33,7 +33,7 @@ class LeaderEpochs:
         return iter(self._starts)
 
     def note(self, epoch: int, offset: int) -> None:
-        """Take note that a batch of an epoch lies at an offset; only the first one of an epoch matters."""
+        """Record that a batch of an epoch lies at an offset; only the first one of an epoch matters."""
         if epoch > self.latest:
             self._starts.append(EpochStart(epoch, offset))
             self.latest = epoch

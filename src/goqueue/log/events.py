@@ -1,4 +1,4 @@
-"""What a log reports about itself."""
+"""Events of a log."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class IndexRebuilt(LogEvent):
 
 @dataclass(frozen=True, slots=True)
 class ClosedStatesLost(LogEvent):
-    """What a clean stop leaves for the next start cannot be used, so that start opens every log: it takes longer."""
+    """The closed states of the last clean stop cannot be used, so the start opens every log and takes longer."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     reason: str
@@ -74,7 +74,7 @@ class CheckpointLost(LogEvent):
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile(LogEvent):
-    """A file that is none of ours lies in the log's directory; it is left alone."""
+    """A foreign file is in the log's directory; it is left alone."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     name: str

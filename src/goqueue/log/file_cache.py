@@ -51,7 +51,7 @@ class FileCache:
         return details
 
     def forget(self, path: PurePath) -> None:
-        """Drop what is held of a segment that is leaving the log."""
+        """Drop the file and the details of a segment that leaves the log."""
         self._details.pop(path, None)
         file = self._files.pop(path, None)
         if file is not None:

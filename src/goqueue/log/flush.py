@@ -1,7 +1,7 @@
 """The blocking work of a log, as values that any thread may run.
 
-The owner of a log asks for a `Flush` or an `Upkeep`, has it `run` in a thread while it goes on reading and appending,
-and then tells the log. At most one of each is under way at a time.
+The owner of a log asks for a `Flush` or an `Upkeep`, runs it in a thread while it keeps reading and appending, and then
+reports the outcome to the log. At most one of each is under way at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Swap:
         return self.segment.path.with_name(self.segment.path.name.removesuffix(names.CLEANED))
 
     def run(self, disk: Disk) -> None:
-        """Put the segment in its place; a crash before the second rename undoes it, one behind it finishes it."""
+        """Put the segment in its place; a crash before the second rename undoes it, a crash after it finishes it."""
         swap = self.target.with_name(self.target.name + names.SWAP)
         for source, target in (
             (names.index_path(self.segment.path), names.index_path(swap)),
@@ -85,7 +85,7 @@ class Flush(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def descriptors(self) -> Sequence[int] | None:
-        """The files, if syncing them is all that takes long, and somebody else can do that; then `finish` is left."""
+        """The files, if only syncing them takes long; a caller may sync them itself and then call `finish`."""
         if self.has_new_names or self.is_start_moved:
             return None
         found = [descriptor for file in self.files if (descriptor := file.descriptor()) is not None]
@@ -102,10 +102,10 @@ class Flush(msgspec.Struct, frozen=True, eq=False):
         self.finish()
 
     def finish(self) -> None:
-        """Say in the checkpoint what is durable, once the files are."""
+        """Write the durable end into the checkpoint, after the files are durable."""
         if self.is_in_doubt():
-            # A disk tells of lost pages once, and perhaps it has told somebody else: then our sync has seen nothing,
-            # and must not be vouched for. If nothing is lost after all, the next flush says so.
+            # A disk reports lost pages once, perhaps to another sync: then our sync saw no error and proves nothing. If
+            # nothing was lost after all, the next flush writes the checkpoint.
             if self.is_start_moved or self.is_new:
                 raise OSError(errno.EIO, "another sync of the same file may have failed")
             return
@@ -119,7 +119,7 @@ class Flush(msgspec.Struct, frozen=True, eq=False):
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Upkeep:
-    """Work that nobody waits for: index files, removal of segments, the last step of compaction."""
+    """Background work: index files, removal of segments, the last step of compaction."""
 
     disk: Disk
     index_writes: tuple[IndexWrite, ...]
@@ -127,7 +127,7 @@ class Upkeep:
     swaps: tuple[Swap, ...]
 
     def run(self) -> None:
-        """Do it, what makes room on the disk first; after an OSError it may be tried again."""
+        """Do the work, beginning with what frees disk space; after an OSError it may be tried again."""
         for removal in self.removals:
             for path in (removal.path, names.index_path(removal.path)):
                 if self.disk.exists(path):

@@ -12,8 +12,8 @@ A row is made for the first batch and then for the first batch after every `inde
 
 The columns are arrays: a full segment of 64 MiB has 16,384 rows in 320 KiB.
 
-Of the batches behind the last row, offsets and positions are known as well, as long as they are few: those who wait for
-the end of a log read there, a batch at a time. These are in memory only, and a segment that was loaded has none.
+Offsets and positions of batches after the last row are known as well, as long as they are few: readers at the end of a
+log read one batch at a time. They are in memory only; a segment that was loaded has none.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SparseIndex:
         )
 
     def add(self, row: Row) -> None:
-        """Add a row behind all others."""
+        """Add a row after all others."""
         self._offsets.append(row.offset - self._base_offset)
         self._positions.append(row.position)
         self._times.append(row.time)
@@ -70,7 +70,7 @@ class SparseIndex:
         del self._tail_offsets[:], self._tail_positions[:]
 
     def note(self, offset: int, position: int) -> None:
-        """Take note of a batch behind all others that gets no row."""
+        """Record a batch after all others that gets no row."""
         if len(self._tail_offsets) < _TAIL_MAX:
             self._tail_offsets.append(offset - self._base_offset)
             self._tail_positions.append(position)
@@ -86,7 +86,7 @@ class SparseIndex:
         return position if known == offset - self._base_offset else None
 
     def _nearest(self, offset: int) -> tuple[int, int]:
-        """Return the last known batch that does not start behind an offset; -1 and 0 if there is none."""
+        """Return the last known batch that starts at or before an offset; -1 and 0 if there is none."""
         delta = offset - self._base_offset
         offsets, positions = self._offsets, self._positions
         if self._tail_offsets and self._tail_offsets[0] <= delta:
@@ -100,7 +100,7 @@ class SparseIndex:
         return self._positions[number] if number >= 0 else 0
 
     def offset_beyond(self, offset: int, size: int) -> int | None:
-        """Return an offset that `size` bytes from the batch at `offset` on do not reach; None if no row tells."""
+        """Return an offset that `size` bytes from the batch at `offset` on do not reach; None if no row shows one."""
         # The batch lies before the next row.
         number = bisect_right(self._offsets, offset - self._base_offset)
         if number < len(self._positions):

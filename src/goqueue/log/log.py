@@ -68,7 +68,7 @@ class Log:
     ) -> None:
         """Open the log, and create it if the directory is absent; `recovery` lists what that may find.
 
-        With a `closed_state` the log is opened when it is needed; the caller vouches that the state fits the files.
+        With a `closed_state` the log is opened when it is needed; the caller guarantees that the state fits the files.
         """
         self.directory = directory
         self.settings = settings
@@ -210,8 +210,8 @@ class Log:
         self.start_offset = state.start_offset
         self.fault = "the disk is read-only" if state.is_read_only else ""
         self._is_checkpoint_due = False
-        # Until something new is durable, the next start cannot tell that anything was appended and lost. Whoever shows
-        # records before they are durable waits for that: else other records get their offsets in the same epoch.
+        # Until something new is durable, the next start cannot know that records were appended and lost. Records must
+        # not be readable before that: else other records could get their offsets in the same epoch.
         self.was_clean = self.is_unmarked = state.is_clean
         return opened
 
@@ -229,7 +229,7 @@ class Log:
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction starts, or the end: what read-committed readers may see."""
         first = self._state.first_open_offset
-        # Its first records may be deleted by now; what is left of it must not be seen all the same.
+        # Its first records may be deleted by now; the rest of it must stay hidden.
         return self._state.end_offset if first is None else max(first, self.start_offset)
 
     @property
@@ -238,7 +238,7 @@ class Log:
         return self._state.wants_flush
 
     def configure(self, settings: LogSettings) -> None:
-        """Go on with other settings; what was written with the old ones stays as it is."""
+        """Use other settings from now on; data that was written before stays unchanged."""
         self.settings = settings
         if not isinstance(self._state, ClosedState):
             self._state.configure(settings)
@@ -336,7 +336,7 @@ class Log:
     def flush(self) -> Flush | None:
         """Return the work that makes all of the log durable; None if it is, or if a flush is under way.
 
-        Once it has run, tell `flushed`; if it raised, tell `go_offline`.
+        Once it has run, call `flushed`; if it raised, call `go_offline`.
         """
         state = self._state
         if self.fault or isinstance(state, ClosedState):
@@ -347,9 +347,9 @@ class Log:
         return flush
 
     def flushed(self, flush: Flush) -> None:
-        """Take note that a flush has run; in vain, if the log has failed since.
+        """Record that a flush has run; if the log has failed since, it made nothing durable.
 
-        A disk tells of a failed sync only once: if something else was told, the flush itself may have seen nothing.
+        A disk reports a failed sync only once: if another sync got the error, the flush may have seen none.
         """
         opened = self._open()
         if self.fault:
@@ -359,7 +359,7 @@ class Log:
             self.is_unmarked = False
 
     def checkpoint(self) -> None:
-        """Ask for an index file of the segment that takes the appends, so that less must be read after a crash."""
+        """Request an index file of the active segment, so that less must be read after a crash."""
         state = self._state
         if isinstance(state, ClosedState) or not state.wants_checkpoint:
             return
@@ -369,12 +369,12 @@ class Log:
             self._is_checkpoint_due = True
 
     def upkeep(self) -> Upkeep | None:
-        """Return the work that can wait; None if there is none, or if some is under way. Tell `upkept` how it went."""
+        """Return background work; None if there is none, or if some is under way. Report the outcome to `upkept`."""
         state = self._state
         return None if self.fault or isinstance(state, ClosedState) else state.durability.upkeep(state.segments.first)
 
     def upkept(self, upkeep: Upkeep, error: OSError | None = None) -> None:
-        """Take note that upkeep has run, or that it failed and must be tried again."""
+        """Record that upkeep has run, or that it failed and must be tried again."""
         opened = self._open()
         opened.durability.upkept(upkeep, has_failed=error is not None)
         if error is not None:
@@ -404,9 +404,9 @@ class Log:
         self._drop_before_start(opened)
 
     def expire(self, now_ms: int, *, end_offset: int | None = None, is_time_due: bool = True) -> None:
-        """Remove what the settings say is old: segments up to `end_offset` that are durable, and silent producers.
+        """Remove expired durable segments up to `end_offset`, and idle producers.
 
-        Unless `is_time_due`, nothing goes by its age, but what is too much by size does.
+        Unless `is_time_due`, segments expire by size only.
         """
         opened = self._open()
         self._require_online()
@@ -442,7 +442,7 @@ class Log:
     def compaction(self, now_ms: int, *, end_offset: int | None = None) -> Compaction | None:
         """Return the work of one pass of compaction, if one is due; records from `end_offset` on are not touched.
 
-        None while another pass or its swap is under way. Tell `compacted` or `compaction_failed` what came of it.
+        None while another pass or its swap is under way. Report the outcome to `compacted` or `compaction_failed`.
         """
         state = self._state
         if self.fault or isinstance(state, ClosedState):
@@ -458,13 +458,13 @@ class Log:
         self._sink.emit(Compacted(str(self.directory), len(done.segments), len(replacements), before, after))
 
     def compaction_failed(self, failed: Compaction, error: OSError | GoQueueError) -> None:
-        """Take note that a pass has failed, or was given up for the time being (Draining), which is no fault."""
+        """Record that a pass has failed, or was interrupted (Draining), which is no fault."""
         self._open().compactor.give_up(failed, error)
         if not isinstance(error, Draining):
             self.note_upkeep_failure(error)
 
     def note_upkeep_failure(self, error: OSError | GoQueueError) -> None:
-        """Report that some work which can wait has failed."""
+        """Report that background work has failed."""
         self._sink.emit(UpkeepFailed(str(self.directory), str(error)))
 
     def truncate(self, offset: int) -> None:
@@ -476,7 +476,7 @@ class Log:
             self._cut_back(self.start_offset, offset)
 
     def truncate_to_leader(self, leader: EpochEnd) -> int:
-        """Cut back to where this log and its leader's agree, as far as one answer tells; return the new end.
+        """Cut back to where this log and its leader's agree, as far as one answer shows; return the new end.
 
         The answer is the leader's `end_of_epoch` for this log's latest epoch. If the latest epoch after the cut is
         not the leader's, ask again with that one.
@@ -518,13 +518,13 @@ class Log:
             self._let_go(state)
 
     def go_offline(self, reason: str) -> None:
-        """Stop taking appends for good; what was durable can still be read."""
+        """Take no more appends; durable records can still be read."""
         if not self.fault:
             self.fault = reason
             self._sink.emit(WentOffline(str(self.directory), reason))
 
     def close(self) -> None:
-        """Make everything durable and let go of all files; blocks. Closing twice is harmless."""
+        """Make everything durable and close all files; blocks. Closing twice is harmless."""
         state = self._state
         if isinstance(state, ClosedState):
             self.fault = self.fault or "it is closed"
@@ -558,10 +558,10 @@ class Log:
         self._is_closed_cleanly = not opened.durability.owes
 
     def ending(self) -> Callable[[], None] | None:
-        """Return the write that tells the next start that the log was closed; any thread may do it.
+        """Return the write that marks the log as cleanly closed; any thread may run it.
 
-        None if something else is owed first, or if the files say so already. Tell `ended` when it is done; nothing but
-        `close` may follow.
+        None if other work is owed first, or if the files are marked already. Call `ended` when it is done; only `close`
+        may follow.
         """
         state = self._state
         if self.fault or isinstance(state, ClosedState) or self._is_closed_cleanly:
@@ -573,7 +573,7 @@ class Log:
         return partial(self._checkpoint_file.commit, self._checkpoint_of(state)._replace(is_clean=1))
 
     def ended(self) -> None:
-        """Take note that what `ending` returned was done."""
+        """Record that the write of `ending` was done."""
         self._is_closed_cleanly = True
 
     def _let_go(self, opened: OpenState) -> None:

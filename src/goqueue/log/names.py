@@ -1,4 +1,4 @@
-"""The names of a log's files, and nothing about what is in them."""
+"""The names of a log's files."""
 
 from __future__ import annotations
 

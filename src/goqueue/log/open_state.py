@@ -54,7 +54,7 @@ class OpenState:
         return cls(segments, producers, epochs, durability, appender, Compactor(disk, settings, segments, durability))
 
     def configure(self, settings: LogSettings) -> None:
-        """Go on with other settings."""
+        """Use other settings from now on."""
         self.segments.settings = self.appender.settings = self.compactor.settings = settings
 
     @property
@@ -110,7 +110,7 @@ class OpenState:
 
 
 class Compactor:
-    """Begins passes of compaction over one log and takes their outcome in, one at a time."""
+    """Plans passes of compaction over one log, one at a time, and applies their outcome."""
 
     def __init__(self, disk: Disk, settings: LogSettings, segments: Segments, durability: Durability) -> None:
         self._disk = disk
@@ -126,7 +126,7 @@ class Compactor:
         return self._pass is not None
 
     def begin(self, now_ms: int, end_offset: int, producers: ProducerTable) -> Compaction | None:
-        """Return the work of a pass over what ends at or before an offset; None if none is due, or one is under way."""
+        """Return a pass over segments that end at or before an offset; None if none is due, or one is under way."""
         is_wanted = self.settings.compacts and not self._has_met_damage
         if not is_wanted or self._pass is not None or self._durability.has_swaps:
             return None
@@ -150,7 +150,7 @@ class Compactor:
             self._segments.replace(each.replaced, [each.segment])
 
     def give_up(self, failed: Compaction, error: OSError | GoQueueError) -> None:
-        """Take note that a pass has failed; another one may be tried, unless it was stopped by damage."""
+        """Record that a pass has failed; another one may be tried, unless it was stopped by damage."""
         assert failed is self._pass
         self._pass = None
         self._has_met_damage = isinstance(error, Corrupt)

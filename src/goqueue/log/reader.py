@@ -25,7 +25,7 @@ _LARGE_READ_BYTES = 64 * 1024
 
 
 class Span(NamedTuple):
-    """Bytes [start, end) of a segment: whole batches; `is_by_index` if nobody has looked at them yet."""
+    """Bytes [start, end) of a segment: whole batches; `is_by_index` if they were not read yet."""
 
     start: int
     end: int
@@ -121,9 +121,9 @@ def max_timestamp(segment: Segment, file: File, *, start_offset: int) -> int:
 def _between_known(
     index: SparseIndex, start: int, limit: int, limit_offset: int, *, bytes_max: int, end_offset: int
 ) -> Span | None:
-    """Return what lies between two batches that the index knows, without looking at any; None if that is nothing.
+    """Return the range between two batches that the index knows, without reading it; None if it is empty.
 
-    It may be a little less than could be had, which the next read gets.
+    It may be a little less than what exists; the next read returns the rest.
     """
     end = limit if start + bytes_max >= limit else index.boundary_at(start + bytes_max)
     if end_offset < limit_offset:
@@ -150,8 +150,8 @@ def _first_batch(
 ) -> tuple[int, BatchHeader] | None:
     """Return the first batch that reaches to an offset; Corrupt if the batches around it do not follow each other.
 
-    Headers are not checked against their checksums here, so they are believed only if they fit together, the one
-    behind the result included. `end_offset` is where the batches end.
+    Headers are not checked against their checksums here, so they are believed only if they fit together, including the
+    one after the result. `end_offset` is where the batches end.
     """
     found: tuple[int, BatchHeader] | None = None
     due: int | None = None
@@ -189,7 +189,7 @@ def _end_by_size(index: SparseIndex, file: File, start: int, first: BatchHeader,
 
 
 def _end_by_offset(index: SparseIndex, file: File, start: int, limit: int, end_offset: int) -> int:
-    """Return the border behind the last batch before `limit` that does not reach beyond `end_offset`."""
+    """Return the end of the last batch before `limit` that does not reach beyond `end_offset`."""
     floor = max(start, min(index.position_of_offset(end_offset - 1), limit))
     for at, header in hop(file, floor, limit, window_bytes=_HOP_WINDOW_BYTES):
         if header.next_offset > end_offset:

@@ -1,4 +1,4 @@
-"""Makes what an index file should tell anew from the batches, where the file is missing or bad."""
+"""Rebuilds the content of a missing or bad index file from the batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a log's directory and finds out what is there.
+"""Recovers a log from the files of its directory.
 
 Everything that an index file covers was durable when that file was written and is taken as it is. The rest is read
 and checked batch by batch:
@@ -10,7 +10,7 @@ and checked batch by batch:
 | bytes or whole segments missing         | damage: reported, a gap in the    | nothing                            |
 |                                         | offsets                           |                                    |
 
-The durable end is the greatest one that the checkpoint or any index file vouches for. When the checkpoint is lost,
+The durable end is the greatest one in the checkpoint or any index file. When the checkpoint is lost,
 all but the last segment count as durable: data is never removed because something else does not know about it.
 """
 
@@ -41,8 +41,8 @@ _PREFIX_CHANGED = "an offset or leader epoch differs from what was written"
 class LogState:
     """What recovery found; the last segment is the one to append to and has its details.
 
-    `index_writes` are index files for which the disk had no room. `leader_epoch` is one that no batch had, if it was
-    not closed; else the one that they had.
+    `index_writes` are index files for which the disk had no room. `leader_epoch` is new if the log was not closed
+    cleanly, else unchanged.
     """
 
     segments: list[Segment]
@@ -101,18 +101,18 @@ class _Recovery:
         self.files = LogDirectory(disk, directory, sink)
 
     def vouch(self, offset: int) -> None:
-        """Take note that everything before an offset was durable."""
+        """Record that everything before an offset was durable."""
         self._durable_end = max(self._durable_end, min(offset, self._stop))
 
     def is_begun(self, bases: list[int]) -> bool:
-        """Tell whether this is a new log whose first flush had not ended: it has no checkpoint to lose."""
+        """Return whether this is a new log whose first flush had not ended: it has no checkpoint to lose."""
         return bases == [0] and not self.files.has_index(self.files.segment_path(0)) and not self.files.has_checkpoint()
 
     def leave_out(self, bases: list[int]) -> list[int]:
         """Return the segments that are part of the log.
 
-        Those behind the target of an unfinished truncation go now. Those before the start go when all is done, for
-        the first of the others may need them to know its producers.
+        Those after the target of an unfinished truncation go now. Those before the start go at the end, since the first
+        remaining segment may need them to know its producers.
         """
         start = self._checkpoint.start_offset
         if self._stop < start:
@@ -127,7 +127,7 @@ class _Recovery:
         return held[: len(held) - len(cut)]
 
     def drop_tail(self, bases: list[int]) -> None:
-        """Remove the segments behind the place where the log ends."""
+        """Remove the segments after the end of the log."""
         end_offset = self._segments[-1].next_offset
         for base in bases:
             path, size = self.files.segment_path(base), self.files.size_of(base)
@@ -135,7 +135,7 @@ class _Recovery:
         self.files.remove(bases)
 
     def read_head(self, base: int) -> Segment | None:
-        """Return what a segment's index file tells; None if it tells nothing that can be used."""
+        """Return the content of a segment's index file; None if it cannot be used."""
         path = self.files.segment_path(base)
         try:
             head = sidecar.read_head(self._disk, path)
@@ -178,11 +178,11 @@ class _Recovery:
         return is_whole
 
     def finish(self, checkpoint_file: CheckpointFile, *, is_new: bool) -> LogState:
-        """Make what was found durable and return it."""
+        """Make the recovered state durable and return it."""
         start = self._settle_start(is_new=is_new)
         expired = self._replace_if_behind(start)
         if self._segments[-1].is_compacted:
-            # What was compacted stays sealed: its producers cannot be known again from what is left of their batches.
+            # Compacted segments stay sealed: their producers cannot be rebuilt from the remaining batches.
             self._segments.append(self._create_segment(self._segments[-1].next_offset, self._producers_at_end()))
         last = self._segments[-1]
         checkpoint = Checkpoint.at(start, last, self._checkpoint.leader_epoch)
@@ -210,7 +210,7 @@ class _Recovery:
         )
 
     def _settle_start(self, *, is_new: bool) -> int:
-        """Return where the log starts, and report what is missing at either end."""
+        """Return where the log starts, and report missing records at either end."""
         start = self._checkpoint.start_offset
         # A truncation may have taken a whole batch for a target inside of it; then nothing is missing at the end.
         end = self._durable_end if self._stop == UNKNOWN_END else 0

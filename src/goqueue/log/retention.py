@@ -26,7 +26,7 @@ from goqueue.model.topic_settings import UNLIMITED
 
 
 def is_due_to_roll(active: Segment, settings: LogSettings, now_ms: int) -> bool:
-    """Tell whether the segment that takes the appends is old enough to be sealed, so that it can expire one day."""
+    """Return whether the segment that takes the appends is old enough to be sealed, so that it can expire one day."""
     if active.size == 0 or active.first_timestamp == NO_TIMESTAMP:
         return False
     is_old = now_ms - active.first_timestamp >= settings.segment_ms
@@ -73,9 +73,9 @@ class DueSegment(NamedTuple):
 
 
 class DuePartition(NamedTuple):
-    """What retention would delete of a partition, oldest first, and the first offset that somebody has not read.
+    """Segments that retention would delete from a partition, oldest first, and the first offset that is not read.
 
-    What lies behind `first_unread` is not looked at: it stays for now, whatever retention says.
+    Records after `first_unread` are not considered: they stay for now, whatever retention says.
     """
 
     segments: Sequence[DueSegment]
@@ -94,7 +94,7 @@ class RetentionLimit(NamedTuple):
 
 
 def limit_retention(partitions: Sequence[DuePartition], budget_bytes: int) -> list[RetentionLimit]:
-    """Return what may leave of each partition of a topic, so that all that is held fits into a budget."""
+    """Return what may leave of each partition of a topic, so that all held records fit into a budget."""
     unread = [
         [segment for segment in partition.segments if segment.next_offset > partition.first_unread]
         for partition in partitions
@@ -129,7 +129,7 @@ def _size(segments: Sequence[DueSegment]) -> int:
     return sum(segment.size_bytes for segment in segments)
 
 
-# A pace is not told from less than this.
+# A pace is not derived from less time than this.
 _PACE_MS_MIN = 1000
 
 
@@ -141,7 +141,7 @@ class Leaving(NamedTuple):
 
 
 def can_reach(settings: LogSettings) -> bool:
-    """Tell whether retention deletes anything at all with such settings."""
+    """Return whether retention deletes anything at all with such settings."""
     return settings.deletes and (settings.retention_ms != UNLIMITED or settings.retention_bytes != UNLIMITED)
 
 

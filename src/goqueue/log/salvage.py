@@ -1,7 +1,7 @@
-"""Reads whatever can be read of a log, however damaged its files are; changes nothing.
+"""Reads every readable record of a log, however damaged its files are; changes nothing.
 
-Trusts neither index files nor the checkpoint: a batch is one whose checksum says so, wherever it lies. Between two of
-them lies damage, which is counted. Only for logs that fit into memory segment by segment.
+Trusts neither index files nor the checkpoint: every range of bytes with a valid checksum is a batch, wherever it is.
+Bytes between batches are counted as damage. Only for logs that fit into memory segment by segment.
 """
 
 from __future__ import annotations

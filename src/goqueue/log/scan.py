@@ -73,7 +73,7 @@ class Scanner:
         return Fault(position, f"a batch says offset {header.base_offset} where {offset_due} is due")
 
     def batch_after(self, position: int, *, offset_due: int, offset_end: int) -> tuple[int, int] | None:
-        """Return position and base offset of the next good batch behind a fault."""
+        """Return position and base offset of the next good batch after a fault."""
         start = position + 1
         while start + HEADER_BYTES <= self._end:
             window = self._bytes(start, _CHUNK_BYTES)

@@ -1,11 +1,11 @@
-"""What is known about one segment file, as a fold over its batches.
+"""The state of one segment file, as a fold over its batches.
 
 `extend` is called for each batch in order, whether it is being appended, recovered after a crash or written by
 compaction; so the knowledge about a segment is the same however it was gained.
 
 The checksum of a batch covers its bytes from 21 on. The 21 before (base offset, length, leader epoch, magic, the
 checksum itself) are the broker's to change, so `chain` covers them: it is the CRC32C of the prefixes of all batches
-so far, one after the other. Together they leave no byte unguarded.
+so far, one after the other. Together they cover every byte.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class EpochStart(NamedTuple):
 
 @dataclass(slots=True)
 class Details:
-    """The bulky part of the knowledge: in memory for segments being written, else loaded when asked for.
+    """The large part of the state: in memory for active segments, else loaded on demand.
 
     `producers_at_start` is the producer table where the segment starts, so that a segment can be read without those
-    before it. Every transaction that began before `stable_offset` has ended in the segment, or before it: whoever
-    looks for the ends of these need not look further. It is set when a segment is sealed or loaded.
+    before it. Every transaction that began before `stable_offset` has ended in the segment, or before it: so a search
+    for their ends can stop here. It is set when a segment is sealed or loaded.
     """
 
     index: SparseIndex
@@ -66,7 +66,7 @@ class Details:
     stable_offset: int = 0
 
     def seal(self, producers: ProducerTable, next_offset: int) -> None:
-        """Take note of the producers at the end of the segment."""
+        """Record the producers at the end of the segment."""
         first_open = producers.first_open_offset
         self.stable_offset = next_offset if first_open is None else first_open
 
@@ -104,7 +104,7 @@ class Segment:
         return cls(base_offset, path, base_offset, details=details)
 
     def extend(self, header: BatchHeader, batch: Buffer, *, index_interval_bytes: int) -> None:
-        """Take note of a batch that lies at `size` in the file."""
+        """Record a batch that lies at `size` in the file."""
         assert self.details is not None
         base_offset = header.base_offset
         if self.size >= self.row_due:
@@ -125,11 +125,11 @@ class Segment:
         self.next_offset = base_offset + header.last_offset_delta + 1
 
     def damage_from(self, offset: int) -> Damage | None:
-        """Return the first damage that holds an offset or lies behind it."""
+        """Return the first damage at or after an offset."""
         return next((damage for damage in self.damages if damage.end_offset > offset), None)
 
     def end_of_damage_before(self, offset: int) -> int:
-        """Return the position behind all damage that lies before an offset."""
+        """Return the position after all damage before an offset."""
         return max((damage.end_position for damage in self.damages if damage.end_offset <= offset), default=0)
 
     def good_stretches(self, start: int) -> Iterator[tuple[int, int]]:

@@ -82,7 +82,7 @@ class Segments:
             self.release(segment)
 
     def release(self, segment: Segment) -> None:
-        """Let go of a sealed segment's details and file: both can be had again from the disk."""
+        """Release a sealed segment's details and file; both can be loaded again."""
         segment.details = None
         self._close_file(segment)
 
@@ -143,13 +143,13 @@ class Segments:
                 )
 
     def bytes_from(self, offset: int) -> int:
-        """Return about how many bytes lie behind an offset: at most one interval of the index too many."""
+        """Return about how many bytes follow an offset: at most one interval of the index too many."""
         number = max(0, bisect_right(self._bases, offset) - 1)
         start = self.details(number).index.position_of_offset(offset)
         return sum(segment.size for segment in self._segments[number:]) - start
 
     def has_damage_from(self, offset: int) -> bool:
-        """Tell whether records from an offset on are known to be damaged or missing."""
+        """Return whether records from an offset on are known to be damaged or missing."""
         return any(segment.damage_from(offset) is not None for segment in self._segments)
 
     def first_at_time(self, timestamp: int, *, start_offset: int) -> TimedOffset | None:
@@ -192,7 +192,7 @@ class Segments:
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedRange]:
         """Return the aborted transactions with records in [first_offset, end_offset), in order of their markers.
 
-        Looks behind the end only while a transaction goes on that began before it.
+        Looks beyond the end only while a transaction is open that began before it.
         """
         found = []
         for number in range(max(0, bisect_right(self._bases, first_offset) - 1), len(self._segments)):
@@ -209,9 +209,9 @@ class Segments:
         return found
 
     def end_of_read(self, base_offset: int, size: int) -> int:
-        """Return where a read of `size` bytes ends that begins with the batch at an offset, or a little behind.
+        """Return where a read of `size` bytes from the batch at an offset ends, or a little later.
 
-        At most two intervals of the index too far; what lies between need not be looked at.
+        It is at most two intervals of the index too far; the bytes in between are not read.
         """
         number = max(0, bisect_right(self._bases, base_offset) - 1)
         beyond = self.details(number).index.offset_beyond(base_offset, size)

@@ -1,4 +1,4 @@
-"""The index file of a segment: everything worth knowing about it without reading it.
+"""The index file of a segment: its state, so that the segment itself need not be read.
 
 It describes the first `covered` bytes of the segment, which were durable before it was written. For a sealed
 segment that is all of it; for the one being written it is a checkpoint: what follows must be read and checked
@@ -11,8 +11,8 @@ after a crash. The file is written whole under another name and renamed, so it i
     body   the columns of the sparse index | aborted transactions (4 x i64)
            | the producer table where the segment starts | the producer table at `covered`
 
-All of it is in the machine's byte order: a file from another kind of machine fails at the magic number and is
-made again, like any file that fails a checksum. Opening a log reads heads only.
+All of it is in the machine's byte order: a file from another kind of machine fails at the magic number and is rebuilt,
+like any file that fails a checksum. Opening a log reads heads only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks every byte of a log without changing one: the core of `goqueue log verify`.
 
-Owns what belongs to a log as a whole: its names, its checkpoint, the borders between its segments. What is inside of
-one segment is checked by `verify_segment`. It never runs recovery and trusts no file that it has not checked; it
-holds one segment's index at a time, so its memory does not grow with the log. A log may be written to meanwhile: what
-lies beyond the durable end is then a note at most, as it is after a crash.
+Owns what belongs to a log as a whole: its names, its checkpoint, the borders between its segments. `verify_segment`
+checks the inside of a segment. It never runs recovery and trusts no file that it has not checked; it holds one
+segment's index at a time, so its memory does not grow with the log. A log may be written to meanwhile: what lies beyond
+the durable end is then a note at most, as it is after a crash.
 
 | severity | meaning                                                                                             |
 |----------|-----------------------------------------------------------------------------------------------------|
@@ -31,14 +31,14 @@ _SLOTS = 2
 
 
 class _Bounds(NamedTuple):
-    """What the files vouch for together: all records before `durable_end` must be there."""
+    """The combined claim of the files: all records before `durable_end` must exist."""
 
     checkpoint: Checkpoint | None
     durable_end: int
 
 
 def verify(disk: Disk, directory: PurePath, *, progress: Callable[[int], None] = lambda _: None) -> Iterator[Finding]:
-    """Yield what is wrong or remarkable in a directory's log, file by file; `progress` is told of bytes checked."""
+    """Yield faults and notes about a directory's log, file by file; `progress` gets the number of checked bytes."""
     checkpoint_file = CheckpointFile(disk, directory / names.CHECKPOINT)
     checkpoint = checkpoint_file.load()
     present = disk.list_directory(directory)
@@ -54,7 +54,7 @@ def verify(disk: Disk, directory: PurePath, *, progress: Callable[[int], None] =
             yield from _check_start(checkpoint_file, checkpoint, place)
         check = _start_check(disk, place, places[number + 1 :], bounds, producers)
         if isinstance(check, Finding):
-            # The log's start has moved meanwhile: the next segment is looked at as a first one.
+            # The log's start has moved meanwhile: the next segment is checked as a first one.
             yield check
             end_offset = None
             continue

@@ -1,16 +1,16 @@
-"""Makes a log durable in the background and tells those who wait for it.
+"""Makes a log durable in the background and wakes the callers that wait for it.
 
-| policy   | a flush begins                                | who waits for it                              |
+| policy   | a flush begins                                | which callers wait                            |
 |----------|-----------------------------------------------|-----------------------------------------------|
-| group    | at once after an append, or right behind the  | whoever asked for `durable`; all appends that |
+| group    | at once after an append, or right after the   | callers of `durable`; all appends that        |
 |          | one under way                                 | arrived meanwhile share it                    |
-| interval | at most `flush.interval.ms` after an append,  | nobody has to                                 |
+| interval | at most `flush.interval.ms` after an append,  | none has to                                   |
 |          | or when much has been written since the last  |                                               |
 
-An append that nobody waits for is flushed by the interval, whatever the policy, unless somebody is in a `hurry`. The
-first one to a log that was closed is flushed at once: if a power loss took all of it, nobody could tell.
+An append without a waiting caller is flushed by the interval, whatever the policy, unless `hurry` is called. The first
+append to a log that was closed is flushed at once: if a power loss took all of it, the loss could not be detected.
 
-A flush that fails stops the log: it is never tried again, and all who wait get LogOffline.
+A failed flush takes the log offline: it is never tried again, and all waiting callers get LogOffline.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from goqueue.model.log_settings import FlushPolicy
 from goqueue.runtime.waiters import Waiters, Wake, arrival
 from goqueue.seams.syncs import NotBegun, Syncs
 
-# If the kernel has to write back too much at once, it blocks whoever writes next: and that is the event loop.
+# If the kernel has to write back too much at once, it blocks the next write: and that is the event loop's.
 _MUCH_BYTES = 16 * 1024 * 1024
 _TOO_MUCH_BYTES = 128 * 1024 * 1024
 
@@ -46,14 +46,14 @@ class Flusher:
         self._threads = threads
         self._syncs = syncs
         self._on_progress = on_progress
-        # Whoever looks after logs hears of the first change since it last looked.
+        # Called at the first change since the maintenance last visited the log.
         self.on_change: Callable[[Flusher], None] | None = None
         self.is_change_noted = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
         self._is_soon = False
         self._is_running = False
-        # Whether somebody wants more to be durable than the flush under way makes so.
+        # Whether a caller waits for more than the flush under way makes durable.
         self._is_hurried = False
         self._waiters = Waiters()
         self._ends: list[Wake] = []
@@ -61,11 +61,11 @@ class Flusher:
         self._due_at: float | None = None
         self._unsynced_bytes = 0
         self._being_synced_bytes = 0
-        # Whether so much is not durable yet that whoever writes should wait for the disk.
+        # Whether so much is not durable yet that producers should wait for the disk.
         self.is_behind = False
 
     def note_append(self, size_bytes: int = 0, *, is_awaited: bool = True) -> None:
-        """See to it that what has changed becomes durable as the log's policy says; call it after every change."""
+        """Schedule a flush as the log's policy says; call it after every change."""
         if not self.is_change_noted:
             self.note_change()
         self._unsynced_bytes += size_bytes
@@ -81,7 +81,7 @@ class Flusher:
             self._timer = self._loop.call_at(self._due_at, self._begin)
 
     def note_change(self) -> None:
-        """Tell whoever looks after the log that it has changed, or has other settings."""
+        """Tell the maintenance that the log, or its settings, have changed."""
         if self.on_change is not None:
             self.on_change(self)
 
@@ -114,7 +114,7 @@ class Flusher:
         self.hurry()
 
     async def truncate(self, offset: int) -> None:
-        """Cut the log back, once nothing is under way and nobody waits for what will be cut; blocks the loop."""
+        """Cut the log back once no flush is under way; blocks the loop."""
         await self.drain()
         self.log.truncate(offset)
 
@@ -151,7 +151,7 @@ class Flusher:
         running.add_done_callback(lambda ended: self._end(flush, ended.exception()))
 
     def _synced(self, flush: Flush, error: OSError | None) -> None:
-        """Do what is left of a flush of which the kernel has done what takes long."""
+        """Finish a flush whose files the kernel has synced."""
         if isinstance(error, NotBegun):
             self._run_in_thread(flush)
             return
@@ -175,7 +175,7 @@ class Flusher:
             self.note_append(is_awaited=self._is_hurried)
 
     def _settle(self) -> None:
-        """Wake all who have what they wait for, or can no longer get it."""
+        """Wake the callers whose offset is durable, or can no longer become so."""
         if self.log.fault:
             self._waiters.wake_all()
         else:

@@ -1,14 +1,14 @@
 """The one place where a broker opens stored batches.
 
 Every read that needs single records comes here (HTTP reads, polls, receives, share groups, dead letters, lag). The
-checksum of a batch is verified before any of its records is seen, and so is that of a batch that is only passed over:
-a flipped bit in its header could say that it holds no messages. What is damaged or malformed is an `UnreadableBatch`,
+checksum of a batch is verified before any of its records is seen, and so is that of a batch that is only skipped: a
+flipped bit in its header could claim that it holds no messages. A damaged or malformed batch is an `UnreadableBatch`,
 and is reported once.
 
 Records are decoded in slices when they are asked for, and readers come back for the next slice of the same batch. So
-large batches are kept decompressed, the latest ones, within one budget of bytes for the whole broker. Nobody else
-keeps one: a reader that waits between two slices holds the batch as it is stored, and has it opened again if there was
-no room to keep it. So however many readers there are, no more is decompressed than the budget and one batch.
+large batches are kept decompressed, the latest ones, within one budget of bytes for the whole broker. Readers keep
+none: a reader that waits between two slices holds the stored batch, which is opened again if it was not kept. So
+however many readers there are, at most the budget and one batch are decompressed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StoredRecords:
     def slices(self, offset: int = 0) -> Iterator[list[Record]]:
         """Yield the records from an offset on, in order; each slice of them is decoded when it is asked for."""
         try:
-            # What is opened is let go of at each pause: there may be very many who read.
+            # The opened batch is released at each pause: there may be very many readers.
             for number in range(self._open().slice_of(offset), slice_count(self.header)):
                 if records := self._open().slice(number, offset):
                     yield records
@@ -120,7 +120,7 @@ class OpenedBatches:
         key = (place, header.base_offset, header.crc)
         kept = self._kept.get(key)
         if kept is not None and kept.header == header:
-            # What is handed out was verified when it was opened, whatever has become of the bytes on the disk.
+            # It was verified when it was opened, whatever has happened to the bytes on the disk.
             self._kept.move_to_end(key)
             return kept
         opened = self.verify(place, data, position, header).open(bytes_max)
@@ -129,7 +129,7 @@ class OpenedBatches:
         return opened
 
     def forget(self, place: TopicPartition) -> None:
-        """Keep nothing more of a partition, which is going."""
+        """Drop the batches of a partition that is removed."""
         for key in [each for each in self._kept if each[0] == place]:
             self._kept_bytes -= self._kept.pop(key).size_bytes
         for known in [each for each in self._reported if each[0] == place]:
@@ -146,7 +146,7 @@ class OpenedBatches:
     def _fault(
         self, place: TopicPartition, header: BatchHeader, error: GoQueueError, *, is_damaged: bool
     ) -> UnreadableBatch:
-        # It becomes the context of what is raised now, and its frames hold what was opened.
+        # It becomes the context of the new error, and its frames would hold the opened batch.
         error.without_frames()
         fault = UnreadableBatch(
             error.message,

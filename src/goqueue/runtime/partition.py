@@ -1,14 +1,13 @@
-"""The owner of one partition: the only one who appends to its log and tells how far it may be read.
+"""The owner of one partition: only it appends to the log and decides how far the log may be read.
 
     start_offset  <=  last_stable_offset  <=  high_watermark  <=  end_offset
 
-Readers see records below the high watermark, and those who read committed data only see them below the last stable
-offset. With `goqueue.flush=group` the high watermark is the durable end of the log: nobody sees what a power loss
-could take back. With `interval` it is the end, once the first thing that is appended after a stop is durable. It never
-goes back.
+Readers see records below the high watermark, and read-committed readers those below the last stable offset. With
+`goqueue.flush=group` the high watermark is the durable end of the log: no reader sees records that a power loss could
+remove. With `interval` it is the end, once the first append after a start is durable. It never goes back.
 
 Appends come in sections: what one request holds for this partition. The sections of one call share one write, and
-each has an outcome of its own. There is no await between looking at state and changing it.
+each has an outcome of its own. There is no await between reading state and changing it.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ class Partition:
         self.high_watermark = log.durable_end
         # All that is before was written before the start.
         self.opened_end = log.durable_end
-        # Set when the topic goes: what readers who still hold on to the partition are told.
+        # Set when the topic is deleted: the error for readers that still hold the partition.
         self.gone: GoQueueError | None = None
         self.records_in = 0
         self.bytes_in = 0
@@ -123,7 +122,7 @@ class Partition:
         # Before this an administrator has deleted records; that is not stored, so it is known since the start only.
         self.deleted_before = 0
         self._durable_start = log.start_offset
-        # Where the log began when those who watch were last told of it.
+        # Where the log began when its watchers were last woken.
         self._told_start = log.start_offset
         self._clock = clock
         self._threads = threads
@@ -147,9 +146,9 @@ class Partition:
             raise self._with_end(error, header) from None
 
     def verify_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
-        """Raise UnreadableBatch if a batch that was read from here is not what was written.
+        """Raise UnreadableBatch if a batch that was read from here is damaged.
 
-        Those who pass a batch over because of what its header says ask first: a flipped bit may say so.
+        Call it before a batch is skipped because of its header: a flipped bit may be the reason.
         """
         try:
             self._opened.verify(self.place, data, position, header)
@@ -157,7 +156,7 @@ class Partition:
             raise self._with_end(error, header) from None
 
     def _with_end(self, error: UnreadableBatch, header: BatchHeader) -> UnreadableBatch:
-        """Return what is wrong with a batch; if it is damaged, with the end that the log knows, not its own header."""
+        """Return the error of a batch; if the batch is damaged, with the end from the log, not from its own header."""
         error.without_frames()
         if not error.is_damaged:
             return error
@@ -172,8 +171,8 @@ class Partition:
     def batches(self, data: bytes) -> Iterator[tuple[int, BatchHeader]]:
         """Yield position and header of the batches that were read from here, as long as each follows the one before.
 
-        A large read is taken from the index, and a damaged header in the middle may say that it is of another offset or
-        length. Whoever reads where this ends is told by the log how far the damage goes.
+        A large read is taken from the index, and a damaged header in the middle may claim another offset or length. A
+        read at the offset where this ends raises the log's error, which says how far the damage goes.
         """
         due: int | None = None
         try:
@@ -191,9 +190,9 @@ class Partition:
         return header.base_offset == due or (header.base_offset > due and self.settings.log.compacts)
 
     def _end_of_damaged(self, header: BatchHeader) -> int:
-        """Return the offset of the batch after a damaged one: whoever skips it must skip no other."""
+        """Return the offset of the batch after a damaged one, so that readers skip no other batch."""
         try:
-            # Reading it alone, the log looks whether the next batch follows; it knows the end of damage that it finds.
+            # When it reads the batch alone, the log checks that the next one follows; it knows where damage ends.
             self.log.read(header.base_offset, bytes_max=1)
         except CorruptLog as error:
             if error.resume_offset is not None:
@@ -203,7 +202,7 @@ class Partition:
         return max(min(header.next_offset, self.log.end_offset), header.base_offset + 1)
 
     def configure(self, settings: TopicSettings) -> None:
-        """Go on with other settings."""
+        """Use other settings from now on."""
         self.settings = settings
         self.log.configure(settings.log)
         self.flusher.note_change()
@@ -219,13 +218,12 @@ class Partition:
         is_awaited: bool = True,
         is_moved: bool = False,
     ) -> list[Outcome]:
-        """Append what several requests hold for this partition, in order; return what became of each.
+        """Append the sections of several requests in order; return the outcome of each.
 
-        A section is stored whole or not at all. Duplicates of an idempotent producer are answered with the offset that
-        they have. The buffers are written to, and may be used again at return. Whether a transaction is under way, and
-        may write here, is for the caller to know; its records are taken as such, and no others beside them. What is
-        not `is_awaited` becomes durable when something else does, or after a while. What `is_moved` was taken by the
-        broker before, and may be of any size.
+        A section is stored whole or not at all. Duplicates of an idempotent producer get their original offset. The
+        buffers are written to, and may be reused at return. The caller checks that a transaction is open and may write
+        here; with `is_transactional` only its records are accepted. Unless `is_awaited`, records become durable with a
+        later flush. With `is_moved`, the broker has accepted the records before, and they may have any size.
         """
         bytes_max = _MOVED_BYTES_MAX if is_moved else self.settings.log.max_message_bytes
         outcomes: list[Outcome] = []
@@ -318,9 +316,9 @@ class Partition:
         self._raise_high_watermark()
 
     def end_transaction(self, producer_id: int, epoch: int, *, is_commit: bool) -> int:
-        """Write the marker that ends a producer's transaction here; return the offset behind it.
+        """Write the marker that ends a producer's transaction here; return the offset after it.
 
-        The epoch of the marker fences whatever the producer sends with an older one. Writing it twice is harmless: a
+        The epoch of the marker fences batches of the producer with an older epoch. Writing it twice is harmless: a
         marker that is there already, or that a newer epoch has overtaken, is not written again.
         """
         if not self.log.producers.wants_marker(producer_id, epoch):
@@ -334,14 +332,14 @@ class Partition:
         return self.append_own(marker)
 
     def append_own(self, data: bytearray, *, is_awaited: bool = True) -> int:
-        """Append a batch that the broker has built itself; return the offset behind it. `is_awaited` as of `append`."""
+        """Append a batch that the broker has built itself; return the offset after it. `is_awaited` as of `append`."""
         (header,) = self.log.append([own_batch(data)], leader_epoch=self.leader_epoch)
-        # Markers are nobody's messages.
+        # Markers do not count as messages.
         self._took(0 if header.is_control else header.record_count, len(data), is_awaited=is_awaited)
         return header.next_offset
 
     def check_read(self, offset: int, known_epoch: int = -1) -> None:
-        """Raise what would keep a reader from reading at an offset, be it now or later."""
+        """Raise the error that keeps a reader from reading at an offset, now or later."""
         if self.gone is not None:
             raise self.gone
         self.check_epoch(known_epoch)
@@ -349,7 +347,7 @@ class Partition:
             raise OffsetOutOfRange(offset, start=self.log.start_offset, end=self.high_watermark)
 
     def read(self, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> bytes:
-        """Return whole batches from an offset on, as far as a reader may see; nothing if there is no more yet."""
+        """Return whole batches from an offset on, as far as a reader may see; empty if there are none yet."""
         if self.gone is not None:
             raise self.gone
         end = self.last_stable_offset if is_committed_only else self.high_watermark
@@ -374,14 +372,14 @@ class Partition:
     def starts_by_request(self) -> bool:
         """Whether the log starts where it does because an administrator deleted records, and not by retention.
 
-        Retention moves the start from segment to segment, so a start inside of one tells it after a restart as well.
+        Retention moves the start from segment to segment, so a start inside a segment shows it after a restart, too.
         """
         log = self.log
         is_inside = not log.is_unopened and log.start_offset > log.segments.first.base_offset
         return is_inside or 0 < log.start_offset <= self.deleted_before
 
     def check_epoch(self, known_epoch: int) -> None:
-        """Refuse a caller whose idea of the leader's epoch (-1 for none) is not that of this partition."""
+        """Refuse a caller whose leader epoch (-1 for none) is not that of this partition."""
         if known_epoch < 0 or known_epoch == self.leader_epoch:
             return
         kind = EpochFenced if known_epoch < self.leader_epoch else UnknownEpoch
@@ -397,7 +395,7 @@ class Partition:
             self.deleted_before = target
             self.flusher.note_append()
         if target > self._durable_start:
-            # Perhaps somebody else has deleted them just now: that has to be durable all the same.
+            # Another request may have deleted them just now: that must become durable, too.
             await self.flusher.synced()
             if self.log.fault:
                 raise LogOffline(self.log.fault)
@@ -417,14 +415,14 @@ class Partition:
             raise self.offline()
 
     def offline(self) -> LogOffline:
-        """Return what is told to whoever would write to a log that takes nothing."""
+        """Return the error for writes to a log that is offline."""
         return LogOffline(f"{self.topic}-{self.index} takes no writes: {self.log.fault or 'it is closed'}")
 
     async def close(self) -> None:
-        """Make everything durable, wake who waits, and let go of the log."""
+        """Make everything durable, wake all waiters, and close the log."""
         await self.flusher.drain()
         if not self.log.is_unopened:
-            # What takes long is done in a thread, beside that of other partitions.
+            # The slow part runs in a thread, in parallel with other partitions.
             await keep_up(self.log, self._threads, is_checkpoint_due=True)
             await write_ending(self.log, self._threads)
         self.log.close()
@@ -436,7 +434,7 @@ class Partition:
             return
         self._raise_high_watermark()
         if self.log.start_offset > self._told_start:
-            # Somebody may have waited for the end of a message that is gone.
+            # A reader may wait for the end of a removed message.
             self._told_start = self.log.start_offset
             self.waiters.wake_watchers()
 
@@ -467,7 +465,7 @@ def _stamped(batch: NewBatch, now_ms: int) -> NewBatch:
 
 
 def _check_header_of_client(header: BatchHeader) -> None:
-    """Refuse what a client may not write, though a log could hold it."""
+    """Refuse batches that clients may not write, though a log could store them."""
     attributes = header.attributes
     count = header.record_count
     if count != header.last_offset_delta + 1:

@@ -1,17 +1,16 @@
 """A state machine over its own log: decide, append, adopt, wait, reply.
 
-State in memory is what the stored records say, at start and ever after. A command is decided and its records are
-appended and adopted without a pause in between; whoever is answered by it is told once they are durable. If they cannot
-become durable, the log goes offline, and so does the shard: what it has in memory is never acted on again, and all who
-wait are told.
+State in memory always equals the stored records. A command is decided, and its records are appended and adopted without
+a pause in between; its caller gets the answer once they are durable. If they cannot become durable, the log and the
+shard go offline: the state in memory is never used again, and all waiting callers get LogOffline.
 
-A command that is not answered by its own decision waits, under its ticket, for a later one that answers it. Time comes
-through the same door: when something is due, the machine says which commands that means.
+A command that its own decision does not answer waits, under its ticket, for a later decision that does. Time works the
+same way: when something is due, the machine returns the commands to carry out.
 
-Independent commands, of which a decision looks at nothing that the others change, are gathered: those that come while
-the loop is busy are written as one batch. Before anything else is decided, or told, they are in the log.
+Independent commands, whose decisions read nothing that the others change, are gathered: commands that arrive while the
+loop is busy are written as one batch. They are in the log before any other command is decided or answered.
 
-What is told at once need not be durable by then, but it is written: a kill does not take it back, a power loss may.
+Immediate answers need not be durable, but their records are written: they survive a kill, but perhaps not a power loss.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from goqueue.seams.clock import Clock
 
 _READ_BYTES = 1024 * 1024
 _TIMER_MAX_S = 3600.0
-# What was due and could not be done is tried again after this time.
+# Failed due work is tried again after this time.
 _AGAIN_S = 1.0
-# What is gathered is written at once when it gets larger than this.
+# Gathered records are written at once when they get larger than this.
 _GATHERED_BYTES_MAX = 256 * 1024
 _STOPPING = "the broker is about to stop"
 _MESSAGE_CHARS_MAX = 500
@@ -47,22 +46,22 @@ CommandT = TypeVar("CommandT")
 
 
 class Machine(Protocol[CommandT]):
-    """What a shard runs."""
+    """The state machine of a shard."""
 
     def is_independent(self, command: CommandT) -> bool:
-        """Tell whether deciding a command looks at nothing that other independent commands change."""
+        """Return whether the decision of a command reads nothing that other independent commands change."""
         ...
 
     def decide(self, command: CommandT, ticket: int, now: Now) -> Decision:
-        """Return what carries out a command, changing nothing; raises what forbids it."""
+        """Return the decision for a command without changing state; raises the reason if it is forbidden."""
         ...
 
     def adopt(self, decision: Decision) -> None:
-        """Make what was decided the state: its records are in the log."""
+        """Apply a decision to the state; its records are in the log."""
         ...
 
     def apply(self, record: KeyedRecord) -> None:
-        """Take note of a stored record, at start."""
+        """Record a stored record, at start."""
         ...
 
     def revive(self, now: Now) -> None:
@@ -79,7 +78,7 @@ class Machine(Protocol[CommandT]):
 
 
 class Shard(Generic[CommandT]):
-    """One machine and the partition that holds its records; `changed` is called when somebody is told of a decision."""
+    """One machine and the partition that holds its records; `changed` is called when a decision is answered."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class Shard(Generic[CommandT]):
     async def submit(self, command: CommandT) -> Any:
         """Carry out a command and return its answer; durable at return, unless the machine says that it need not be.
 
-        Raises what forbids it, or LogOffline.
+        Raises the machine's refusal, or LogOffline.
         """
         ticket = next(self._tickets)
         answered: asyncio.Future[object] = self._loop.create_future()
@@ -151,7 +150,7 @@ class Shard(Generic[CommandT]):
         await self.partition.committed(self.partition.log.end_offset)
 
     def pass_time(self) -> None:
-        """Carry out what is due by now; what fails stays due, but not at once again, and keeps nothing else back."""
+        """Carry out the commands that are due. A failed one stays due for later, and does not stop the others."""
         self._stop_timer()
         if self._is_closed:
             return
@@ -172,7 +171,7 @@ class Shard(Generic[CommandT]):
         self._set_timer(delay_min_s=_AGAIN_S if has_failed else 0.0)
 
     def close(self) -> None:
-        """Let no more time pass, and tell all who wait that nothing will come."""
+        """Stop the timer, and answer all waiting callers with LogOffline."""
         self._write_gathered()
         self._is_closed = True
         self._stop_timer()
@@ -216,7 +215,7 @@ class Shard(Generic[CommandT]):
             self._write_gathered()
 
     def _write_gathered(self) -> None:
-        """Append what was gathered, all of it or nothing, and adopt it."""
+        """Append the gathered records, all or none, and adopt them."""
         if not self._gathered:
             return
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
@@ -249,7 +248,7 @@ class Shard(Generic[CommandT]):
         try:
             self._machine.adopt(decision)
         except Exception as error:
-            # What is in memory is not what is stored any more, so nobody may act on it.
+            # The state in memory no longer equals the stored records, so it must not be used.
             self.partition.log.go_offline(f"a decision could not be adopted: {error!r}")
             self._give_up(self.partition.log.fault)
             raise

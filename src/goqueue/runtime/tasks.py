@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed(Event):
-    """A task ended with an error that nobody expected."""
+    """A task ended with an unexpected error."""
 
     severity: ClassVar[Severity] = Severity.ERROR
     task: str
@@ -57,10 +57,10 @@ class Tasks:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Cancel what is running and wait for its end."""
+        """Cancel the running tasks and wait for their end."""
         while self._running:
             running = list(self._running)
-            # All of them have begun then: one that never has could not tell those who wait for it.
+            # This lets all of them begin: a task that never began could not wake its waiters.
             await turns(1)
             for task in running:
                 task.cancel()
@@ -89,5 +89,5 @@ class Tasks:
         del self._running[task]
         if self._turns and self._turns.get(task.get_name()) is task:
             del self._turns[task.get_name()]
-        # asyncio complains of errors that nobody has asked for.
+        # asyncio reports errors that were never retrieved.
         return None if task.cancelled() else task.exception()

@@ -1,7 +1,7 @@
-"""Those who wait for a partition to get on: until it reaches an offset, or until anything changes at all.
+"""Waiters for the progress of a partition: until it reaches an offset, or until anything changes.
 
-Whoever waits gives a callback. It is called from the loop, once, inside of somebody else's event: so if it raises, that
-is reported to the loop, and neither that event nor the others who wait notice.
+A waiter is a callback. It is called once, on the loop, inside the event of another caller. So if it raises, the error
+is reported to the loop, and neither that event nor the other waiters are affected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Waiters:
     def __init__(self) -> None:
         self._by_offset: list[tuple[int, int, Wake]] = []
         self._order = count()
-        # A dict, not a set: who is woken first must not depend on addresses of objects.
+        # A dict, not a set: the order of waking must not depend on addresses of objects.
         self._watchers: dict[Wake, None] = {}
 
     def __len__(self) -> int:
@@ -54,21 +54,21 @@ class Waiters:
         self._watchers.pop(wake, None)
 
     def reached(self, offset: int) -> None:
-        """Wake those who wait for this offset or an earlier one, and all who watch."""
+        """Wake the waiters for this offset or an earlier one, and all watchers."""
         heap = self._by_offset
         while heap and heap[0][0] <= offset:
             _wake(heappop(heap)[2])
         self.wake_watchers()
 
     def wake_all(self) -> None:
-        """Wake everybody: what they wait for will not come."""
+        """Wake all waiters: their offset will not be reached."""
         heap, self._by_offset = self._by_offset, []
         for _, _, wake in sorted(heap, key=lambda entry: entry[:2]):
             _wake(wake)
         self.wake_watchers()
 
     def wake_watchers(self) -> None:
-        """Wake all who watch."""
+        """Wake all watchers."""
         if self._watchers:
             watchers, self._watchers = self._watchers, {}
             for wake in watchers:
@@ -76,7 +76,7 @@ class Waiters:
 
 
 def hand_over(awaited: asyncio.Future[T], result: T) -> None:
-    """Give somebody what they wait for, unless they have left."""
+    """Set the result of a future, unless it was cancelled."""
     if not awaited.done():
         awaited.set_result(result)
 
@@ -89,7 +89,7 @@ async def arrival(arrange: Callable[[Wake], object]) -> None:
 
 
 def give_way() -> Awaitable[None]:
-    """Give the CPU away, and let enough turns of the loop pass for a small request to get from arrival to reply.
+    """Yield the CPU, and enough turns of the loop for a small request to get from arrival to reply.
 
     Such a request takes several turns; if long work went on in each, the request would wait for as many pieces of it.
     """
@@ -115,12 +115,12 @@ def pieces(items: Sequence[T]) -> Iterable[tuple[int, Sequence[T]]]:
 
 
 def pause(items: Sequence[object]) -> Awaitable[None]:
-    """Let everything else that is ready have a turn between two pieces of the work on some items."""
+    """Yield to other ready tasks between two pieces of the work on some items."""
     return give_way() if len(items) > LONG_ITEMS else turns(1)
 
 
 def _wake(wake: Wake) -> None:
     try:
         wake()
-    except Exception as error:  # noqa: BLE001 - the edge between those who wait
+    except Exception as error:  # noqa: BLE001 - the edge between waiters
         asyncio.get_running_loop().call_exception_handler({"message": "a waiter failed", "exception": error})

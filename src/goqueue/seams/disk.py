@@ -81,15 +81,15 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: PurePath) -> bool:
-        """Tell whether a file, directory or symbolic link of that name exists."""
+        """Return whether a file, directory or symbolic link of that name exists."""
         ...
 
     def is_symlink(self, path: PurePath) -> bool:
-        """Tell whether the name is a symbolic link, whatever it points at."""
+        """Return whether the name is a symbolic link, whatever it points at."""
         ...
 
     def is_directory(self, path: PurePath) -> bool:
-        """Tell whether the name is a directory."""
+        """Return whether the name is a directory."""
         ...
 
     def size_of(self, path: PurePath) -> int:

@@ -43,7 +43,7 @@ class Sink(Protocol):
     """Receives events; must not raise and must not block. Logs that are being loaded emit from threads of their own."""
 
     def emit(self, event: Event) -> None:
-        """Take note of one event."""
+        """Record one event."""
         ...
 
 

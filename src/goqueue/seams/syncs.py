@@ -87,7 +87,7 @@ class _Sync:
         self.error: OSError | None = None
 
     def ended(self, error: OSError | None) -> None:
-        """Take note of what came of one file."""
+        """Record what came of one file."""
         # What has failed must not be tried again: that is what is told, whatever was not begun.
         if error is not None and (self.error is None or isinstance(self.error, NotBegun)):
             self.error = error

@@ -53,7 +53,7 @@ class Kind(Generic[T]):
         return value if value is not None and self.accepts(value) else None
 
     def accepts(self, value: T) -> bool:
-        """Tell whether a value is of this kind and within its bounds."""
+        """Return whether a value is of this kind and within its bounds."""
         return self._is_of_type(value) and self.fits(value)
 
     def _is_of_type(self, value: object) -> bool:
@@ -163,7 +163,7 @@ def web_origins() -> Kind[tuple[str, ...]]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address can be reached from this machine only."""
+    """Return whether an address can be reached from this machine only."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 

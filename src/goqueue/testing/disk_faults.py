@@ -51,7 +51,7 @@ class Fault:
     hits: int = 0
 
     def strikes(self, operation: Operation, path: PurePath) -> bool:
-        """Tell whether this operation fails, and count it."""
+        """Return whether this operation fails, and count it."""
         if operation != self.operation or not self._covers(path):
             return False
         if self.after > 0:

@@ -57,7 +57,7 @@ class SimNetwork:
         return self._hosts[name]
 
     def knows(self, name: str) -> bool:
-        """Tell whether there is a host of that name."""
+        """Return whether there is a host of that name."""
         return name in self._hosts
 
     def link(self, source: str, target: str) -> Link:

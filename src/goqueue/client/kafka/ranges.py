@@ -101,7 +101,7 @@ class RangeReader:
         return self._visible
 
     def _is_exhausted(self, fetched: FetchedBatches) -> bool:
-        """Tell whether nothing is left up to the end: it is visible, and yet there is no batch.
+        """Return whether nothing is left up to the end: it is visible, and yet there is no batch.
 
         A broker that has any batch there sends it. Compaction may have removed them all.
         """
